@@ -1,0 +1,3 @@
+"""Headgate: secure shared continuous queries over live streams."""
+
+__version__ = "0.1.0"

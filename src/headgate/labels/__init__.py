@@ -1,0 +1,30 @@
+"""Labels: the one small algebra under everything (roles, levels, sources, and what permits what)."""
+
+from headgate.labels.attributes import AttributeLabels
+from headgate.labels.interning import UNREADABLE, LabelTable
+from headgate.labels.label import PUBLIC, Clearance, Label, Rules, Semantics
+from headgate.labels.levels import LEAST, Level, LevelOrder
+from headgate.labels.roles import FALSE, TRUE, RoleExpression
+from headgate.labels.sources import SourceNumbers
+from headgate.labels.text import parse_label, parse_level, parse_roles
+
+__all__ = [
+    "FALSE",
+    "LEAST",
+    "PUBLIC",
+    "TRUE",
+    "UNREADABLE",
+    "AttributeLabels",
+    "Clearance",
+    "Label",
+    "LabelTable",
+    "Level",
+    "LevelOrder",
+    "RoleExpression",
+    "Rules",
+    "Semantics",
+    "SourceNumbers",
+    "parse_label",
+    "parse_level",
+    "parse_roles",
+]

@@ -1,0 +1,107 @@
+"""Labels, clearances, and the one question asked of them: does this label permit this clearance?
+
+`combine` is how results inherit protection; `permits` is paper 001's role check, paper 002's simple security
+property and paper 000's source check (strong, weak and aggregate-read, section 3.2) in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from headgate.labels.levels import LEAST, Level, LevelOrder
+from headgate.labels.roles import RESERVED, TRUE, RoleExpression
+from headgate.lexing import quote
+
+
+@dataclass(frozen=True)
+class Label:
+    """What protects a tuple: who may see it, at which levels, and which sources it came from."""
+
+    roles: RoleExpression = TRUE
+    levels: frozenset[Level] = frozenset()
+    sources: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        text = str(self.roles)
+        if self.levels:
+            text += " AT " + ", ".join(sorted(str(level) for level in self.levels))
+        if self.sources:
+            text += " FROM " + ", ".join(quote(source, RESERVED) for source in sorted(self.sources))
+        return text
+
+
+PUBLIC = Label()
+
+
+class Semantics(StrEnum):
+    """How the owner of a stream lets its tuples count in results that have several sources."""
+
+    STRONG = "STRONG"  # the reader may read this source
+    WEAK = "WEAK"  # the reader may read at least one source of the result
+    AGGREGATE = "AGGREGATE"  # as strong; aggregates also with the right AGGREGATE READ
+
+
+@dataclass(frozen=True)
+class Clearance:
+    """What a logged-in principal can show."""
+
+    roles: Set[str] = frozenset()
+    level: Level = LEAST
+    sources: Set[str] = frozenset()
+    aggregate_sources: Set[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The system's side of a decision: the order of levels and each source's semantics (default strong)."""
+
+    order: LevelOrder = field(default_factory=LevelOrder)
+    semantics: Mapping[str, Semantics] = field(default_factory=dict)
+
+    def normal(self, label: Label) -> Label:
+        """The canonical form: only maximal levels are kept."""
+        return Label(label.roles, self.order.maximal(label.levels), label.sources)
+
+    def combine(self, a: Label, b: Label) -> Label:
+        """The label of something made from both: all of its protection, from either side."""
+        if a == b:
+            return a
+        levels = a.levels if a.levels == b.levels else self.order.maximal(a.levels | b.levels)
+        return Label(a.roles & b.roles, levels, a.sources | b.sources)
+
+    def permits(self, label: Label, clearance: Clearance, *, aggregated: bool = False) -> bool:
+        return (
+            label.roles.satisfied_by(clearance.roles)
+            and all(self.order.dominates(clearance.level, level) for level in label.levels)
+            and all(self._source_ok(s, label, clearance, aggregated) for s in label.sources)
+        )
+
+    def _source_ok(self, source: str, label: Label, clearance: Clearance, aggregated: bool) -> bool:
+        if source in clearance.sources:
+            return True
+        match self.semantics.get(source, Semantics.STRONG):
+            case Semantics.WEAK:
+                return not clearance.sources.isdisjoint(label.sources)
+            case Semantics.AGGREGATE:
+                return aggregated and source in clearance.aggregate_sources
+            case _:
+                return False
+
+    def why_denied(self, label: Label, clearance: Clearance, *, aggregated: bool = False) -> list[str]:
+        """What stands in the way, for people; empty where `permits` holds."""
+        reasons = []
+        if not label.roles.satisfied_by(clearance.roles):
+            reasons.append(f"the active roles do not satisfy `{label.roles}`")
+        reasons += [
+            f"level `{clearance.level}` does not dominate `{level}`"
+            for level in sorted(label.levels, key=str)
+            if not self.order.dominates(clearance.level, level)
+        ]
+        reasons += [
+            f"source {quote(source)} may not be read"
+            for source in sorted(label.sources)
+            if not self._source_ok(source, label, clearance, aggregated)
+        ]
+        return reasons

@@ -1,0 +1,96 @@
+"""Security levels: any partial order with a least element `U`, with compartments (paper 002, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from headgate.errors import Conflict
+from headgate.labels.roles import RESERVED
+from headgate.lexing import quote
+
+UNCLASSIFIED = "U"
+
+
+@dataclass(frozen=True, order=True)
+class Level:
+    """One level: its name and the compartments it adds."""
+
+    name: str
+    compartments: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        shown = quote(self.name, RESERVED)
+        if self.compartments:
+            shown += "{" + ", ".join(quote(c) for c in sorted(self.compartments)) + "}"
+        return shown
+
+
+LEAST = Level(UNCLASSIFIED)
+
+
+@dataclass(frozen=True)
+class LevelOrder:
+    """Which level dominates which; `above` names for each level those it stands directly above.
+
+    Every level stands above `U`. A name the order does not know is dominated by nothing and dominates
+    nothing, so a label with such a level is for nobody.
+    """
+
+    above: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in self.above:
+            if name in self._below_strictly(name):
+                raise Conflict(f"level `{name}` would stand above itself")
+
+    @classmethod
+    def chain(cls, *names: str) -> LevelOrder:
+        """A total order, lowest first: `LevelOrder.chain("U", "C", "S")`."""
+        return cls({name: frozenset(names[max(0, i - 1) : i]) for i, name in enumerate(names)})
+
+    def __contains__(self, name: str) -> bool:
+        return name == UNCLASSIFIED or name in self.above
+
+    def knows(self, level: Level) -> bool:
+        return level.name in self
+
+    @cached_property
+    def _down(self) -> dict[str, frozenset[str]]:
+        """For each level all levels it dominates, itself included."""
+        down = {name: self._below_strictly(name) | {name, UNCLASSIFIED} for name in self.above}
+        down[UNCLASSIFIED] = frozenset({UNCLASSIFIED})
+        return down
+
+    def _below_strictly(self, name: str) -> frozenset[str]:
+        seen: set[str] = set()
+        waiting = list(self.above.get(name, ()))
+        while waiting:
+            lower = waiting.pop()
+            if lower not in seen:
+                seen.add(lower)
+                waiting.extend(self.above.get(lower, ()))
+        return frozenset(seen)
+
+    def dominates(self, high: Level, low: Level) -> bool:
+        """Whether `high` is `low` or above it, compartments included."""
+        return (
+            low.name in self._down.get(high.name, frozenset())
+            and low.name in self
+            and low.compartments <= high.compartments
+        )
+
+    def dominated_by(self, level: Level) -> list[Level]:
+        """The levels a person cleared to `level` may log in at, with all compartments of `level`: the principals
+        of paper 002, section 2."""
+        return [Level(name, level.compartments) for name in sorted(self._down.get(level.name, frozenset()))]
+
+    def maximal(self, levels: Iterable[Level]) -> frozenset[Level]:
+        """The antichain of maximal members; plain `U` adds nothing and is left out."""
+        distinct = set(levels) - {LEAST}
+        return frozenset(
+            level
+            for level in distinct
+            if not any(other != level and self.dominates(other, level) for other in distinct)
+        )

@@ -1,0 +1,85 @@
+"""Role expressions: monotone Boolean formulas over role names (paper 001, sections 4.2 and 5.2).
+
+A formula is kept as the set of its minimal role sets (its prime implicants). For formulas without NOT that
+form is unique, so equal meaning is equality: `R1 | (R1 & R2)` *is* `R1`, the paper's redundancy law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+from headgate.errors import LabelError
+from headgate.lexing import quote
+
+MAX_TERMS = 128
+RESERVED = frozenset({"TRUE", "FALSE", "AT", "FROM"})
+
+Term = frozenset[str]
+
+
+@dataclass(frozen=True)
+class RoleExpression:
+    """A disjunction of role sets; whoever holds all roles of one set satisfies it.
+
+    INVARIANT: no term contains another (`terms` is an antichain), so the form is canonical.
+    """
+
+    terms: frozenset[Term]
+
+    @classmethod
+    def of(cls, terms: Iterable[Iterable[str]]) -> RoleExpression:
+        return cls(_minimal({frozenset(term) for term in terms}))
+
+    @classmethod
+    def role(cls, name: str) -> RoleExpression:
+        return cls(frozenset({frozenset({name})}))
+
+    def __and__(self, other: RoleExpression) -> RoleExpression:
+        if self.terms == other.terms:
+            return self
+        return RoleExpression(_minimal({a | b for a in self.terms for b in other.terms}))
+
+    def __or__(self, other: RoleExpression) -> RoleExpression:
+        return RoleExpression(_minimal(self.terms | other.terms))
+
+    def satisfied_by(self, roles: Set[str]) -> bool:
+        return any(term <= roles for term in self.terms)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every role that can matter."""
+        return frozenset().union(*self.terms)
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "FALSE"
+        shown = [
+            (len(term), " & ".join(quote(name, RESERVED) for name in sorted(term)) or "TRUE")
+            for term in self.terms
+        ]
+        shown.sort()
+        if len(shown) == 1:
+            return shown[0][1]
+        return " | ".join(f"({text})" if size > 1 else text for size, text in shown)
+
+
+def _minimal(terms: Set[Term]) -> frozenset[Term]:
+    """Absorption: drop every set that contains another one.
+
+    Shorter sets are kept first, so a kept set is never dropped later and the limit can stop the work early.
+    """
+    if len(terms) < 2:
+        return frozenset(terms)
+    kept: list[Term] = []
+    for term in sorted(terms, key=len):
+        if not any(other <= term for other in kept):
+            kept.append(term)
+            if len(kept) > MAX_TERMS:
+                raise LabelError(f"a role expression must not have more than {MAX_TERMS} alternatives")
+    return frozenset(kept)
+
+
+TRUE = RoleExpression(frozenset({frozenset()}))
+FALSE = RoleExpression(frozenset())

@@ -1,0 +1,138 @@
+"""The text form of labels; SPEC.md has the grammar.
+
+    roles [AT level, ...] [FROM source, ...]        (doctor & nurse) | chief AT S{NATO} FROM ward1
+
+The whole text is read even where the outcome is already known, so a fault is found wherever it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from headgate.errors import LabelError, Position, TextError
+from headgate.labels.label import Label
+from headgate.labels.levels import LEAST, Level, LevelOrder
+from headgate.labels.roles import FALSE, RESERVED, TRUE, RoleExpression
+from headgate.lexing import Cursor, fail
+
+MAX_TEXT = 10_000
+MAX_DEPTH = 64
+
+T = TypeVar("T")
+
+
+def parse_roles(text: str) -> RoleExpression:
+    return _whole(text, _only_roles)
+
+
+def parse_level(text: str, order: LevelOrder | None = None) -> Level:
+    """A level; with an order, one that the order knows."""
+    return _whole(text, lambda cursor: _only_level(cursor, order))
+
+
+def parse_label(text: str, order: LevelOrder | None = None) -> Label:
+    """A label; with an order, its levels must be known and only the maximal ones are kept."""
+    return _whole(text, lambda cursor: _read_label(cursor, order))
+
+
+def _whole(text: str, read: Callable[[Cursor], T]) -> T:
+    """Reads a text; whatever is wrong with it is a LabelError with a position."""
+    if len(text) > MAX_TEXT:
+        message = f"a label text must not be longer than {MAX_TEXT} characters"
+        raise LabelError(message, position=Position.of(text, MAX_TEXT))
+    try:
+        return read(Cursor(text))
+    except TextError as error:
+        raise LabelError(error.message, position=error.position, hint=error.hint) from None
+
+
+def _end(cursor: Cursor, *or_else: str) -> None:
+    if cursor.token.kind != "end":
+        raise cursor.expected(*or_else, "the end of the text")
+
+
+def _only_roles(cursor: Cursor) -> RoleExpression:
+    roles = read_roles(cursor)
+    _end(cursor, "`&`", "`|`")
+    return roles
+
+
+def _only_level(cursor: Cursor, order: LevelOrder | None) -> Level:
+    level = _read_level(cursor, order)
+    _end(cursor)
+    return level
+
+
+def _read_label(cursor: Cursor, order: LevelOrder | None) -> Label:
+    roles = read_roles(cursor)
+    levels: list[Level] = []
+    sources: list[str] = []
+    follow = ["`&`", "`|`", "`AT`", "`FROM`"]
+    if cursor.take_word("AT"):
+        levels.append(_read_level(cursor, order))
+        while cursor.take_symbol(","):
+            levels.append(_read_level(cursor, order))
+        follow = ["`,`", "`FROM`"]
+    if cursor.take_word("FROM"):
+        sources.append(cursor.expect_name("a source", RESERVED))
+        while cursor.take_symbol(","):
+            sources.append(cursor.expect_name("a source", RESERVED))
+        follow = ["`,`"]
+    _end(cursor, *follow)
+    kept = order.maximal(levels) if order else frozenset(levels) - {LEAST}
+    return Label(roles, kept, frozenset(sources))
+
+
+def read_roles(cursor: Cursor, depth: int = 0) -> RoleExpression:
+    """`|` binds weaker than `&`, as everywhere."""
+    start = cursor.token.offset
+    try:
+        value = _read_conjunction(cursor, depth)
+        while cursor.take_symbol("|"):
+            value = value | _read_conjunction(cursor, depth)
+    except LabelError as error:
+        raise fail(cursor.text, start, error.message) from None
+    return value
+
+
+def _read_conjunction(cursor: Cursor, depth: int) -> RoleExpression:
+    value = _read_role(cursor, depth)
+    while cursor.take_symbol("&"):
+        value = value & _read_role(cursor, depth)
+    return value
+
+
+def _read_role(cursor: Cursor, depth: int) -> RoleExpression:
+    if cursor.at_symbol("("):
+        if depth >= MAX_DEPTH:
+            raise fail(cursor.text, cursor.token.offset, f"parentheses are nested deeper than {MAX_DEPTH}")
+        cursor.next()
+        value = read_roles(cursor, depth + 1)
+        if not cursor.take_symbol(")"):
+            raise cursor.expected("`&`", "`|`", "`)`")
+        return value
+    if cursor.take_word("TRUE"):
+        return TRUE
+    if cursor.take_word("FALSE"):
+        return FALSE
+    if cursor.token.kind == "quoted" or (
+        cursor.token.kind == "name" and cursor.token.text.upper() not in RESERVED
+    ):
+        return RoleExpression.role(cursor.next().text)
+    raise cursor.expected("a role", "`(`", "`TRUE`", "`FALSE`")
+
+
+def _read_level(cursor: Cursor, order: LevelOrder | None) -> Level:
+    start = cursor.token.offset
+    name = cursor.expect_name("a level", RESERVED)
+    if order is not None and name not in order:
+        raise fail(cursor.text, start, f"unknown level `{name}`")
+    compartments = []
+    if cursor.take_symbol("{"):
+        compartments.append(cursor.expect_name("a compartment"))
+        while cursor.take_symbol(","):
+            compartments.append(cursor.expect_name("a compartment"))
+        if not cursor.take_symbol("}"):
+            raise cursor.expected("`,`", "`}`")
+    return Level(name, frozenset(compartments))

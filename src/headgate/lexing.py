@@ -1,0 +1,191 @@
+"""Texts become tokens here, for labels and statements alike: one idea of a name, a string and a comment.
+
+A plain name is ASCII; any other name is written in double quotes. Quoted names must be in Unicode's normal
+form C and free of invisible characters, so that two names that look the same are the same.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from headgate.errors import Position, TextError
+
+MAX_NAME = 128
+
+Kind = Literal["name", "quoted", "string", "number", "symbol", "end"]
+
+_TOKEN = re.compile(
+    r"""(?P<space>(?:[ \t\r\n]+|--[^\n]*|/\*(?s:.*?)\*/)+)
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<quoted>"(?:[^"]|"")*")
+      | (?P<string>'(?:[^']|'')*')
+      | (?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?(?![A-Za-z0-9_]))
+      | (?P<symbol><=|>=|<>|!=|[&|(){}\[\],.;=<>*+/%-])
+    """,
+    re.VERBOSE,
+)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_UNCLOSED = {'"': "quoted name", "'": "string", "/": "comment"}
+# Control, format, surrogate, private use, unassigned, line and paragraph separators: cannot be seen or told apart.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; `text` is its meaning (quotes removed), `offset` and `end` its place."""
+
+    kind: Kind
+    text: str
+    offset: int
+    end: int
+
+    def shown(self) -> str:
+        """How an error names it."""
+        match self.kind:
+            case "end":
+                return "the end of the text"
+            case "string":
+                return "a string"
+            case "quoted":
+                return f"`{quote(self.text)}`"
+            case _:
+                return f"`{self.text}`"
+
+
+def name_fault(name: str) -> str | None:
+    """Why this cannot be a name, or None when it can."""
+    if not name:
+        return "a name must not be empty"
+    if len(name) > MAX_NAME:
+        return f"a name must not be longer than {MAX_NAME} characters"
+    if not name.isascii() and not unicodedata.is_normalized("NFC", name):
+        return "a name must be in Unicode normal form C"
+    if any(unicodedata.category(c) in _INVISIBLE for c in name) or name != name.strip():
+        return "a name must not contain control characters or begin or end with spaces"
+    return None
+
+
+def quote(name: str, reserved: Iterable[str] = ()) -> str:
+    """A name as it is written: plain where that reads back as the same name, quoted otherwise."""
+    if _PLAIN.fullmatch(name) and name.upper() not in reserved:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def fail(text: str, offset: int, message: str, hint: str = "") -> TextError:
+    return TextError(message, position=Position.of(text, offset), hint=hint)
+
+
+def tokenize(text: str) -> list[Token]:
+    """All tokens of a text and one of kind `end`; a TextError for what is not a token."""
+    tokens: list[Token] = []
+    offset = 0
+    while offset < len(text):
+        match = _TOKEN.match(text, offset)
+        if match is None:
+            raise _stray(text, offset)
+        if match.lastgroup != "space":
+            tokens.append(_token(text, match))
+        offset = match.end()
+    tokens.append(Token("end", "", len(text), len(text)))
+    return tokens
+
+
+def _token(text: str, match: re.Match[str]) -> Token:
+    kind, found, start = match.lastgroup, match.group(), match.start()
+    if kind == "quoted":
+        found = found[1:-1].replace('""', '"')
+        if fault := name_fault(found):
+            raise fail(text, start, fault)
+    elif kind == "string":
+        found = found[1:-1].replace("''", "'")
+    elif kind == "name" and len(found) > MAX_NAME:
+        raise fail(text, start, f"a name must not be longer than {MAX_NAME} characters")
+    return Token(kind, found, start, match.end())  # type: ignore[arg-type]
+
+
+def _stray(text: str, offset: int) -> TextError:
+    char = text[offset]
+    if char in _UNCLOSED and (char != "/" or text.startswith("/*", offset)):
+        return fail(text, offset, f"this {_UNCLOSED[char]} is not closed")
+    if char.isdigit():
+        return fail(
+            text, offset, "this is not a number", hint="names that begin with a digit need double quotes"
+        )
+    shown = f"`{char}`" if char.isprintable() else f"character U+{ord(char):04X}"
+    return fail(
+        text, offset, f"unexpected {shown}", hint="names beyond letters, digits and _ need double quotes"
+    )
+
+
+class Cursor:
+    """Reads tokens in order; every refusal says what was expected and what was found."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = tokenize(text)
+        self.index = 0
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.index]
+
+    @property
+    def position(self) -> Position:
+        return Position.of(self.text, self.token.offset)
+
+    def next(self) -> Token:
+        token = self.token
+        if token.kind != "end":
+            self.index += 1
+        return token
+
+    def at_symbol(self, symbol: str) -> bool:
+        return self.token.kind == "symbol" and self.token.text == symbol
+
+    def take_symbol(self, symbol: str) -> bool:
+        if self.at_symbol(symbol):
+            self.index += 1
+            return True
+        return False
+
+    def at_word(self, *words: str) -> bool:
+        """Whether the next tokens are these key words, in any case."""
+        ahead = self.tokens[self.index : self.index + len(words)]
+        return len(ahead) == len(words) and all(
+            t.kind == "name" and t.text.upper() == w for t, w in zip(ahead, words, strict=True)
+        )
+
+    def take_word(self, *words: str) -> bool:
+        if self.at_word(*words):
+            self.index += len(words)
+            return True
+        return False
+
+    def expect_symbol(self, symbol: str) -> None:
+        if not self.take_symbol(symbol):
+            raise self.expected(f"`{symbol}`")
+
+    def expect_word(self, word: str) -> None:
+        if not self.take_word(word):
+            raise self.expected(f"`{word}`")
+
+    def expect_kind(self, kind: Kind, what: str) -> Token:
+        if self.token.kind != kind:
+            raise self.expected(what)
+        return self.next()
+
+    def expect_name(self, what: str, reserved: frozenset[str] = frozenset()) -> str:
+        token = self.token
+        if token.kind == "quoted" or (token.kind == "name" and token.text.upper() not in reserved):
+            self.index += 1
+            return token.text
+        raise self.expected(what)
+
+    def expected(self, *what: str) -> TextError:
+        listed = what[0] if len(what) == 1 else f"{', '.join(what[:-1])} or {what[-1]}"
+        return fail(self.text, self.token.offset, f"expected {listed}, found {self.token.shown()}")

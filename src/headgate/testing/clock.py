@@ -1,0 +1,14 @@
+"""A clock that stands still until it is told to move."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    def __init__(self, start: float = 1_000_000.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds

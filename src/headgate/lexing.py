@@ -113,13 +113,9 @@ def _stray(text: str, offset: int) -> TextError:
     if char in _UNCLOSED and (char != "/" or text.startswith("/*", offset)):
         return fail(text, offset, f"this {_UNCLOSED[char]} is not closed")
     if char.isdigit():
-        return fail(
-            text, offset, "this is not a number", hint="names that begin with a digit need double quotes"
-        )
+        return fail(text, offset, "this is not a number", hint="names that begin with a digit need double quotes")
     shown = f"`{char}`" if char.isprintable() else f"character U+{ord(char):04X}"
-    return fail(
-        text, offset, f"unexpected {shown}", hint="names beyond letters, digits and _ need double quotes"
-    )
+    return fail(text, offset, f"unexpected {shown}", hint="names beyond letters, digits and _ need double quotes")
 
 
 class Cursor:

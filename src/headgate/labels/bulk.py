@@ -14,9 +14,7 @@ from headgate.labels.label import Clearance, Rules
 class Decisions:
     """What one clearance is permitted, by label number. Made anew when rights change."""
 
-    def __init__(
-        self, rules: Rules, clearance: Clearance, labels: LabelTable, *, aggregated: bool = False
-    ) -> None:
+    def __init__(self, rules: Rules, clearance: Clearance, labels: LabelTable, *, aggregated: bool = False) -> None:
         self._rules = rules
         self._clearance = clearance
         self._labels = labels

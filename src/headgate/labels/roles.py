@@ -56,8 +56,7 @@ class RoleExpression:
         if not self.terms:
             return "FALSE"
         shown = [
-            (len(term), " & ".join(quote(name, RESERVED) for name in sorted(term)) or "TRUE")
-            for term in self.terms
+            (len(term), " & ".join(quote(name, RESERVED) for name in sorted(term)) or "TRUE") for term in self.terms
         ]
         shown.sort()
         if len(shown) == 1:

@@ -116,9 +116,7 @@ def _read_role(cursor: Cursor, depth: int) -> RoleExpression:
         return TRUE
     if cursor.take_word("FALSE"):
         return FALSE
-    if cursor.token.kind == "quoted" or (
-        cursor.token.kind == "name" and cursor.token.text.upper() not in RESERVED
-    ):
+    if cursor.token.kind == "quoted" or (cursor.token.kind == "name" and cursor.token.text.upper() not in RESERVED):
         return RoleExpression.role(cursor.next().text)
     raise cursor.expected("a role", "`(`", "`TRUE`", "`FALSE`")
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from headgate.errors import Position, TextError
@@ -130,9 +132,20 @@ class Cursor:
     def token(self) -> Token:
         return self.tokens[self.index]
 
+    @cached_property
+    def _lines(self) -> list[int]:
+        """Where each line begins."""
+        return [0, *(match.end() for match in re.finditer("\n", self.text))]
+
     @property
     def position(self) -> Position:
-        return Position.of(self.text, self.token.offset)
+        offset = self.token.offset
+        line = bisect_right(self._lines, offset)
+        return Position(offset, line, offset - self._lines[line - 1] + 1)
+
+    @property
+    def ended(self) -> bool:
+        return self.token.kind == "end"
 
     def next(self) -> Token:
         token = self.token

@@ -22,13 +22,14 @@ class LabelTable:
         self._labels: dict[int, Label] = {UNREADABLE: Label(FALSE)}
         self._numbers: dict[Label, int] = {}
         self._texts: dict[str, int] = {}
+        self._size = 1
         self.unreadable = 0
         for number, text in journal.read():
             self._keep(number, parse_label(text))
 
     def __len__(self) -> int:
         """One more than the largest number known here."""
-        return max(self._labels) + 1
+        return self._size
 
     def number(self, label: Label) -> int:
         known = self._numbers.get(label)
@@ -57,4 +58,5 @@ class LabelTable:
     def _keep(self, number: int, label: Label) -> int:
         self._labels[number] = label
         self._numbers[label] = number
+        self._size = max(self._size, number + 1)
         return number

@@ -1,0 +1,36 @@
+# Every target sets up what it needs first; on a machine that is ready this takes no time.
+# ARGS goes to pytest: make test ARGS="-k labels"
+
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup postgres demo test test-long check clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: ## make .venv, once, with the pinned requirements
+	@bash scripts/setup.sh
+
+postgres: ## make sure that the PostgreSQL server binaries are there
+	@bash scripts/ensure-postgres.sh
+
+demo: setup ## show Headgate at work
+	@$(BIN)/headgate demo
+
+test: setup postgres ## run the tests, those on PostgreSQL included
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-long: setup postgres ## run the long suites
+	@$(BIN)/python -m pytest -m long $(ARGS)
+
+check: setup ## lint, formatting, types, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+clean: ## remove .venv, caches and build results; data in .headgate stays
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

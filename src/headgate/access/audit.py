@@ -1,0 +1,110 @@
+"""The audit trail: append-only, each record sealed together with the one before it.
+
+Seals are HMACs under a key that is kept outside the store, so whoever can write the store cannot forge them. The
+head of the trail (how many records, the last seal) is sealed too, so a trail cut short is found. Rolling the whole
+store back to an older state, head included, can only be found by comparing with a head noted elsewhere:
+`headgate audit head` prints one, `headgate audit verify --expect` checks it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headgate.errors import StoreError
+
+START = "0" * 64
+
+
+@dataclass(frozen=True)
+class Event:
+    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record."""
+
+    user: str
+    session: str
+    level: str
+    action: str
+    object: str
+    granted: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Record:
+    number: int
+    time: float
+    event: Event
+    mac: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """The end of the trail."""
+
+    count: int
+    mac: str
+    seal: str
+
+    def __str__(self) -> str:
+        return f"{self.count}:{self.mac}"
+
+
+class Seal:
+    """Everything that needs the key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def record(self, previous: str, number: int, time: float, event: Event) -> str:
+        body = json.dumps([previous, number, time, asdict(event)], sort_keys=True, ensure_ascii=True)
+        return self._mac("record", body)
+
+    def head(self, count: int, mac: str) -> Head:
+        return Head(count, mac, self._mac("head", f"{count}:{mac}"))
+
+    def _mac(self, purpose: str, body: str) -> str:
+        return hmac.new(self._key, f"{purpose}\n{body}".encode(), hashlib.sha256).hexdigest()
+
+
+def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") -> list[str]:
+    """What is wrong with a trail, one line per finding; empty when every record is as it was written."""
+    faults = []
+    previous, number, seen = START, 0, {f"0:{START}"}
+    for record in records:
+        number += 1
+        if record.number != number:
+            faults.append(f"record {number} is missing: record {record.number} stands in its place")
+            number = record.number
+        if not hmac.compare_digest(seal.record(previous, number, record.time, record.event), record.mac):
+            faults.append(f"record {number} was altered, or a record before it was removed or moved")
+        previous = record.mac
+        seen.add(f"{number}:{previous}")
+    if not hmac.compare_digest(seal.head(head.count, head.mac).seal, head.seal):
+        faults.append("the head of the trail was altered")
+    elif (head.count, head.mac) != (number, previous):
+        faults.append(f"the trail ends at record {number}, its head says {head.count}: records were removed or added")
+    if expect and expect not in seen:
+        faults.append("the expected head is not in this trail: it was rolled back or replaced")
+    return faults
+
+
+def load_key(path: Path, *, create: bool = False) -> bytes:
+    """The key, from a file that only its owner can read."""
+    if create:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(32))
+    try:
+        key = bytes.fromhex(path.read_text().strip())
+    except (OSError, ValueError):
+        raise StoreError(f"the audit key `{path}` cannot be read", hint="restore it from a backup") from None
+    if len(key) != 32:
+        raise StoreError(f"the audit key `{path}` is damaged", hint="restore it from a backup")
+    return key

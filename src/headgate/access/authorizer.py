@@ -1,0 +1,251 @@
+"""The authorizer: one question, one readable answer (paper 000, section 2, Figure 2; paper 002, section 2).
+
+A principal may do something to an object if the levels allow it and if it owns the object or one of its
+active roles, or a role that one inherits, holds the permission. Anything unknown is denied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.access import rows as r
+from headgate.access.permissions import WRITES, Kind, Permission
+from headgate.access.state import State
+from headgate.cql.statements import Limit
+from headgate.errors import LabelError
+from headgate.labels import LEAST, Clearance, Level, LevelOrder, Rules, Semantics, parse_level
+from headgate.lexing import quote
+
+EVERYONE = "PUBLIC"
+SYSTEM_ID = 0
+
+
+@dataclass(frozen=True)
+class Principal:
+    """Somebody logged in (or looked at as if): a user, the active roles, the level (paper 002's `JaneDoe.L`)."""
+
+    user: str
+    roles: frozenset[str]
+    level: Level
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Granted or denied, and by which rule. `reason` is for those who may see the object."""
+
+    granted: bool
+    permission: Permission
+    object: str
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.granted
+
+
+class Authorizer:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._seen: tuple[int, ...] = ()
+        self._inherited: dict[str, frozenset[str]] = {}
+        self._authorised: dict[str, frozenset[str]] = {}
+        self._effective: dict[frozenset[str], frozenset[str]] = {}
+        self._levels_seen = -1
+        self._order = LevelOrder()
+        self._level_texts: dict[str, Level] = {}
+
+    # Roles ----------------------------------------------------------------------------------------------------------
+
+    def inherited(self, role: str) -> frozenset[str]:
+        """The role and all roles whose permissions it has."""
+        self._forget_if_changed()
+        known = self._inherited.get(role)
+        if known is None:
+            found, waiting = {role}, [role]
+            while waiting:
+                for edge in self.state.inheritances.peek("senior", waiting.pop()):
+                    if edge.junior not in found:
+                        found.add(edge.junior)
+                        waiting.append(edge.junior)
+            known = self._inherited[role] = frozenset(found)
+        return known
+
+    def authorised(self, user: str) -> frozenset[str]:
+        """The roles a user may activate: assigned ones and what they inherit."""
+        self._forget_if_changed()
+        known = self._authorised.get(user)
+        if known is None:
+            assigned = [m.role for m in self.state.memberships.peek("user", user)]
+            known = self._authorised[user] = frozenset().union(*map(self.inherited, assigned))
+        return known
+
+    def effective(self, roles: frozenset[str]) -> frozenset[str]:
+        """The roles whose permissions count when these are active."""
+        self._forget_if_changed()
+        known = self._effective.get(roles)
+        if known is None:
+            known = self._effective[roles] = frozenset({EVERYONE}).union(*map(self.inherited, roles))
+        return known
+
+    def _forget_if_changed(self) -> None:
+        changed = self.state.changed
+        now = (changed["roles"], changed["memberships"], changed["inheritances"])
+        if now != self._seen:
+            self._seen = now
+            self._inherited, self._authorised, self._effective = {}, {}, {}
+
+    # Levels ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def order(self) -> LevelOrder:
+        if self.state.changed["levels"] != self._levels_seen:
+            self._levels_seen = self.state.changed["levels"]
+            self._order = LevelOrder({row.name: frozenset(row.above) for row in self.state.levels})
+        return self._order
+
+    def level(self, text: str) -> Level:
+        """A stored level's value."""
+        known = self._level_texts.get(text)
+        if known is None:
+            known = self._level_texts[text] = parse_level(text)
+        return known
+
+    def sees_level(self, principal: Principal, thing: r.Object) -> bool:
+        return self.order.dominates(principal.level, self.level(thing.level))
+
+    # Principals -----------------------------------------------------------------------------------------------------
+
+    def principal(self, session: r.Session) -> Principal:
+        """A session's principal at this moment: a role that was taken away is no longer active."""
+        return Principal(
+            session.user, frozenset(session.roles) & self.authorised(session.user), self.level(session.level)
+        )
+
+    def potential(self, user: r.User) -> Principal:
+        """All that a user could show: every role, at the clearance itself."""
+        return Principal(user.name, self.authorised(user.name), self.level(user.clearance))
+
+    def clearance(self, principal: Principal, streams: list[r.Object]) -> Clearance:
+        """What the principal can show to labels whose sources are among these streams."""
+
+        def readable(permission: Permission) -> frozenset[str]:
+            return frozenset(source_name(s) for s in streams if self.allows(principal, permission, s))
+
+        return Clearance(
+            self.effective(principal.roles),
+            principal.level,
+            readable(Permission.READ_TUPLE),
+            readable(Permission.AGGREGATE_READ),
+        )
+
+    def rules(self, streams: list[r.Object]) -> Rules:
+        """The system's side of decisions about tuples from these streams."""
+        chosen = {source_name(s): Semantics(json.loads(s.definition).get("semantics", "STRONG")) for s in streams}
+        return Rules(self.order, chosen)
+
+    # The decision ---------------------------------------------------------------------------------------------------
+
+    def allows(self, principal: Principal, permission: Permission, thing: r.Object) -> bool:
+        return self._level_fault(principal, permission, thing) is None and (
+            thing.owner == principal.user or self._grant(principal, permission, thing) is not None
+        )
+
+    def decide(
+        self,
+        principal: Principal,
+        permission: Permission,
+        thing: r.Object,
+        parameters: Mapping[str, Limit] | None = None,
+    ) -> Decision:
+        """The same decision with its reason, and for USE with the limits of each grant."""
+        granted, reason = self._judge(principal, permission, thing, parameters or {})
+        return Decision(granted, permission, shown(thing), reason)
+
+    def _judge(
+        self, principal: Principal, permission: Permission, thing: r.Object, parameters: Mapping[str, Limit]
+    ) -> tuple[bool, str]:
+        if fault := self._level_fault(principal, permission, thing):
+            return False, fault
+        if thing.owner == principal.user:
+            return True, f"user {quote(principal.user)} owns it"
+        reasons = []
+        for grant in self._grants(principal, permission, thing):
+            faults = exceeded(json.loads(grant.limits), parameters)
+            if not faults:
+                return True, self._because(principal, grant)
+            reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")
+        return False, "; ".join(reasons) or f"not the owner, and no active role holds {permission}"
+
+    def _level_fault(self, principal: Principal, permission: Permission, thing: r.Object) -> str | None:
+        level = self.level(thing.level)
+        if permission in WRITES and level != principal.level:
+            return f"it has level {level}, and level {principal.level} writes only what has exactly that level"
+        if not self.order.dominates(principal.level, level):
+            return f"level {principal.level} does not dominate its level {level}"
+        return None
+
+    def _grant(self, principal: Principal, permission: Permission, thing: r.Object) -> r.Grant | None:
+        return next(iter(self._grants(principal, permission, thing)), None)
+
+    def _grants(self, principal: Principal, permission: Permission, thing: r.Object) -> list[r.Grant]:
+        """The grants that apply; looks from whichever side is smaller."""
+        roles = self.effective(principal.roles)
+        on_object = self.state.grants.peek("right", (thing.id, permission))
+        if len(on_object) < len(roles):
+            return [grant for grant in on_object if grant.role in roles]
+        found = (self.state.grants.get(thing.id, permission, role) for role in roles)
+        return [grant for grant in found if grant is not None]
+
+    def _because(self, principal: Principal, grant: r.Grant) -> str:
+        by = f"granted by {quote(grant.grantor)}" if grant.grantor else "granted by the system"
+        via = sorted(role for role in principal.roles if grant.role in self.inherited(role))
+        if grant.role in principal.roles or grant.role == EVERYONE:
+            return f"role {quote(grant.role)} holds {grant.permission} ({by})"
+        return f"role {quote(via[0])} inherits role {quote(grant.role)}, which holds {grant.permission} ({by})"
+
+    def explain(self, principal: Principal, permission: Permission, thing: r.Object) -> list[str]:
+        """Everything a decision looked at, for those who may know it."""
+        active = ", ".join(map(quote, sorted(principal.roles))) or "none"
+        also = ", ".join(map(quote, sorted(self.effective(principal.roles) - principal.roles - {EVERYONE}))) or "none"
+        held = sorted(grant.role for grant in self.state.grants.peek("right", (thing.id, permission)))
+        return [
+            f"{shown(thing)} belongs to {quote(thing.owner) if thing.owner else 'the system'}, level {thing.level}",
+            f"roles of {quote(principal.user)}: {active}; inherited: {also}; level {principal.level}",
+            f"{permission} is held by {', '.join(map(quote, held)) or 'no role'}",
+        ]
+
+
+def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
+    """Which limits of a grant these parameters break, in words; a limited parameter must be given."""
+    faults = []
+    for key, limit in limits.items():
+        given = parameters.get(key)
+        if isinstance(limit, list | tuple):
+            if not isinstance(given, list | tuple) or not set(given) <= set(limit):
+                faults.append(f"{key} only {', '.join(limit)}")
+        elif not isinstance(given, int | float) or given > limit:
+            faults.append(f"{key} of at most {limit}")
+    return faults
+
+
+def shown(thing: r.Object) -> str:
+    """How texts name an object."""
+    if thing.kind == Kind.SYSTEM:
+        return "system"
+    owner = f"{quote(thing.owner)}." if thing.owner else ""
+    return f"{thing.kind.lower()} {owner}{quote(thing.name)}"
+
+
+def source_name(stream: r.Object) -> str:
+    """What a stream is called as a source in labels: unique among all streams."""
+    level = "" if stream.level == str(LEAST) else f"@{stream.level}"
+    return f"{quote(stream.owner)}.{quote(stream.name)}{level}"
+
+
+def known_level(order: LevelOrder, compartments: frozenset[str], level: Level) -> None:
+    """Refuses a level or compartment that was never declared."""
+    if level.name not in order:
+        raise LabelError(f"unknown level `{level.name}`")
+    for name in sorted(level.compartments - compartments):
+        raise LabelError(f"unknown compartment `{name}`")

@@ -1,0 +1,83 @@
+"""Everyone's own view of the catalog (the user abstraction layer of paper 000, section 2).
+
+Names belong to their owners (`joe.in1`), so nobody can find out by creating a name whether somebody else has it.
+Looking a name up asks the indexes of the caller's own objects and roles, never those of others: what is hidden and
+what does not exist take the same steps and give the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.access import rows as r
+from headgate.access.authorizer import SYSTEM_ID, Authorizer, Principal
+from headgate.access.permissions import Kind, Permission
+from headgate.access.state import State
+from headgate.errors import Conflict, NotFound
+from headgate.lexing import quote
+
+# Checked where nothing was found, so that finding nothing takes as long as finding something one may not see.
+_DECOY = r.Object(-1, "", "", "U", "", "{}")
+
+
+class Catalog:
+    def __init__(self, state: State, authorizer: Authorizer) -> None:
+        self._state = state
+        self._authorizer = authorizer
+
+    @property
+    def system(self) -> r.Object:
+        found = self._state.objects.get(SYSTEM_ID)
+        if found is None:
+            raise NotFound("this store is empty", hint="run `headgate init` first")
+        return found
+
+    def find(self, principal: Principal, kind: Kind, name: str, owner: str | None = None) -> r.Object:
+        """The object this principal means by a name; NotFound for what it may not see."""
+        if kind == Kind.SYSTEM:
+            return self.system
+        found = {thing.id: thing for thing in self._candidates(principal, kind, name)}
+        if owner is not None:
+            found = {thing.id: thing for thing in found.values() if thing.owner == owner}
+        if len(found) > 1:
+            found = self._closest(principal, found)
+        if not found:
+            full = f"{quote(owner)}.{quote(name)}" if owner else quote(name)
+            raise NotFound(f"there is no {kind.lower()} {full}")
+        if len(found) > 1:
+            owners = sorted(f"{quote(thing.owner)}.{quote(name)}" for thing in found.values())
+            raise Conflict(f"{quote(name)} is ambiguous: {', '.join(owners)}", hint="write the owner before the name")
+        return next(iter(found.values()))
+
+    def _candidates(self, principal: Principal, kind: Kind, name: str) -> Iterable[r.Object]:
+        """Own objects and those that active roles may view, at levels that may be read."""
+        objects, grants = self._state.objects, self._state.grants
+        owner = "" if kind == Kind.OPERATOR else principal.user
+        for thing in objects.peek("owned_name", (owner, kind.value, name)) or (_DECOY,):
+            if self._authorizer.sees_level(principal, thing) and thing is not _DECOY:
+                yield thing
+        for role in self._authorizer.effective(principal.roles):
+            for grant in grants.peek("viewed_name", (role, kind.value, name)) or (None,):
+                viewed = (objects.get(grant.object) if grant else None) or _DECOY
+                if self._authorizer.sees_level(principal, viewed) and viewed is not _DECOY:
+                    yield viewed
+
+    @staticmethod
+    def _closest(principal: Principal, found: dict[int, r.Object]) -> dict[int, r.Object]:
+        """One's own before others', one's own level before lower ones."""
+        own = {i: thing for i, thing in found.items() if thing.owner == principal.user} or found
+        return {i: thing for i, thing in own.items() if thing.level == str(principal.level)} or own
+
+    def visible(self, principal: Principal, *kinds: Kind) -> list[r.Object]:
+        """All that this principal may see, in a fixed order."""
+        seen = {thing.id: thing for thing in self._state.objects.peek("owner", principal.user)}
+        for role in self._authorizer.effective(principal.roles):
+            for grant in self._state.grants.peek("role_permission", (role, Permission.VIEW_OBJECT.value)):
+                thing = self._state.objects.get(grant.object)
+                if thing is not None:
+                    seen[thing.id] = thing
+        readable = [t for t in seen.values() if self._authorizer.sees_level(principal, t) and t.kind in kinds]
+        return sorted(readable, key=lambda t: (t.kind, t.name, t.owner, t.level))
+
+    def operators(self) -> list[r.Object]:
+        return sorted(self._state.objects.peek("kind", Kind.OPERATOR.value), key=lambda t: t.name)

@@ -1,0 +1,132 @@
+"""One request of one principal: what handlers of statements work with, and the record of what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from headgate.access import rows as r
+from headgate.access.audit import Record
+from headgate.access.authorizer import Authorizer, Decision, Principal, known_level, shown
+from headgate.access.catalog import Catalog
+from headgate.access.duties import Duties
+from headgate.access.passwords import Passwords
+from headgate.access.permissions import Kind, Permission
+from headgate.access.sessions import Sessions
+from headgate.access.state import State
+from headgate.cql.statements import Limit, Name, Target
+from headgate.errors import AccessDenied, HeadgateError, LabelError, NotFound
+from headgate.labels import Label, Level
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a statement answers: a sentence, or a table."""
+
+    text: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+class Work(Protocol):
+    """What the running transaction offers (see store.Transaction)."""
+
+    def new_object_id(self) -> int: ...
+
+    def audit_levels(self) -> list[str]: ...
+
+    def audit_records(
+        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str]
+    ) -> list[Record]: ...
+
+
+Handler = Callable[["Request", Any], Result]
+
+
+@dataclass
+class Request:
+    """The parts are the system's; `principal` and `session` are the caller's; `decisions` grows while it runs."""
+
+    state: State
+    authorizer: Authorizer
+    catalog: Catalog
+    duties: Duties
+    sessions: Sessions
+    passwords: Passwords
+    work: Work
+    session: r.Session
+    subject: str = ""
+    decisions: list[Decision] = field(default_factory=list)
+
+    @property
+    def principal(self) -> Principal:
+        """Asked anew each time: a script can change its own rights."""
+        return self.authorizer.principal(self.session)
+
+    @property
+    def user(self) -> str:
+        return self.session.user
+
+    def about(self, subject: str) -> None:
+        """What the audit trail says this statement was about."""
+        self.subject = subject
+
+    # Asking ---------------------------------------------------------------------------------------------------------
+
+    def may(self, permission: Permission, thing: r.Object) -> bool:
+        return self.authorizer.allows(self.principal, permission, thing)
+
+    def need(self, permission: Permission, thing: r.Object, parameters: Mapping[str, Limit] | None = None) -> None:
+        """Goes on only if the permission is there."""
+        decision = self.authorizer.decide(self.principal, permission, thing, parameters)
+        self.decisions.append(decision)
+        if not decision:
+            raise AccessDenied(f"{permission} on {decision.object} is denied: {decision.reason}")
+
+    def need_system(self, permission: Permission) -> None:
+        self.need(permission, self.catalog.system)
+
+    def need_owner(self, thing: r.Object) -> None:
+        """Only the owner changes or drops an object, and only at the object's own level."""
+        self.about(shown(thing))
+        if thing.owner != self.user:
+            raise AccessDenied(f"only its owner may change {shown(thing)}")
+        if self.authorizer.level(thing.level) != self.principal.level:
+            raise AccessDenied(f"{shown(thing)} has level {thing.level}", hint="log in at that level to change it")
+        self.decisions.append(Decision(True, Permission.CHANGE_PERM, shown(thing), "owner"))
+
+    def may_administer(self) -> bool:
+        return self.may(Permission.CHANGE_SYSTEM, self.catalog.system)
+
+    # Finding --------------------------------------------------------------------------------------------------------
+
+    def find(self, target: Target) -> r.Object:
+        try:
+            thing = self.catalog.find(self.principal, Kind(target.kind), target.name, target.owner)
+        except HeadgateError as error:
+            raise error.at(target.position) from None
+        self.about(shown(thing))
+        return thing
+
+    def find_user(self, name: Name) -> r.User:
+        found = self.state.users.get(name.text)
+        if found is None:
+            raise NotFound(f"there is no user `{name.text}`", position=name.position)
+        return found
+
+    def find_role(self, name: Name) -> r.Role:
+        found = self.state.roles.get(name.text)
+        if found is None:
+            raise NotFound(f"there is no role `{name.text}`", position=name.position)
+        return found
+
+    def check_level(self, level: Level) -> None:
+        known_level(self.authorizer.order, frozenset(c.name for c in self.state.compartments), level)
+
+    def check_label(self, label: Label) -> Label:
+        for level in sorted(label.levels, key=str):
+            self.check_level(level)
+        if label.sources:
+            raise LabelError("a policy does not name sources: the streams themselves are the sources")
+        return label

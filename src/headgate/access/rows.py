@@ -1,0 +1,164 @@
+"""What the catalog consists of: one frozen row type per table. Names are keys; objects have numbers nobody sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+Key = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    table: ClassVar[str]
+    key_fields: ClassVar[tuple[str, ...]]
+
+    @property
+    def key(self) -> Key:
+        return tuple(getattr(self, field) for field in self.key_fields)
+
+
+@dataclass(frozen=True)
+class User(Row):
+    table = "users"
+    key_fields = ("name",)
+
+    name: str
+    password: str  # an argon2 hash; empty: no login by password
+    clearance: str  # a level's text
+    failures: int = 0
+    locked_until: float = 0.0
+    locked: bool = False  # by an administrator, until unlocked
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Role(Row):
+    table = "roles"
+    key_fields = ("name",)
+
+    name: str
+    owner: str  # empty: the system's own
+    max_queries: int | None = None
+
+
+@dataclass(frozen=True)
+class Membership(Row):
+    """A user may activate a role."""
+
+    table = "memberships"
+    key_fields = ("user", "role")
+
+    user: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Inheritance(Row):
+    """The senior role has all permissions of the junior one."""
+
+    table = "inheritances"
+    key_fields = ("senior", "junior")
+
+    senior: str
+    junior: str
+
+
+@dataclass(frozen=True)
+class Separation(Row):
+    """At most so many of these roles for one user (static) or in one session (dynamic)."""
+
+    table = "separations"
+    key_fields = ("name",)
+
+    name: str
+    dynamic: bool
+    roles: tuple[str, ...]
+    at_most: int
+
+
+@dataclass(frozen=True)
+class LevelRow(Row):
+    table = "levels"
+    key_fields = ("name",)
+
+    name: str
+    above: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compartment(Row):
+    table = "compartments"
+    key_fields = ("name",)
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Object(Row):
+    """SYSTEM, operators, schemas, streams, queries. An empty owner is the system itself."""
+
+    table = "objects"
+    key_fields = ("id",)
+
+    id: int
+    kind: str
+    owner: str
+    level: str
+    name: str
+    definition: str  # JSON: columns, label and semantics of streams, inputs and status of queries
+
+
+@dataclass(frozen=True)
+class Grant(Row):
+    table = "grants"
+    key_fields = ("object", "permission", "role")
+
+    object: int
+    permission: str
+    role: str
+    kind: str  # kind and name of the object never change; repeated here so that a role's views are found by name
+    name: str
+    limits: str  # JSON
+    grantor: str
+
+
+@dataclass(frozen=True)
+class Session(Row):
+    """The token itself is nowhere: only its hash."""
+
+    table = "sessions"
+    key_fields = ("token_hash",)
+
+    token_hash: str
+    id: str  # what people and the audit trail call it
+    user: str
+    roles: tuple[str, ...]
+    level: str
+    created: float
+    last_used: float
+    expires: float
+
+
+@dataclass(frozen=True)
+class Parameter(Row):
+    table = "parameters"
+    key_fields = ("name",)
+
+    name: str
+    value: str
+
+
+ROWS: tuple[type[Row], ...] = (
+    User,
+    Role,
+    Membership,
+    Inheritance,
+    Separation,
+    LevelRow,
+    Compartment,
+    Object,
+    Grant,
+    Session,
+    Parameter,
+)

@@ -1,0 +1,140 @@
+"""Sessions: logging in as a principal, being recognised, being logged out (paper 000, section 2; paper 002, section 2).
+
+A refused login has one text and one cost, whether the name is unknown, the password wrong or the account locked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.access import parameters
+from headgate.access import rows as r
+from headgate.access.authorizer import Authorizer
+from headgate.access.duties import Duties
+from headgate.access.passwords import Passwords, new_token, token_hash
+from headgate.access.state import State
+from headgate.clock import Clock
+from headgate.errors import AccessDenied, AuthenticationFailed
+from headgate.labels import Level
+from headgate.lexing import quote
+
+REFUSED = "login refused"
+NO_SESSION = "no valid session"
+_CLEAN_EVERY = 60.0
+
+
+class Sessions:
+    def __init__(
+        self, state: State, authorizer: Authorizer, duties: Duties, passwords: Passwords, clock: Clock
+    ) -> None:
+        self._state = state
+        self._authorizer = authorizer
+        self._duties = duties
+        self._passwords = passwords
+        self._clock = clock
+        self._cleaned = 0.0
+
+    def password_ok(self, user: str, password: str) -> bool:
+        """The slow part of a login; runs before any lock is taken."""
+        found = self._state.users.get(user)
+        return self._passwords.verify(found.password if found else "", password)
+
+    def admit(self, user: str, proved: bool) -> str | None:
+        """Counts a try; None if the user may come in, otherwise the true reason, for the audit trail only."""
+        found = self._state.users.get(user)
+        now = self._clock.now()
+        if found is None:
+            return "no such user"
+        if found.locked or now < found.locked_until:
+            return "the account is locked"
+        if not proved:
+            failures = found.failures + 1
+            limit = parameters.number(self._state, "lockout_failures")
+            minutes = parameters.number(self._state, "lockout_minutes")
+            until = now + 60 * minutes if failures >= limit else 0.0
+            self._state.users.put(replace(found, failures=0 if until else failures, locked_until=until))
+            return f"wrong password, {failures} in a row"
+        if found.failures or found.locked_until:
+            self._state.users.put(replace(found, failures=0, locked_until=0.0))
+        return None
+
+    def open(self, user: str, roles: frozenset[str] | None, level: Level | None) -> tuple[str, r.Session]:
+        """A new session for an admitted user; returns the token, which is kept nowhere."""
+        self._forget_expired()
+        found = self._state.users.get(user)
+        if found is None:
+            raise AuthenticationFailed(REFUSED)
+        if roles is None:
+            roles = frozenset(m.role for m in self._state.memberships.peek("user", user))
+        self.check_roles(user, roles)
+        clearance = self._authorizer.level(found.clearance)
+        level = level or clearance
+        if not self._authorizer.order.dominates(clearance, level):
+            raise AccessDenied(f"level {level} is not dominated by your clearance {clearance}")
+        now, token = self._clock.now(), new_token()
+        hashed = token_hash(token)
+        session = r.Session(
+            hashed,
+            hashed[:12],
+            user,
+            tuple(sorted(roles)),
+            str(level),
+            now,
+            now,
+            now + 60 * parameters.number(self._state, "session_minutes"),
+        )
+        self._state.sessions.put(session)
+        return token, session
+
+    def check_roles(self, user: str, roles: frozenset[str]) -> None:
+        """Only authorised roles can be active, and not those that duties keep apart."""
+        for role in sorted(roles - self._authorizer.authorised(user)):
+            raise AccessDenied(f"role {quote(role)} is not one of yours")
+        self._duties.check_session(roles)
+
+    def find(self, token: str) -> r.Session:
+        session = self._state.sessions.get(token_hash(token))
+        if session is None or not self._alive(session):
+            raise AuthenticationFailed(NO_SESSION, hint="log in again")
+        return session
+
+    def _alive(self, session: r.Session) -> bool:
+        now = self._clock.now()
+        idle = 60 * parameters.number(self._state, "idle_minutes")
+        return now < session.expires and now - session.last_used < idle
+
+    def touch(self, session: r.Session) -> None:
+        """Notes that a session was used."""
+        current = self._state.sessions.get(session.token_hash)
+        if current is not None:
+            self._state.sessions.put(replace(current, last_used=self._clock.now()))
+
+    def end(self, session: r.Session) -> None:
+        self._state.sessions.remove(session)
+
+    def _forget_expired(self) -> None:
+        """Dead sessions are refused anyway; now and then their rows go too."""
+        now = self._clock.now()
+        if now - self._cleaned >= _CLEAN_EVERY:
+            self._cleaned = now
+            for session in self._state.sessions:
+                if not self._alive(session):
+                    self.end(session)
+
+    def settle(self) -> list[r.Session]:
+        """Ends every session that its user's rights no longer cover; what a change of rights takes away is gone now."""
+        ended = []
+        for session in self._state.sessions:
+            user = self._state.users.get(session.user)
+            roles = frozenset(session.roles) & self._authorizer.authorised(session.user)
+            if user is None or not self._covered(user, session) or self._conflict(roles):
+                self.end(session)
+                ended.append(session)
+        return ended
+
+    def _covered(self, user: r.User, session: r.Session) -> bool:
+        level = self._authorizer.level
+        return not user.locked and self._authorizer.order.dominates(level(user.clearance), level(session.level))
+
+    def _conflict(self, roles: frozenset[str]) -> bool:
+        return self._duties.broken(roles, dynamic=True) is not None

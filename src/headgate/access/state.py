@@ -1,0 +1,135 @@
+"""The catalog in memory: tables with indexes, and a log that can undo a script or hand its changes to the store.
+
+Checks must cost microseconds, so they read dictionaries, not SQL; the store is written before a change counts.
+Every index answers with what belongs to one caller, so no answer takes longer because of what is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Generic, TypeVar
+
+from headgate.access import rows as r
+from headgate.access.permissions import Permission
+
+R = TypeVar("R", bound=r.Row)
+Index = Callable[[Any], Any]
+_NOTHING: dict[Any, Any] = {}
+
+
+class Table(Generic[R]):
+    """Rows by key, and by as many indexes as needed. All changes go through `put` and `remove`."""
+
+    def __init__(self, row: type[R], log: Callable[[str, r.Key, R | None], None], **indexes: Index) -> None:
+        self.row = row
+        self._log = log
+        self._rows: dict[r.Key, R] = {}
+        self._indexes = indexes
+        self._found: dict[str, dict[Any, dict[r.Key, R]]] = {name: {} for name in indexes}
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(list(self._rows.values()))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, *key: str | int) -> R | None:
+        return self._rows.get(key)
+
+    def find(self, index: str, key: Any) -> Collection[R]:
+        """A copy: callers may change the table while they walk."""
+        return list(self._found[index].get(key, {}).values())
+
+    def peek(self, index: str, key: Any) -> Collection[R]:
+        """The rows themselves, uncopied: for checks, which only look."""
+        return self._found[index].get(key, _NOTHING).values()
+
+    def put(self, row: R) -> None:
+        self._log(self.row.table, row.key, self._rows.get(row.key))
+        self.restore(row.key, row)
+
+    def remove(self, row: R) -> None:
+        self._log(self.row.table, row.key, row)
+        self.restore(row.key, None)
+
+    def restore(self, key: r.Key, row: R | None) -> None:
+        """Sets a key to a row or to nothing, without logging: for loading, catching up and undoing."""
+        old = self._rows.pop(key, None)
+        for name, index in self._indexes.items():
+            found = self._found[name]
+            if old is not None:
+                bucket = found[index(old)]
+                del bucket[key]
+                if not bucket:
+                    del found[index(old)]
+            if row is not None:
+                found.setdefault(index(row), {})[key] = row
+        if row is not None:
+            self._rows[key] = row
+
+
+class State:
+    """All tables, the changes since `begin`, and counters that tell caches when they are stale."""
+
+    def __init__(self) -> None:
+        log = self._record
+        self.users = Table(r.User, log)
+        self.roles = Table(r.Role, log, owner=lambda x: x.owner)
+        self.memberships = Table(r.Membership, log, user=lambda x: x.user, role=lambda x: x.role)
+        self.inheritances = Table(r.Inheritance, log, senior=lambda x: x.senior, junior=lambda x: x.junior)
+        self.separations = Table(r.Separation, log)
+        self.levels = Table(r.LevelRow, log)
+        self.compartments = Table(r.Compartment, log)
+        self.objects = Table(
+            r.Object,
+            log,
+            kind=lambda x: x.kind,
+            owner=lambda x: x.owner,
+            owned_name=lambda x: (x.owner, x.kind, x.name),
+        )
+        self.grants = Table(
+            r.Grant,
+            log,
+            object=lambda x: x.object,
+            right=lambda x: (x.object, x.permission),
+            role=lambda x: x.role,
+            role_permission=lambda x: (x.role, x.permission),
+            viewed_name=lambda x: (x.role, x.kind, x.name) if x.permission == Permission.VIEW_OBJECT else None,
+        )
+        self.sessions = Table(r.Session, log, user=lambda x: x.user)
+        self.parameters = Table(r.Parameter, log)
+        self.tables: dict[str, Table[Any]] = {
+            row.table: next(t for t in vars(self).values() if isinstance(t, Table) and t.row is row) for row in r.ROWS
+        }
+        self.changed: dict[str, int] = dict.fromkeys(self.tables, 0)
+        self._before: dict[tuple[str, r.Key], r.Row | None] = {}
+
+    def _record(self, table: str, key: r.Key, old: r.Row | None) -> None:
+        self._before.setdefault((table, key), old)
+        self.changed[table] += 1
+
+    def changes(self) -> list[tuple[str, r.Key, r.Row | None, r.Row | None]]:
+        """What differs from the last commit: table, key, row before, row now."""
+        found = [(t, k, old, self.tables[t].get(*k)) for (t, k), old in self._before.items()]
+        return [change for change in found if change[2] != change[3]]
+
+    def commit(self) -> None:
+        self._before.clear()
+
+    def rollback(self) -> None:
+        """Back to the last commit."""
+        for (table, key), old in self._before.items():
+            self.apply(table, key, old)
+        self._before.clear()
+
+    def apply(self, table: str, key: r.Key, row: r.Row | None) -> None:
+        """Sets what the store says, without logging."""
+        self.tables[table].restore(key, row)
+        self.changed[table] += 1
+
+    def clear(self) -> None:
+        for table in self.tables.values():
+            for row in table:
+                table.restore(row.key, None)
+        self.changed = {name: count + 1 for name, count in self.changed.items()}
+        self._before.clear()

@@ -1,0 +1,16 @@
+"""What each statement does: one module per part of the catalog, one table of handlers."""
+
+from __future__ import annotations
+
+from headgate.access.request import Handler
+from headgate.access.statements import grants, levels, objects, roles, show, users
+from headgate.cql.statements import Statement
+
+HANDLERS: dict[type[Statement], Handler] = {
+    **users.HANDLERS,
+    **roles.HANDLERS,
+    **levels.HANDLERS,
+    **objects.HANDLERS,
+    **grants.HANDLERS,
+    **show.HANDLERS,
+}

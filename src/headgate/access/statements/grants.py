@@ -1,0 +1,86 @@
+"""GRANT and REVOKE of permissions; SET for the session and the system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headgate.access import parameters
+from headgate.access import rows as r
+from headgate.access.authorizer import shown
+from headgate.access.permissions import APPLIES, OPERATORS, Kind, Permission
+from headgate.access.request import Handler, Request, Result
+from headgate.cql import statements as s
+from headgate.errors import Conflict
+from headgate.lexing import quote
+
+
+def _grant(q: Request, x: s.GrantPermissions) -> Result:
+    """By the owner or whoever holds CHANGE PERM; what the system owns is governed by CHANGE PERM on SYSTEM."""
+    thing = q.find(x.target)
+    q.need(Permission.CHANGE_PERM, thing if thing.owner else q.catalog.system)
+    permissions = [Permission(text) for text in x.permissions]
+    for permission in permissions:
+        if permission not in APPLIES[Kind(thing.kind)]:
+            able = ", ".join(sorted(APPLIES[Kind(thing.kind)]))
+            raise Conflict(f"{permission} does not apply to a {thing.kind.lower()}", hint=f"there are {able}")
+    _check_limits(thing, x.limits)
+    for name in x.roles:
+        role = q.find_role(name)
+        for permission in permissions:
+            if x.revoke:
+                _revoke(q, thing, permission, role)
+            else:
+                limits = json.dumps(dict(x.limits), sort_keys=True)
+                row = r.Grant(thing.id, permission, role.name, thing.kind, thing.name, limits, q.user)
+                q.state.grants.put(row)
+    verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
+    whom = ", ".join(quote(name.text) for name in x.roles)
+    return Result(f"{', '.join(permissions)} on {shown(thing)} {verb} {preposition} {whom}")
+
+
+def _revoke(q: Request, thing: r.Object, permission: Permission, role: r.Role) -> None:
+    found = q.state.grants.get(thing.id, permission, role.name)
+    if found is None:
+        raise Conflict(f"role {quote(role.name)} does not hold {permission} on {shown(thing)}")
+    q.state.grants.remove(found)
+
+
+def _check_limits(thing: r.Object, limits: Mapping[str, s.Limit]) -> None:
+    if limits and thing.kind != Kind.OPERATOR:
+        raise Conflict("only the right to USE an operator can have limits")
+    known = OPERATORS.get(thing.name, {})
+    for key, value in limits.items():
+        if key not in known:
+            able = f"there are {', '.join(known)}" if known else "it has none"
+            raise Conflict(f"operator {quote(thing.name)} has no parameter `{key}`", hint=able)
+        if isinstance(value, tuple) != (known[key] is str):
+            raise Conflict(f"the limit `{key}` is {'a list of strings' if known[key] is str else 'a number'}")
+
+
+def _set_roles(q: Request, x: s.SetRoles) -> Result:
+    q.about(f"session {q.session.id}")
+    if x.roles is None:
+        roles = frozenset(m.role for m in q.state.memberships.peek("user", q.user))
+    else:
+        roles = frozenset(name.text for name in x.roles)
+    q.sessions.check_roles(q.user, roles)
+    current = q.state.sessions.get(q.session.token_hash) or q.session
+    q.session = replace(current, roles=tuple(sorted(roles)))
+    q.state.sessions.put(q.session)
+    return Result(f"active roles: {', '.join(map(quote, sorted(roles))) or 'none'}")
+
+
+def _set_system(q: Request, x: s.SetSystem) -> Result:
+    q.about("system")
+    q.need_system(Permission.CHANGE_SYSTEM)
+    parameters.write(q.state, x.name.text, x.value)
+    return Result(f"system parameter {x.name.text} set")
+
+
+HANDLERS: dict[type[s.Statement], Handler] = {
+    s.GrantPermissions: _grant,
+    s.SetRoles: _set_roles,
+    s.SetSystem: _set_system,
+}

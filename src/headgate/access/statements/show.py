@@ -1,0 +1,223 @@
+"""SHOW: everyone's own view. What a caller may not see is not counted, not named and not waited for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from headgate.access import parameters
+from headgate.access import rows as r
+from headgate.access.authorizer import EVERYONE, exceeded, shown
+from headgate.access.permissions import OPERATORS, Kind, Permission
+from headgate.access.request import Handler, Request, Result
+from headgate.access.statements.objects import column_text
+from headgate.cql import statements as s
+from headgate.labels.levels import LEAST
+from headgate.lexing import quote
+
+Rows = Iterable[tuple[str, ...]]
+_NEWEST = 50
+_EVERYTHING = (Kind.SCHEMA, Kind.STREAM, Kind.QUERY)
+
+
+def _show(q: Request, x: s.Show) -> Result:
+    if x.what == "GRANTS":
+        return _table("GRANTS", ("object", "permission", "role", "limits", "granted by"), _grants(q, x.target))
+    if x.what == "AUDIT":
+        return _table("AUDIT", _AUDIT, _audit(q, x.limit or _NEWEST))
+    columns, rows = _SHOWN[x.what]
+    return _table(x.what, columns, rows(q))
+
+
+def _table(what: str, columns: tuple[str, ...], rows: Rows) -> Result:
+    return Result(what.lower(), columns, tuple(rows))
+
+
+def _visible(q: Request, *kinds: Kind) -> list[r.Object]:
+    q.need_system(Permission.VIEW_CATALOG)
+    return q.catalog.visible(q.principal, *kinds)
+
+
+def _named(thing: r.Object) -> tuple[str, ...]:
+    return thing.name, thing.owner, thing.level
+
+
+def _catalog(q: Request) -> Rows:
+    return [(thing.kind.lower(), *_named(thing)) for thing in _visible(q, *_EVERYTHING)]
+
+
+def _schemas(q: Request) -> Rows:
+    for thing in _visible(q, Kind.SCHEMA):
+        yield *_named(thing), ", ".join(map(column_text, json.loads(thing.definition)["columns"]))
+
+
+def _streams(q: Request) -> Rows:
+    for thing in _visible(q, Kind.STREAM):
+        d = json.loads(thing.definition)
+        yield *_named(thing), ", ".join(map(column_text, d["columns"])), d["label"], d["semantics"]
+
+
+def _queries(q: Request) -> Rows:
+    """Inputs and outputs are named only where the caller may see them as well."""
+    seen = {thing.id: thing for thing in _visible(q, *_EVERYTHING)}
+    for thing in seen.values():
+        if thing.kind == Kind.QUERY:
+            d = json.loads(thing.definition)
+            inputs = ", ".join(quote(seen[i].name) for i in d["inputs"] if i in seen)
+            output = quote(seen[d["output"]].name) if d["output"] in seen else ""
+            operators = ", ".join(name for name, _ in d["operators"])
+            status = "broken" if d.get("broken") else "running" if d["running"] else "stopped"
+            yield *_named(thing), inputs, operators, output, status
+
+
+def _operators(q: Request) -> Rows:
+    for thing in q.catalog.operators():
+        grants = [
+            grant
+            for role in q.authorizer.effective(q.principal.roles)
+            if (grant := q.state.grants.get(thing.id, Permission.USE, role))
+        ]
+        free = any(not exceeded(json.loads(grant.limits), {}) for grant in grants)
+        allowed = "freely" if free else " or ".join(sorted({_limits(grant) for grant in grants})) or "no"
+        yield thing.name, ", ".join(OPERATORS.get(thing.name, {})), allowed
+
+
+def _limits(grant: r.Grant) -> str:
+    limits = json.loads(grant.limits)
+    return ", ".join(f"{k} = {' '.join(v) if isinstance(v, list) else v}" for k, v in sorted(limits.items()))
+
+
+def _users(q: Request) -> Rows:
+    everyone = q.may_administer()
+    now = q.session.last_used
+    for user in sorted(q.state.users, key=lambda u: u.name):
+        if everyone or user.name == q.user:
+            roles = ", ".join(sorted(quote(m.role) for m in q.state.memberships.peek("user", user.name)))
+            locked = "locked" if user.locked or now < user.locked_until else ""
+            yield user.name, roles, user.clearance, str(len(user.keys)), locked
+
+
+def _roles(q: Request) -> Rows:
+    """Roles are public words: whoever writes a policy has to know them."""
+    mine, active = q.authorizer.authorised(q.user), q.principal.roles
+    for role in sorted(q.state.roles, key=lambda x: x.name):
+        inherits = ", ".join(sorted(quote(e.junior) for e in q.state.inheritances.peek("senior", role.name)))
+        limit = "" if role.max_queries is None else str(role.max_queries)
+        held = "active" if role.name in active or role.name == EVERYONE else "yours" if role.name in mine else ""
+        yield role.name, inherits, limit, held
+
+
+def _separations(q: Request) -> Rows:
+    for x in sorted(q.state.separations, key=lambda x: x.name):
+        yield x.name, "dynamic" if x.dynamic else "static", ", ".join(map(quote, x.roles)), str(x.at_most)
+
+
+def _levels(q: Request) -> Rows:
+    yield str(LEAST), ""
+    for level in sorted(q.state.levels, key=lambda x: x.name):
+        yield level.name, ", ".join(map(quote, level.above)) or str(LEAST)
+
+
+def _compartments(q: Request) -> Rows:
+    return [(x.name,) for x in sorted(q.state.compartments, key=lambda x: x.name)]
+
+
+def _seen_grants(q: Request) -> list[tuple[r.Grant, r.Object]]:
+    """Auditors review all grants; others see those on their own objects, and what their roles may view."""
+    if q.may(Permission.VIEW_AUDIT, q.catalog.system):
+        pairs = [(grant, q.state.objects.get(grant.object)) for grant in q.state.grants]
+    else:
+        things = _visible(q, *_EVERYTHING)
+        roles = q.authorizer.effective(q.principal.roles)
+        pairs = [
+            (grant, thing)
+            for thing in (q.catalog.system, *things)
+            for grant in q.state.grants.peek("object", thing.id)
+            if grant.role in roles or thing.owner == q.user
+        ]
+    seen = [(g, thing) for g, thing in pairs if thing is not None and q.authorizer.sees_level(q.principal, thing)]
+    return sorted(seen, key=lambda p: (p[1].kind, p[1].name, p[1].owner, p[1].level, p[0].permission, p[0].role))
+
+
+def _grants(q: Request, target: s.Target | None) -> Rows:
+    if target is not None:
+        thing = q.find(target)
+        mine = thing.owner == q.user or q.may(Permission.CHANGE_PERM, thing)
+        roles = q.authorizer.effective(q.principal.roles)
+        found = [(g, thing) for g in q.state.grants.find("object", thing.id) if mine or g.role in roles]
+        found.sort(key=lambda p: (p[0].permission, p[0].role))
+    else:
+        found = _seen_grants(q)
+    for grant, thing in found:
+        yield shown(thing), grant.permission, grant.role, _limits(grant), grant.grantor or "the system"
+
+
+def _permissions(q: Request) -> Rows:
+    """The simplified tables of paper 000, Figures 8-10: for each role the objects it has any right on."""
+    by_role: dict[str, list[str]] = {}
+    for grant, thing in _seen_grants(q):
+        name = "system" if thing.kind == Kind.SYSTEM else thing.name
+        if thing.kind != Kind.OPERATOR and name not in by_role.setdefault(grant.role, []):
+            by_role[grant.role].append(name)
+    return [(role, ", ".join(map(quote, sorted(names)))) for role, names in sorted(by_role.items()) if names]
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _session_row(x: r.Session) -> tuple[str, ...]:
+    return x.id, x.user, ", ".join(map(quote, x.roles)), x.level, _time(x.created), _time(x.expires)
+
+
+def _session(q: Request) -> Rows:
+    return [_session_row(q.session)]
+
+
+def _sessions(q: Request) -> Rows:
+    everyone = q.may_administer()
+    for x in sorted(q.state.sessions, key=lambda x: (x.user, x.created, x.id)):
+        readable = q.authorizer.order.dominates(q.principal.level, q.authorizer.level(x.level))
+        if readable and (everyone or x.user == q.user):
+            yield _session_row(x)
+
+
+def _system(q: Request) -> Rows:
+    return [(name, parameters.read(q.state, name)) for name in parameters.DEFAULTS]
+
+
+def _audit(q: Request, newest: int) -> Rows:
+    """Auditors read every record; others their own and those about their objects. Nobody reads above its level, and
+    records are not numbered here: gaps would count what is hidden."""
+    order, level = q.authorizer.order, q.authorizer.level
+    levels = [text for text in q.work.audit_levels() if order.dominates(q.principal.level, level(text))]
+    users = None if q.may(Permission.VIEW_AUDIT, q.catalog.system) else [q.user]
+    objects = [shown(thing) for thing in q.state.objects.peek("owner", q.user)]
+    for record in q.work.audit_records(newest, levels, users, objects):
+        e = record.event
+        outcome = "granted" if e.granted else "denied"
+        yield _time(record.time), e.user, e.session, e.level, e.action, e.object, outcome, e.reason
+
+
+_OBJECT = ("name", "owner", "level")
+_AUDIT = ("time", "user", "session", "level", "action", "object", "outcome", "reason")
+_SESSION = ("session", "user", "active roles", "level", "since", "until")
+_SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
+    "CATALOG": (("kind", *_OBJECT), _catalog),
+    "SCHEMAS": ((*_OBJECT, "columns"), _schemas),
+    "STREAMS": ((*_OBJECT, "columns", "label", "semantics"), _streams),
+    "QUERIES": ((*_OBJECT, "inputs", "operators", "output", "status"), _queries),
+    "OPERATORS": (("operator", "parameters", "you may use it"), _operators),
+    "USERS": (("user", "roles", "clearance", "keys", "state"), _users),
+    "ROLES": (("role", "inherits", "most queries", "yours"), _roles),
+    "SEPARATIONS": (("separation", "kind", "roles", "at most"), _separations),
+    "LEVELS": (("level", "above"), _levels),
+    "COMPARTMENTS": (("compartment",), _compartments),
+    "PERMISSIONS": (("role", "objects"), _permissions),
+    "SESSION": (_SESSION, _session),
+    "SESSIONS": (_SESSION, _sessions),
+    "SYSTEM": (("parameter", "value"), _system),
+}
+
+HANDLERS: dict[type[s.Statement], Handler] = {s.Show: _show}

@@ -1,0 +1,300 @@
+"""The store: SQLite by default, PostgreSQL by URL. One transaction holds a script's changes and their audit records.
+
+Writers take turns (SQLite's write lock, PostgreSQL's lock on the row `head`), first catch up with what others
+committed, and only then decide; so every decision is made on the latest rights, in whichever process it is made.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, Engine, create_engine, delete, event, func, insert, select, text, update
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from headgate.access import rows as r
+from headgate.access import tables as t
+from headgate.access.audit import START, Event, Head, Record, Seal
+from headgate.access.state import State
+from headgate.clock import Clock
+from headgate.errors import StoreError
+
+_KEPT_VERSIONS = 10_000
+_HEAD = t.head.c.one == 1
+
+
+class Transaction:
+    """A writer's work: audit events to append, numbers for new objects; the state itself logs what changed."""
+
+    def __init__(self, connection: Connection, next_object: int) -> None:
+        self._connection = connection
+        self.events: list[Event] = []
+        self.next_object = next_object
+
+    def new_object_id(self) -> int:
+        self.next_object += 1
+        return self.next_object - 1
+
+    def audit_levels(self) -> list[str]:
+        return list(self._connection.execute(select(t.audit.c.level).distinct()).scalars())
+
+    def audit_records(
+        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str]
+    ) -> list[Record]:
+        """The newest records of these levels, oldest first: all of them, or those of these users and objects."""
+        a = t.audit.c
+        query = select(t.audit).where(a.level.in_(levels))
+        if users is not None:
+            query = query.where(a.user.in_(users) | a.object.in_(objects))
+        query = query.order_by(a.number.desc()).limit(newest)
+        return [_record(dict(row)) for row in self._connection.execute(query).mappings()][::-1]
+
+
+class Store:
+    def __init__(self, url: str, seal: Seal, clock: Clock) -> None:
+        self._engine = _engine(url)
+        self._seal = seal
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._version = -1
+        self._reader: Any = None
+
+    # Opening --------------------------------------------------------------------------------------------------------
+
+    def migrate(self) -> None:
+        """Creates the tables, or brings them to this version's form."""
+        config = Config()
+        config.set_main_option("script_location", "headgate.access:migrations")
+        with self._reachable(), self._engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            if connection.execute(select(func.count()).select_from(t.head)).scalar() == 0:
+                seal = self._seal.head(0, START).seal
+                row = {"one": 1, "version": 0, "next_object": 1, "audit_count": 0, "audit_mac": START}
+                connection.execute(insert(t.head).values(audit_seal=seal, **row))
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._engine.dispose()
+
+    # Reading --------------------------------------------------------------------------------------------------------
+
+    def refresh(self, state: State) -> None:
+        """Brings the state to what is committed now; nearly free when nothing changed."""
+        with self._lock, self._reachable():
+            if self._read_version() != self._version:
+                with self._engine.begin() as connection:
+                    connection.execute(select(t.head).where(_HEAD).with_for_update())
+                    self._catch_up(connection, state)
+
+    def _read_version(self) -> int:
+        """Straight through the driver: this is asked before every check."""
+        if self._reader is None:
+            self._reader = self._engine.raw_connection()
+            if self._engine.dialect.name == "postgresql":
+                self._reader.driver_connection.autocommit = True
+        cursor = self._reader.driver_connection.cursor()
+        try:
+            cursor.execute("SELECT version FROM head")
+            return int(cursor.fetchone()[0])
+        finally:
+            cursor.close()
+
+    def _catch_up(self, connection: Connection, state: State) -> None:
+        version = connection.execute(select(t.head.c.version)).scalar_one()
+        if version == self._version:
+            return
+        log = t.change_log
+        oldest = connection.execute(select(func.min(log.c.version))).scalar()
+        if self._version < 0 or oldest is None or oldest > self._version + 1:
+            self._load(connection, state)
+        else:
+            query = select(log).where(log.c.version > self._version).order_by(log.c.version, log.c.item)
+            for change in connection.execute(query).mappings():
+                kind = t.ROW_TYPES[change["table"]]
+                row = t.from_columns(kind, json.loads(change["row"])) if change["row"] else None
+                state.apply(change["table"], tuple(json.loads(change["key"])), row)
+        self._version = version
+
+    def _load(self, connection: Connection, state: State) -> None:
+        state.clear()
+        for name, kind in t.ROW_TYPES.items():
+            for columns in connection.execute(select(t.metadata.tables[name])).mappings():
+                row = t.from_columns(kind, dict(columns))
+                state.apply(name, row.key, row)
+
+    # Writing --------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, state: State) -> Iterator[Transaction]:
+        """All of it is committed, changes and audit records, or none of it is."""
+        with self._lock, self._reachable():
+            try:
+                with self._engine.begin() as connection:
+                    found = connection.execute(select(t.head).where(_HEAD).with_for_update()).mappings().one()
+                    self._catch_up(connection, state)
+                    work = Transaction(connection, found["next_object"])
+                    yield work
+                    version = self._write(connection, state, work, dict(found))
+            except BaseException as error:
+                state.rollback()
+                if isinstance(error, SQLAlchemyError):
+                    self._version = -1  # whether it was committed is not known: read everything again
+                raise
+            state.commit()
+            self._version = version
+
+    def _write(self, connection: Connection, state: State, work: Transaction, found: dict[str, Any]) -> int:
+        version = int(found["version"])
+        changes = state.changes()
+        if changes:
+            version += 1
+            self._write_changes(connection, changes)
+            self._write_log(connection, version, changes)
+        head = self._append(connection, Head(found["audit_count"], found["audit_mac"], ""), work.events)
+        values = {"version": version, "next_object": work.next_object, "audit_count": head.count}
+        connection.execute(update(t.head).where(_HEAD).values(audit_mac=head.mac, audit_seal=head.seal, **values))
+        return version
+
+    @staticmethod
+    def _write_changes(connection: Connection, changes: list[tuple[str, r.Key, r.Row | None, r.Row | None]]) -> None:
+        for name, key, old, new in changes:
+            table = t.metadata.tables[name]
+            where = [table.c[field] == value for field, value in zip(t.ROW_TYPES[name].key_fields, key, strict=True)]
+            if new is None:
+                connection.execute(delete(table).where(*where))
+            elif old is None:
+                connection.execute(insert(table).values(t.to_columns(new)))
+            else:
+                connection.execute(update(table).where(*where).values(t.to_columns(new)))
+
+    @staticmethod
+    def _write_log(
+        connection: Connection, version: int, changes: list[tuple[str, r.Key, r.Row | None, r.Row | None]]
+    ) -> None:
+        rows = [
+            {
+                "version": version,
+                "item": item,
+                "table": name,
+                "key": json.dumps(key),
+                "row": json.dumps(t.to_columns(new)) if new else None,
+            }
+            for item, (name, key, _, new) in enumerate(changes)
+        ]
+        connection.execute(insert(t.change_log), rows)
+        if version % 1000 == 0:
+            connection.execute(delete(t.change_log).where(t.change_log.c.version < version - _KEPT_VERSIONS))
+
+    # Audit ----------------------------------------------------------------------------------------------------------
+
+    def _append(self, connection: Connection, head: Head, events: list[Event]) -> Head:
+        count, mac, now = head.count, head.mac, self._clock.now()
+        rows = []
+        for event_ in events:
+            count += 1
+            mac = self._seal.record(mac, count, now, event_)
+            rows.append({"number": count, "time": now, "mac": mac, **vars(event_)})
+        if rows:
+            connection.execute(insert(t.audit), rows)
+        return self._seal.head(count, mac)
+
+    def audit_head(self) -> Head:
+        with self._lock, self._reachable(), self._engine.begin() as connection:
+            row = connection.execute(select(t.head)).mappings().one()
+            return Head(row["audit_count"], row["audit_mac"], row["audit_seal"])
+
+    def audit_trail(self) -> Iterable[Record]:
+        """The whole trail, read in pieces."""
+        with self._lock, self._reachable(), self._engine.begin() as connection:
+            query = select(t.audit).order_by(t.audit.c.number)
+            for row in connection.execution_options(yield_per=1000).execute(query).mappings():
+                yield _record(dict(row))
+
+    # Numbers --------------------------------------------------------------------------------------------------------
+
+    def journal(self, space: str) -> StoreJournal:
+        return StoreJournal(self, space)
+
+    @contextmanager
+    def locked(self) -> Iterator[Connection]:
+        """A write transaction on the bare tables."""
+        with self._lock, self._reachable(), self._engine.begin() as connection:
+            connection.execute(select(t.head).where(_HEAD).with_for_update())
+            yield connection
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        """A driver's error becomes ours, without its text: that may hold values."""
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = type(getattr(error, "orig", None) or error).__name__
+            raise StoreError(f"the store refused or cannot be reached ({cause})") from error
+
+
+class StoreJournal:
+    """Numbers for texts, kept in the store (a labels.journal.Journal)."""
+
+    def __init__(self, store: Store, space: str) -> None:
+        self._store = store
+        self._space = space
+
+    def read(self) -> Iterable[tuple[int, str]]:
+        n = t.numbering
+        with self._store.locked() as connection:
+            query = select(n.c.number, n.c.text).where(n.c.space == self._space).order_by(n.c.number)
+            return [(row[0], row[1]) for row in connection.execute(query)]
+
+    def number(self, text: str) -> int:
+        n = t.numbering
+        with self._store.locked() as connection:
+            known = connection.execute(select(n.c.number).where(n.c.space == self._space, n.c.text == text)).scalar()
+            if known is not None:
+                return int(known)
+            last = connection.execute(select(func.max(n.c.number)).where(n.c.space == self._space)).scalar() or 0
+            connection.execute(insert(n).values(space=self._space, number=last + 1, text=text))
+            return int(last) + 1
+
+
+def _record(row: dict[str, Any]) -> Record:
+    number, time, mac = row.pop("number"), row.pop("time"), row.pop("mac")
+    return Record(number, time, Event(**row), mac)
+
+
+def _engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(url, memory=parsed.database in (None, "", ":memory:"))
+        if parsed.get_backend_name() == "postgresql":
+            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    except (ArgumentError, NoSuchModuleError):
+        pass
+    raise StoreError("this is not the URL of a store", hint="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+def _sqlite(url: str, *, memory: bool) -> Engine:
+    pool = {"poolclass": StaticPool} if memory else {}
+    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **pool)
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: object) -> None:
+        connection.isolation_level = None  # we say BEGIN ourselves: at once for writing, so that nobody deadlocks
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        connection.execute(text("BEGIN IMMEDIATE"))
+
+    return engine

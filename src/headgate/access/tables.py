@@ -1,0 +1,173 @@
+"""The SQL side of the rows: one table per row type, and how a row becomes columns and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from headgate.access import rows as r
+
+metadata = MetaData()
+
+
+def _reference(column: str) -> ForeignKey:
+    """Checked when the transaction commits, so the order of writes inside it does not matter."""
+    return ForeignKey(column, deferrable=True, initially="DEFERRED")
+
+
+Table(
+    "users",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("password", Text, nullable=False),
+    Column("clearance", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("locked_until", Double, nullable=False),
+    Column("locked", Boolean, nullable=False),
+    Column("keys", Text, nullable=False),
+)
+Table(
+    "roles",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("max_queries", Integer),
+)
+Table(
+    "memberships",
+    metadata,
+    Column("user", Text, _reference("users.name"), primary_key=True),
+    Column("role", Text, _reference("roles.name"), primary_key=True),
+)
+Table(
+    "inheritances",
+    metadata,
+    Column("senior", Text, _reference("roles.name"), primary_key=True),
+    Column("junior", Text, _reference("roles.name"), primary_key=True),
+)
+Table(
+    "separations",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("dynamic", Boolean, nullable=False),
+    Column("roles", Text, nullable=False),
+    Column("at_most", Integer, nullable=False),
+)
+Table("levels", metadata, Column("name", Text, primary_key=True), Column("above", Text, nullable=False))
+Table("compartments", metadata, Column("name", Text, primary_key=True))
+Table(
+    "objects",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("level", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    UniqueConstraint("kind", "owner", "level", "name"),
+)
+Table(
+    "grants",
+    metadata,
+    Column("object", Integer, _reference("objects.id"), primary_key=True),
+    Column("permission", Text, primary_key=True),
+    Column("role", Text, _reference("roles.name"), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("limits", Text, nullable=False),
+    Column("grantor", Text, nullable=False),
+    Index("grants_by_role", "role"),
+)
+Table(
+    "sessions",
+    metadata,
+    Column("token_hash", Text, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("user", Text, _reference("users.name"), nullable=False),
+    Column("roles", Text, nullable=False),
+    Column("level", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("last_used", Double, nullable=False),
+    Column("expires", Double, nullable=False),
+)
+Table("parameters", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+
+# One row that every writer locks: the version of the catalog and the head of the audit trail.
+head = Table(
+    "head",
+    metadata,
+    Column("one", Integer, primary_key=True, autoincrement=False),
+    Column("version", Integer, nullable=False),
+    Column("next_object", Integer, nullable=False),
+    Column("audit_count", Integer, nullable=False),
+    Column("audit_mac", Text, nullable=False),
+    Column("audit_seal", Text, nullable=False),
+)
+# The latest changes, so that other processes catch up without reading everything again.
+change_log = Table(
+    "change_log",
+    metadata,
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("item", Integer, primary_key=True, autoincrement=False),
+    Column("table", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("row", Text),
+)
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("time", Double, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("level", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("granted", Boolean, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("mac", Text, nullable=False),
+    Index("audit_by_level", "level"),
+    Index("audit_by_user", "user"),
+    Index("audit_by_object", "object"),
+)
+# Small numbers for labels, sources and sets of sources, stable forever.
+numbering = Table(
+    "numbering",
+    metadata,
+    Column("space", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("text", Text, nullable=False),
+    UniqueConstraint("space", "text"),
+)
+
+_LISTS = {
+    row: frozenset(name for name, hint in get_type_hints(row).items() if hint == tuple[str, ...]) for row in r.ROWS
+}
+_FIELDS = {row: tuple(field.name for field in fields(row)) for row in r.ROWS}
+ROW_TYPES = {row.table: row for row in r.ROWS}
+
+
+def to_columns(row: r.Row) -> dict[str, Any]:
+    lists = _LISTS[type(row)]
+    return {
+        name: json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for name in _FIELDS[type(row)]
+    }
+
+
+def from_columns(kind: type[r.Row], columns: dict[str, Any]) -> r.Row:
+    lists, names = _LISTS[kind], _FIELDS[kind]
+    return kind(**{name: tuple(json.loads(columns[name])) if name in lists else columns[name] for name in names})

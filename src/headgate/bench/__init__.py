@@ -1,0 +1,11 @@
+"""The measurements behind every number in the documents: `headgate bench NAME`.
+
+A bench is a module with `run(quick: bool, progress: Progress) -> Report`. It is imported only when it is run, so
+that what one bench needs is not needed by the others.
+"""
+
+BENCHES: dict[str, tuple[str, str]] = {
+    "labels": ("headgate.bench.labels", "What label decisions cost, beside accumulo-access (Java)."),
+    "access": ("headgate.bench.access", "What access control costs: checks and statements."),
+}
+"""Name of the bench -> (module, one line of help)."""

@@ -1,0 +1,66 @@
+"""`headgate bench NAME [--quick] [--json FILE]`.
+
+Benches are looked up when they are called, so listing them imports none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from headgate.bench import BENCHES
+from headgate.bench.harness import Report
+from headgate.bench.show import Bar, console_for_reports, show
+
+
+class _Benches(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [*BENCHES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        return _command(cmd_name, *BENCHES[cmd_name]) if cmd_name in BENCHES else None
+
+
+@click.command(cls=_Benches, name="bench")
+def bench() -> None:
+    """Measure Headgate on this machine.
+
+    Each bench prints a table of what it measured, the goals it was held against, and notes on the method. A goal
+    that does not hold is said so and does not change the exit code: a bench measures, tests decide.
+
+    \b
+      headgate bench labels --quick
+      headgate bench labels --json labels.json
+    """
+
+
+def _command(name: str, module: str, summary: str) -> click.Command:
+    @click.command(name, help=summary)
+    @click.option("--quick", is_flag=True, help="Smaller sizes and fewer repetitions: seconds instead of minutes.")
+    @click.option(
+        "--json",
+        "file",
+        type=click.Path(dir_okay=False, writable=True, path_type=Path),
+        callback=_in_a_directory,
+        metavar="FILE",
+        help="Also write the report to FILE as JSON.",
+    )
+    def command(quick: bool, file: Path | None) -> None:
+        with Bar(name) as progress:
+            report = import_module(module).run(quick, progress)
+        if not isinstance(report, Report):
+            raise TypeError(f"`{module}.run` gave no Report")
+        show(report, console_for_reports())
+        if file is not None:
+            file.write_text(report.to_json(name, quick=quick) + "\n", encoding="utf-8")
+
+    return command
+
+
+def _in_a_directory(ctx: click.Context, option: click.Parameter, file: Path | None) -> Path | None:
+    """Refuses a file that cannot be written before the minutes of measuring, not after."""
+    if file is not None and not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"`{file.parent}` is not a directory", ctx, option)
+    return file

@@ -1,0 +1,112 @@
+"""What a bench gives back: rows, goals, notes and where it ran; the same for people (tables) and programs (JSON).
+
+A goal that does not hold is a finding, not a failure: it is shown clearly and nothing is hidden behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Literal, Protocol
+
+Value = str | int | float | bool | None
+Row = Mapping[str, Value]
+
+
+class Progress(Protocol):
+    """How a bench says how far it is."""
+
+    def expect(self, steps: int) -> None:
+        """That many more steps will come; may be called again when more are known."""
+        ...
+
+    def step(self, doing: str) -> None:
+        """A step begins, and the one before it is done."""
+        ...
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def expect(self, steps: int) -> None:
+        pass
+
+    def step(self, doing: str) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A number we set out to reach, and the one we measured."""
+
+    name: str
+    measured: float
+    goal: float
+    unit: str
+    comparison: Literal["at most", "at least"] = "at most"
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is reached; a measurement that is not a number reaches nothing."""
+        return self.measured <= self.goal if self.comparison == "at most" else self.measured >= self.goal
+
+
+def environment(*packages: str, **more: str) -> dict[str, str]:
+    """The machine, Python and the versions of these packages; `more` is what only the bench knows."""
+    found = {
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+    return found | {name: _version(name) for name in packages} | more
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that one run of a bench found out."""
+
+    title: str
+    rows: Sequence[Row]
+    goals: Sequence[Goal] = ()
+    notes: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=environment)
+
+    def columns(self) -> list[str]:
+        """Every key of the rows, in the order of first use."""
+        return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def to_json(self, bench: str, *, quick: bool) -> str:
+        return json.dumps(
+            {
+                "bench": bench,
+                "title": self.title,
+                "quick": quick,
+                "environment": dict(self.environment),
+                "rows": [dict(row) for row in self.rows],
+                "goals": [asdict(goal) | {"holds": goal.holds} for goal in self.goals],
+                "notes": list(self.notes),
+            },
+            indent=2,
+            ensure_ascii=False,
+        )
+
+
+def _cpu() -> str:
+    """The model where Linux tells it; otherwise what Python knows."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

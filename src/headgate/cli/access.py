@@ -1,0 +1,56 @@
+"""`headgate access why`: which roles, grants and rules decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from headgate.access.permissions import Permission
+from headgate.cli.context import Place, pass_place, reported
+from headgate.cql.reading import target
+from headgate.cql.rights import permission as read_permission
+from headgate.lexing import Cursor
+
+T = TypeVar("T")
+
+
+@click.group()
+def access() -> None:
+    """Explain decisions."""
+
+
+@access.command()
+@click.argument("user")
+@click.argument("permission")
+@click.argument("object", nargs=-1, required=True)
+@pass_place
+def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> None:  # noqa: A002
+    """Say why USER is granted or denied PERMISSION on OBJECT.
+
+    OBJECT is written as in GRANT: `system`, `stream in1`, `stream joe.in1`, `operator join`. The user is looked at
+    with all its roles and at its clearance. You may ask for yourself, for objects you own, or with VIEW AUDIT.
+
+    \b
+    Example:
+      headgate access why bob "READ TUPLE" stream in1
+    """
+    with reported("<arguments>"):
+        wanted = Permission(_all_of(permission.replace("_", " "), read_permission))
+        thing = _all_of(" ".join(object), target)
+        with place.headgate() as headgate:
+            found = headgate.why(place.token(), user, wanted, thing)
+    decision = found.decision
+    click.echo(f"{'GRANTED' if decision else 'DENIED'}: {user} {decision.permission} on {decision.object}")
+    click.echo(f"  because {decision.reason}")
+    for line in found.details:
+        click.echo(f"  {line}")
+
+
+def _all_of(text: str, read: Callable[[Cursor], T]) -> T:
+    cursor = Cursor(text)
+    found = read(cursor)
+    if not cursor.ended:
+        raise cursor.expected("the end of the text")
+    return found

@@ -1,0 +1,83 @@
+"""What the commands share: where Headgate lives, who is logged in, how answers and errors look."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from headgate.access.request import Result
+from headgate.errors import AuthenticationFailed, HeadgateError
+from headgate.plain import format_table
+from headgate.service import Headgate
+
+
+@dataclass
+class Place:
+    """Where things are: the folder, the store's URL if it is elsewhere, the file with the session's token."""
+
+    home: Path
+    store: str | None
+    session_file: Path
+
+    @contextmanager
+    def headgate(self, *, create: bool = False) -> Iterator[Headgate]:
+        opened = Headgate.at_home(self.home, self.store, create=create)
+        try:
+            yield opened
+        finally:
+            opened.close()
+
+    def token(self) -> str:
+        try:
+            return self.session_file.read_text().strip()
+        except OSError:
+            raise AuthenticationFailed("nobody is logged in", hint="run `headgate login USER` first") from None
+
+    def keep_token(self, token: str) -> None:
+        """Readable by its owner only."""
+        self.session_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.session_file.unlink(missing_ok=True)
+        descriptor = os.open(self.session_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(token)
+
+    def forget_token(self) -> None:
+        self.session_file.unlink(missing_ok=True)
+
+
+pass_place = click.make_pass_decorator(Place)
+
+
+@contextmanager
+def reported(file: str = "") -> Iterator[None]:
+    """Our errors end the command with one line on standard error, and with exit code 1."""
+    try:
+        yield
+    except HeadgateError as error:
+        where = ""
+        if error.position is not None:
+            where = f"{file or '<text>'}:{error.position.line}:{error.position.column}: "
+        hint = f" ({error.hint})" if error.hint else ""
+        click.echo(f"error: {where}{error.message}{hint}", err=True)
+        sys.exit(1)
+
+
+def read_password(prompt: str, *, confirm: bool = False) -> str:
+    """From HEADGATE_PASSWORD, or typed without being shown; never from an argument, which others could list."""
+    given = os.environ.get("HEADGATE_PASSWORD")
+    if given is not None:
+        return given
+    return str(click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True))
+
+
+def show(result: Result) -> None:
+    if result.columns:
+        click.echo(format_table(result.columns, result.rows))
+    else:
+        click.echo(result.text)

@@ -1,0 +1,63 @@
+"""`headgate`: the group that holds the commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headgate import __version__
+from headgate.bench.command import bench
+from headgate.cli.access import access
+from headgate.cli.audit import audit
+from headgate.cli.context import Place
+from headgate.cli.demo import demo
+from headgate.cli.label import label
+from headgate.cli.scripts import run, show_command
+from headgate.cli.session import init, login, logout
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="headgate %(version)s")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".headgate"),
+    envvar="HEADGATE_HOME",
+    show_default=True,
+    help="Folder with the store, the audit key and the session. [env: HEADGATE_HOME]",
+)
+@click.option(
+    "--store",
+    envvar="HEADGATE_STORE",
+    help="URL of the store, e.g. postgresql://USER@HOST/DATABASE; default is SQLite in the home folder. "
+    "[env: HEADGATE_STORE]",
+)
+@click.option(
+    "--session",
+    "session_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="HEADGATE_SESSION",
+    help="File that holds the session; default is `session` in the home folder. [env: HEADGATE_SESSION]",
+)
+@click.pass_context
+def main(context: click.Context, home: Path, store: str | None, session_file: Path | None) -> None:
+    """Headgate: many people, different rights, the same live streams; everyone gets what they may see.
+
+    \b
+    A first look:
+      headgate demo                          the stock exchange of the README, from nothing
+    \b
+    By hand:
+      headgate init --admin joe              a new, empty Headgate with its first administrator
+      headgate login joe                     opens a session
+      headgate run policy.cql                users, roles, streams, grants: all of it or nothing
+      headgate show streams                  what you may see
+      headgate access why bob "READ TUPLE" stream in1
+      headgate audit verify
+    """
+    context.obj = Place(home, store, session_file or home / "session")
+
+
+for command in (init, login, logout, run, show_command, access, audit, label, demo, bench):
+    main.add_command(command)

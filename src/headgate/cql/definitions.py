@@ -1,0 +1,234 @@
+"""CREATE, ALTER, DROP, START and STOP: how each is read."""
+
+from __future__ import annotations
+
+from headgate.cql import statements as s
+from headgate.cql.reading import (
+    Reader,
+    level,
+    limits,
+    listed,
+    name,
+    names,
+    object_name,
+    string,
+    whole_number,
+)
+from headgate.errors import LabelError, Position
+from headgate.labels.label import PUBLIC, Label, Semantics
+from headgate.labels.levels import Level
+from headgate.labels.text import parse_label
+from headgate.lexing import Cursor, fail
+
+TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE")
+
+
+def _create_user(c: Cursor, at: Position) -> s.Statement:
+    user = name(c, "the name of a user")
+    password = string(c, "a password in single quotes") if c.take_word("PASSWORD") else None
+    clearance = level(c) if c.take_word("CLEARANCE") else None
+    return s.CreateUser(at, user, password, clearance)
+
+
+def _alter_user(c: Cursor, at: Position) -> s.Statement:
+    user = name(c, "the name of a user")
+    changes: list[tuple[str, str | Level | None]] = []
+    while True:
+        if c.take_word("PASSWORD"):
+            changes.append(("PASSWORD", string(c, "a password in single quotes")))
+        elif c.take_word("CLEARANCE"):
+            changes.append(("CLEARANCE", level(c)))
+        elif c.take_word("ADD", "KEY"):
+            changes.append(("ADD KEY", string(c, "a public key in single quotes")))
+        elif c.take_word("DROP", "KEY"):
+            changes.append(("DROP KEY", string(c, "a public key in single quotes")))
+        elif c.take_word("LOCK"):
+            changes.append(("LOCK", None))
+        elif c.take_word("UNLOCK"):
+            changes.append(("UNLOCK", None))
+        elif c.take_word("END", "SESSIONS"):
+            changes.append(("END SESSIONS", None))
+        elif changes:
+            return s.AlterUser(at, user, tuple(changes))
+        else:
+            raise c.expected(
+                "`PASSWORD`", "`CLEARANCE`", "`ADD KEY`", "`DROP KEY`", "`LOCK`", "`UNLOCK`", "`END SESSIONS`"
+            )
+
+
+def _drop_user(c: Cursor, at: Position) -> s.Statement:
+    user = name(c, "the name of a user")
+    if c.take_word("REASSIGN", "TO"):
+        return s.DropUser(at, user, name(c, "the name of a user"), cascade=False)
+    return s.DropUser(at, user, None, cascade=c.take_word("CASCADE"))
+
+
+def _max_queries(c: Cursor) -> int | None:
+    if c.take_word("NONE"):
+        return None
+    return whole_number(c, "a whole number or `NONE`")
+
+
+def _create_role(c: Cursor, at: Position) -> s.Statement:
+    role = name(c, "the name of a role")
+    return s.CreateRole(at, role, _max_queries(c) if c.take_word("MAX", "QUERIES") else None)
+
+
+def _alter_role(c: Cursor, at: Position) -> s.Statement:
+    role = name(c, "the name of a role")
+    if c.take_word("MAX", "QUERIES"):
+        return s.AlterRole(at, role, _max_queries(c), None)
+    if c.take_word("OWNER", "TO"):
+        return s.AlterRole(at, role, None, name(c, "the name of a user"))
+    raise c.expected("`MAX QUERIES`", "`OWNER TO`")
+
+
+def _create_separation(c: Cursor, at: Position) -> s.Statement:
+    separation = name(c, "the name of a separation")
+    dynamic = c.take_word("DYNAMIC")
+    if not dynamic and not c.take_word("STATIC"):
+        raise c.expected("`STATIC`", "`DYNAMIC`")
+    c.expect_word("OF")
+    roles = names(c, "the name of a role")
+    at_most = whole_number(c, "a whole number") if c.take_word("AT", "MOST") else 1
+    return s.CreateSeparation(at, separation, dynamic, roles, at_most)
+
+
+def _create_level(c: Cursor, at: Position) -> s.Statement:
+    new = name(c, "the name of a level")
+    return s.CreateLevel(at, new, names(c, "the name of a level") if c.take_word("ABOVE") else ())
+
+
+def _alter_level(c: Cursor, at: Position) -> s.Statement:
+    changed = name(c, "the name of a level")
+    remove = c.take_word("NOT")
+    if not c.take_word("ABOVE"):
+        raise c.expected("`ABOVE`") if remove else c.expected("`ABOVE`", "`NOT ABOVE`")
+    return s.AlterLevel(at, changed, names(c, "the name of a level"), remove)
+
+
+def _label(c: Cursor) -> Label:
+    """A label in single quotes; a fault inside it is reported at its place in the script."""
+    start = c.token.offset + 1
+    text = string(c, "a label in single quotes")
+    try:
+        return parse_label(text)
+    except LabelError as error:
+        inside = error.position.offset if error.position else 0
+        doubled = text.count("'", 0, inside)
+        raise fail(c.text, start + inside + doubled, error.message, error.hint) from None
+
+
+def _column(c: Cursor) -> s.Column:
+    column = name(c, "the name of a column")
+    for type_ in TYPES:
+        if c.take_word(type_):
+            break
+    else:
+        raise c.expected(*(f"`{t}`" for t in TYPES))
+    return s.Column(column, type_, _label(c) if c.take_word("LABEL") else None)
+
+
+def _columns(c: Cursor) -> tuple[s.Column, ...]:
+    c.expect_symbol("(")
+    columns = listed(c, _column)
+    c.expect_symbol(")")
+    return columns
+
+
+def _create_schema(c: Cursor, at: Position) -> s.Statement:
+    return s.CreateSchema(at, name(c, "the name of a schema"), _columns(c))
+
+
+def _alter_schema(c: Cursor, at: Position) -> s.Statement:
+    changed = object_name(c, "SCHEMA")
+    if c.take_word("ADD", "COLUMN"):
+        return s.AlterSchema(at, changed, _column(c), None)
+    if c.take_word("DROP", "COLUMN"):
+        return s.AlterSchema(at, changed, None, name(c, "the name of a column"))
+    raise c.expected("`ADD COLUMN`", "`DROP COLUMN`")
+
+
+def _semantics(c: Cursor) -> Semantics:
+    for semantics in Semantics:
+        if c.take_word(semantics.value):
+            return semantics
+    raise c.expected(*(f"`{semantics.value}`" for semantics in Semantics))
+
+
+def _create_stream(c: Cursor, at: Position) -> s.Statement:
+    stream = name(c, "the name of a stream")
+    columns: tuple[s.Column, ...] = ()
+    schema = None
+    if c.at_symbol("("):
+        columns = _columns(c)
+    elif c.take_word("SCHEMA"):
+        schema = object_name(c, "SCHEMA")
+    else:
+        raise c.expected("`(`", "`SCHEMA`")
+    label = _label(c) if c.take_word("LABEL") else None
+    semantics = _semantics(c) if c.take_word("SEMANTICS") else Semantics.STRONG
+    return s.CreateStream(at, stream, columns, schema, label, semantics)
+
+
+def _alter_stream(c: Cursor, at: Position) -> s.Statement:
+    changed = object_name(c, "STREAM")
+    if c.take_word("LABEL"):
+        return s.AlterStream(at, changed, label=_label(c))
+    if c.take_word("DROP", "LABEL"):
+        return s.AlterStream(at, changed, label=PUBLIC)
+    if c.take_word("SEMANTICS"):
+        return s.AlterStream(at, changed, semantics=_semantics(c))
+    raise c.expected("`LABEL`", "`DROP LABEL`", "`SEMANTICS`")
+
+
+def _operator_use(c: Cursor) -> s.OperatorUse:
+    return s.OperatorUse(name(c, "the name of an operator"), limits(c) if c.at_symbol("(") else {})
+
+
+def _create_query(c: Cursor, at: Position) -> s.Statement:
+    query = name(c, "the name of a query")
+    c.expect_word("READING")
+    inputs = listed(c, lambda c: object_name(c, "STREAM"))
+    operators = listed(c, _operator_use) if c.take_word("USING") else ()
+    c.expect_word("OUTPUT")
+    return s.CreateQuery(at, query, inputs, operators, name(c, "the name of a stream"))
+
+
+def _by_name(make: type[s.Named], what: str) -> Reader:
+    return lambda c, at: make(at, name(c, f"the name of a {what}"))
+
+
+def _drop_object(kind: str) -> Reader:
+    return lambda c, at: s.DropObject(at, object_name(c, kind))
+
+
+def _query_status(running: bool) -> Reader:
+    return lambda c, at: s.SetQueryStatus(at, object_name(c, "QUERY"), running)
+
+
+READERS: dict[tuple[str, ...], Reader] = {
+    ("CREATE", "USER"): _create_user,
+    ("CREATE", "ROLE"): _create_role,
+    ("CREATE", "LEVEL"): _create_level,
+    ("CREATE", "COMPARTMENT"): _by_name(s.CreateCompartment, "compartment"),
+    ("CREATE", "SEPARATION"): _create_separation,
+    ("CREATE", "SCHEMA"): _create_schema,
+    ("CREATE", "STREAM"): _create_stream,
+    ("CREATE", "QUERY"): _create_query,
+    ("ALTER", "USER"): _alter_user,
+    ("ALTER", "ROLE"): _alter_role,
+    ("ALTER", "LEVEL"): _alter_level,
+    ("ALTER", "SCHEMA"): _alter_schema,
+    ("ALTER", "STREAM"): _alter_stream,
+    ("DROP", "USER"): _drop_user,
+    ("DROP", "ROLE"): _by_name(s.DropRole, "role"),
+    ("DROP", "LEVEL"): _by_name(s.DropLevel, "level"),
+    ("DROP", "COMPARTMENT"): _by_name(s.DropCompartment, "compartment"),
+    ("DROP", "SEPARATION"): _by_name(s.DropSeparation, "separation"),
+    ("DROP", "SCHEMA"): _drop_object("SCHEMA"),
+    ("DROP", "STREAM"): _drop_object("STREAM"),
+    ("DROP", "QUERY"): _drop_object("QUERY"),
+    ("START", "QUERY"): _query_status(running=True),
+    ("STOP", "QUERY"): _query_status(running=False),
+}

@@ -1,0 +1,44 @@
+"""A script becomes a tuple of statements, or one error that says where and what was expected.
+
+The whole script is read before anything runs. A text that fits no statement is refused, never passed through.
+"""
+
+from __future__ import annotations
+
+from headgate.cql import definitions, rights
+from headgate.cql.reading import Reader
+from headgate.cql.statements import Statement
+from headgate.errors import Position, TextError
+from headgate.lexing import Cursor
+
+MAX_SCRIPT = 1_000_000
+
+READERS: dict[tuple[str, ...], Reader] = {**definitions.READERS, **rights.READERS}
+_VERBS = sorted({words[0] for words in READERS})
+
+
+def parse_script(text: str) -> tuple[Statement, ...]:
+    """Statements separated by `;`."""
+    if len(text) > MAX_SCRIPT:
+        message = f"a script must not be longer than {MAX_SCRIPT} characters"
+        raise TextError(message, position=Position.of(text, MAX_SCRIPT), hint="split it")
+    cursor = Cursor(text)
+    statements = []
+    while not cursor.ended:
+        if cursor.take_symbol(";"):
+            continue
+        statements.append(_statement(cursor))
+        if not cursor.ended:
+            cursor.expect_symbol(";")
+    return tuple(statements)
+
+
+def _statement(cursor: Cursor) -> Statement:
+    position = cursor.position
+    for words, read in READERS.items():
+        if cursor.take_word(*words):
+            return read(cursor, position)
+    for verb in _VERBS:
+        if cursor.take_word(verb):
+            raise cursor.expected(*(f"`{words[1]}`" for words in READERS if words[0] == verb and len(words) > 1))
+    raise cursor.expected(*(f"`{verb}`" for verb in _VERBS))

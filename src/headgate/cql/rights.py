@@ -1,0 +1,110 @@
+"""GRANT, REVOKE, SET and SHOW: how each is read."""
+
+from __future__ import annotations
+
+from headgate.cql import statements as s
+from headgate.cql.reading import Reader, limits, listed, name, names, target, whole_number
+from headgate.errors import Position
+from headgate.lexing import Cursor
+
+PERMISSIONS = (
+    "VIEW CATALOG",
+    "VIEW OBJECT",
+    "VIEW AUDIT",
+    "ADD",
+    "SET QUERY STATUS",
+    "SUBSCRIBE",
+    "READ TUPLE",
+    "AGGREGATE READ",
+    "PUBLISH",
+    "CHANGE PERM",
+    "CHANGE SYSTEM",
+    "USE",
+)
+SHOWN = (
+    "CATALOG",
+    "SCHEMAS",
+    "STREAMS",
+    "QUERIES",
+    "OPERATORS",
+    "USERS",
+    "ROLES",
+    "SEPARATIONS",
+    "LEVELS",
+    "COMPARTMENTS",
+    "GRANTS",
+    "PERMISSIONS",
+    "SESSION",
+    "SESSIONS",
+    "SYSTEM",
+    "AUDIT",
+)
+
+
+def permission(c: Cursor) -> str:
+    for known in PERMISSIONS:
+        if c.take_word(*known.split()):
+            return known
+    raise c.expected(*(f"`{known}`" for known in PERMISSIONS))
+
+
+def _grant(revoke: bool) -> Reader:
+    preposition = "FROM" if revoke else "TO"
+
+    def roles(c: Cursor, at: Position) -> s.Statement:
+        granted = names(c, "the name of a role")
+        c.expect_word(preposition)
+        if c.take_word("USER"):
+            return s.GrantRoles(at, granted, names(c, "the name of a user"), (), revoke)
+        if c.take_word("ROLE"):
+            return s.GrantRoles(at, granted, (), names(c, "the name of a role"), revoke)
+        raise c.expected("`USER`", "`ROLE`")
+
+    def grant(c: Cursor, at: Position) -> s.Statement:
+        if c.take_word("ROLE"):
+            return roles(c, at)
+        if not any(c.at_word(*known.split()) for known in PERMISSIONS):
+            raise c.expected("`ROLE`", *(f"`{known}`" for known in PERMISSIONS))
+        permissions = listed(c, permission)
+        c.expect_word("ON")
+        on = target(c)
+        c.expect_word(preposition)
+        c.take_word("ROLE")
+        grantees = names(c, "the name of a role")
+        limited = limits(c) if not revoke and c.take_word("WITH") else {}
+        return s.GrantPermissions(at, permissions, on, grantees, limited, revoke)
+
+    return grant
+
+
+def _set(c: Cursor, at: Position) -> s.Statement:
+    if c.take_word("ROLE"):
+        if c.take_word("ALL"):
+            return s.SetRoles(at, None)
+        if c.take_word("NONE"):
+            return s.SetRoles(at, ())
+        return s.SetRoles(at, names(c, "the name of a role, `ALL` or `NONE`"))
+    if c.take_word("SYSTEM"):
+        parameter = name(c, "the name of a system parameter")
+        c.expect_symbol("=")
+        if c.token.kind not in ("number", "string"):
+            raise c.expected("a number", "a string")
+        return s.SetSystem(at, parameter, c.next().text)
+    raise c.expected("`ROLE`", "`SYSTEM`")
+
+
+def _show(c: Cursor, at: Position) -> s.Statement:
+    for what in SHOWN:
+        if c.take_word(what):
+            on = target(c) if what == "GRANTS" and c.take_word("ON") else None
+            limit = whole_number(c, "a whole number") if what == "AUDIT" and c.take_word("LIMIT") else None
+            return s.Show(at, what, on, limit)
+    raise c.expected(*(f"`{what}`" for what in SHOWN))
+
+
+READERS: dict[tuple[str, ...], Reader] = {
+    ("GRANT",): _grant(revoke=False),
+    ("REVOKE",): _grant(revoke=True),
+    ("SET",): _set,
+    ("SHOW",): _show,
+}

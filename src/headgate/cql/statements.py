@@ -1,0 +1,241 @@
+"""The statements of the security language, as values. Every statement and every name knows where it stood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headgate.errors import Position
+from headgate.labels.label import Label, Semantics
+from headgate.labels.levels import Level
+
+Limit = int | float | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Name:
+    text: str
+    position: Position
+
+
+@dataclass(frozen=True)
+class Target:
+    """An object as a statement names it: `STREAM in1`, `STREAM joe.in1`, `OPERATOR join`, `SYSTEM`."""
+
+    kind: str
+    name: str
+    owner: str | None
+    position: Position
+
+
+@dataclass(frozen=True)
+class Statement:
+    position: Position
+
+
+@dataclass(frozen=True)
+class Named(Statement):
+    """A statement about one name and nothing else."""
+
+    name: Name
+
+
+# Users ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CreateUser(Statement):
+    name: Name
+    password: str | None = field(repr=False)
+    clearance: Level | None
+
+
+@dataclass(frozen=True)
+class AlterUser(Statement):
+    """Changes come in the order they were written: ("PASSWORD", text), ("CLEARANCE", level), ("ADD KEY", text), ..."""
+
+    name: Name
+    changes: tuple[tuple[str, str | Level | None], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class DropUser(Statement):
+    name: Name
+    reassign_to: Name | None
+    cascade: bool
+
+
+# Roles and separation of duty ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CreateRole(Statement):
+    name: Name
+    max_queries: int | None
+
+
+@dataclass(frozen=True)
+class AlterRole(Statement):
+    name: Name
+    max_queries: int | None
+    owner: Name | None
+
+
+@dataclass(frozen=True)
+class DropRole(Named):
+    pass
+
+
+@dataclass(frozen=True)
+class CreateSeparation(Statement):
+    name: Name
+    dynamic: bool
+    roles: tuple[Name, ...]
+    at_most: int
+
+
+@dataclass(frozen=True)
+class DropSeparation(Named):
+    pass
+
+
+# Levels -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CreateLevel(Statement):
+    name: Name
+    above: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
+class AlterLevel(Statement):
+    name: Name
+    above: tuple[Name, ...]
+    remove: bool
+
+
+@dataclass(frozen=True)
+class DropLevel(Named):
+    pass
+
+
+@dataclass(frozen=True)
+class CreateCompartment(Named):
+    pass
+
+
+@dataclass(frozen=True)
+class DropCompartment(Named):
+    pass
+
+
+# Schemas, streams, queries -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    name: Name
+    type: str
+    label: Label | None
+
+
+@dataclass(frozen=True)
+class CreateSchema(Statement):
+    name: Name
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class AlterSchema(Statement):
+    target: Target
+    add: Column | None
+    drop: Name | None
+
+
+@dataclass(frozen=True)
+class CreateStream(Statement):
+    """`label` is the stream's own policy, combined with whatever label a tuple brings."""
+
+    name: Name
+    columns: tuple[Column, ...]
+    schema: Target | None
+    label: Label | None
+    semantics: Semantics
+
+
+@dataclass(frozen=True)
+class AlterStream(Statement):
+    target: Target
+    label: Label | None = None
+    semantics: Semantics | None = None
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    name: Name
+    parameters: Mapping[str, Limit]
+
+
+@dataclass(frozen=True)
+class CreateQuery(Statement):
+    """A query as its boxes: what it reads, which operators it uses, which stream it fills (paper 000, Figure 5)."""
+
+    name: Name
+    inputs: tuple[Target, ...]
+    operators: tuple[OperatorUse, ...]
+    output: Name
+
+
+@dataclass(frozen=True)
+class SetQueryStatus(Statement):
+    target: Target
+    running: bool
+
+
+@dataclass(frozen=True)
+class DropObject(Statement):
+    target: Target
+
+
+# Rights -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GrantRoles(Statement):
+    roles: tuple[Name, ...]
+    to_users: tuple[Name, ...]
+    to_roles: tuple[Name, ...]
+    revoke: bool
+
+
+@dataclass(frozen=True)
+class GrantPermissions(Statement):
+    permissions: tuple[str, ...]
+    target: Target
+    roles: tuple[Name, ...]
+    limits: Mapping[str, Limit]
+    revoke: bool
+
+
+# Session and system -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SetRoles(Statement):
+    """`roles` is None for ALL."""
+
+    roles: tuple[Name, ...] | None
+
+
+@dataclass(frozen=True)
+class SetSystem(Statement):
+    name: Name
+    value: str
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    what: str
+    target: Target | None
+    limit: int | None

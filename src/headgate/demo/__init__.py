@@ -1,0 +1,1 @@
+"""Stories that show what Headgate does."""

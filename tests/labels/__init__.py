@@ -1,0 +1,1 @@
+"""Tests of labels: golden cases, laws, text form, numbers."""

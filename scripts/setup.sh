@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 stamp=.venv/.headgate-setup
 # The path belongs to it: a virtual environment that was copied or moved still points to where it was made.
-wanted=$({ pwd && cat requirements.txt requirements-dev.txt pyproject.toml scripts/setup.sh; } | cksum)
+wanted=$({ pwd && cat requirements.txt requirements-dev.txt constraints.txt pyproject.toml scripts/setup.sh; } | cksum)
 if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && .venv/bin/python -c "" 2>/dev/null; then
   exit 0
 fi
@@ -51,7 +51,7 @@ venv_is_sound || make_venv
 pip() { .venv/bin/python -m pip --quiet --disable-pip-version-check --no-input "$@" </dev/null; }
 
 say "installing the pinned requirements (a few minutes at most)"
-pip install -r requirements-dev.txt || fail "pip could not install requirements-dev.txt; its message is above"
+pip install -r requirements-dev.txt -c constraints.txt || fail "pip could not install requirements-dev.txt; its message is above"
 pip install --no-deps --no-build-isolation --editable . || fail "pip could not install Headgate; its message is above"
 echo "$wanted" >"$stamp"
 say "ready"

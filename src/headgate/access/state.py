@@ -14,6 +14,7 @@ from headgate.access.permissions import Permission
 
 R = TypeVar("R", bound=r.Row)
 Index = Callable[[Any], Any]
+Change = tuple[str, r.Key, r.Row | None, r.Row | None]  # table, key, row before, row now
 _NOTHING: dict[Any, Any] = {}
 
 
@@ -108,8 +109,8 @@ class State:
         self._before.setdefault((table, key), old)
         self.changed[table] += 1
 
-    def changes(self) -> list[tuple[str, r.Key, r.Row | None, r.Row | None]]:
-        """What differs from the last commit: table, key, row before, row now."""
+    def changes(self) -> list[Change]:
+        """What differs from the last commit."""
         found = [(t, k, old, self.tables[t].get(*k)) for (t, k), old in self._before.items()]
         return [change for change in found if change[2] != change[3]]
 

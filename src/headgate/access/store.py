@@ -19,10 +19,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from headgate.access import rows as r
 from headgate.access import tables as t
 from headgate.access.audit import START, Event, Head, Record, Seal
-from headgate.access.state import State
+from headgate.access.state import Change, State
 from headgate.clock import Clock
 from headgate.errors import StoreError
 
@@ -166,21 +165,23 @@ class Store:
         return version
 
     @staticmethod
-    def _write_changes(connection: Connection, changes: list[tuple[str, r.Key, r.Row | None, r.Row | None]]) -> None:
-        for name, key, old, new in changes:
+    def _write_changes(connection: Connection, changes: list[Change]) -> None:
+        """What goes away goes first: its name may be taken again in the same script."""
+        inserts: dict[str, list[dict[str, Any]]] = {}
+        for name, key, old, new in sorted(changes, key=lambda change: change[3] is not None):
             table = t.metadata.tables[name]
             where = [table.c[field] == value for field, value in zip(t.ROW_TYPES[name].key_fields, key, strict=True)]
             if new is None:
                 connection.execute(delete(table).where(*where))
             elif old is None:
-                connection.execute(insert(table).values(t.to_columns(new)))
+                inserts.setdefault(name, []).append(t.to_columns(new))
             else:
                 connection.execute(update(table).where(*where).values(t.to_columns(new)))
+        for name, rows in inserts.items():
+            connection.execute(insert(t.metadata.tables[name]), rows)
 
     @staticmethod
-    def _write_log(
-        connection: Connection, version: int, changes: list[tuple[str, r.Key, r.Row | None, r.Row | None]]
-    ) -> None:
+    def _write_log(connection: Connection, version: int, changes: list[Change]) -> None:
         rows = [
             {
                 "version": version,

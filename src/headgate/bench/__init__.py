@@ -6,6 +6,6 @@ that what one bench needs is not needed by the others.
 
 BENCHES: dict[str, tuple[str, str]] = {
     "labels": ("headgate.bench.labels", "What label decisions cost, beside accumulo-access (Java)."),
-    "access": ("headgate.bench.access", "What access control costs: checks and statements."),
+    "access": ("headgate.bench.access", "What one access check costs as users, roles and objects grow."),
 }
 """Name of the bench -> (module, one line of help)."""

@@ -10,9 +10,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from headgate.errors import Position, TextError
 
@@ -21,12 +20,12 @@ MAX_NAME = 128
 Kind = Literal["name", "quoted", "string", "number", "symbol", "end"]
 
 _TOKEN = re.compile(
-    r"""(?P<space>(?:[ \t\r\n]+|--[^\n]*|/\*(?s:.*?)\*/)+)
+    r"""(?P<space>(?:[ \t\r\n]+|--[^\r\n]*|/\*(?s:.*?)\*/)++)
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<quoted>"(?:[^"]|"")*")
-      | (?P<string>'(?:[^']|'')*')
+      | (?P<quoted>"(?:[^"]|"")*+")
+      | (?P<string>'(?:[^']|'')*+')
       | (?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?(?![A-Za-z0-9_]))
-      | (?P<symbol><=|>=|<>|!=|[&|(){}\[\],.;=<>*+/%-])
+      | (?P<symbol><=|>=|<>|!=|/(?!\*)|[&|(){}\[\],.;=<>*+%-])
     """,
     re.VERBOSE,
 )
@@ -34,10 +33,16 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _UNCLOSED = {'"': "quoted name", "'": "string", "/": "comment"}
 # Control, format, surrogate, private use, unassigned, line and paragraph separators: cannot be seen or told apart.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters and marks that show as nothing, and every space but the ordinary one.
+_BLANK = re.compile(
+    "[\u00a0\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u202f\u205f\u2800\u3000\u3164"
+    "\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+# What makes a text show in another order than it is read, in comments and strings too.
+_REORDERING = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token; `text` is its meaning (quotes removed), `offset` and `end` its place."""
 
     kind: Kind
@@ -66,8 +71,10 @@ def name_fault(name: str) -> str | None:
         return f"a name must not be longer than {MAX_NAME} characters"
     if not name.isascii() and not unicodedata.is_normalized("NFC", name):
         return "a name must be in Unicode normal form C"
-    if any(unicodedata.category(c) in _INVISIBLE for c in name) or name != name.strip():
-        return "a name must not contain control characters or begin or end with spaces"
+    if name != name.strip() or (not name.isascii() and _BLANK.search(name)):
+        return "a name must not begin or end with spaces or contain blank characters"
+    if any(unicodedata.category(c) in _INVISIBLE for c in name):
+        return "a name must not contain control characters"
     return None
 
 
@@ -84,6 +91,8 @@ def fail(text: str, offset: int, message: str, hint: str = "") -> TextError:
 
 def tokenize(text: str) -> list[Token]:
     """All tokens of a text and one of kind `end`; a TextError for what is not a token."""
+    if not text.isascii() and (found := _REORDERING.search(text)):
+        raise fail(text, found.start(), f"character U+{ord(found.group()):04X} would hide what this text says")
     tokens: list[Token] = []
     offset = 0
     while offset < len(text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +25,12 @@ NASTY = [
 ]
 _FORBIDDEN: Sequence[Literal["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"]] = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
+_BLANK = re.compile("GRAPHEME JOINER|FILLER|VOWEL INHERENT|VARIATION SELECTOR|PATTERN BLANK")
+
 
 def _is_name(text: str) -> bool:
-    return 0 < len(text) <= 128 and text == text.strip() and unicodedata.is_normalized("NFC", text)
+    blank = any((unicodedata.category(c) == "Zs" and c != " ") or _BLANK.search(unicodedata.name(c, "")) for c in text)
+    return 0 < len(text) <= 128 and text == text.strip() and unicodedata.is_normalized("NFC", text) and not blank
 
 
 names = st.one_of(

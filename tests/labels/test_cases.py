@@ -106,25 +106,8 @@ FAULTS = [Fault(**{**case, "text": written(case["text"])}) for case in TABLE["er
 COMBINATIONS = [Combination(**case) for case in TABLE["combinations"]]
 
 
-# Cases of which the lexer is known to give another message or place. Strict: whoever mends it removes the line here.
-OPEN_FAULTS = {
-    "a doubled quote does not close a name": "the lexer goes back and closes the name at the doubled quote",
-    "a comment not closed": "the lexer reads / and * as signs",
-    "a comment not closed at the start": "the lexer reads / and * as signs",
-}
-
-
 def _named(cases: Iterable[Decision | Fault | Combination]) -> list[Any]:
     return [pytest.param(case, id=case.name) for case in cases]
-
-
-def _with_open_faults(cases: Iterable[Fault]) -> list[Any]:
-    return [
-        pytest.param(case, id=case.name, marks=pytest.mark.xfail(reason=OPEN_FAULTS[case.name]))
-        if case.name in OPEN_FAULTS
-        else pytest.param(case, id=case.name)
-        for case in cases
-    ]
 
 
 def _table(rules: Rules) -> LabelTable:
@@ -232,7 +215,7 @@ def test_both_spellings_have_one_number_and_are_readable(case: Decision) -> None
     assert labels.unreadable == 0
 
 
-@pytest.mark.parametrize("case", _with_open_faults(FAULTS))
+@pytest.mark.parametrize("case", _named(FAULTS))
 def test_a_text_that_is_no_label_is_refused_with_exact_message_hint_and_offset(case: Fault) -> None:
     with pytest.raises(LabelError) as caught:
         parse_label(case.text, ORDER)

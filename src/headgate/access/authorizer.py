@@ -101,7 +101,7 @@ class Authorizer:
     def order(self) -> LevelOrder:
         if self.state.changed["levels"] != self._levels_seen:
             self._levels_seen = self.state.changed["levels"]
-            self._order = LevelOrder({row.name: frozenset(row.above) for row in self.state.levels})
+            self._order = LevelOrder({x.name: frozenset(x.above) for x in self.state.levels if not x.retired})
         return self._order
 
     def level(self, text: str) -> Level:

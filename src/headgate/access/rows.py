@@ -84,6 +84,7 @@ class LevelRow(Row):
 
     name: str
     above: tuple[str, ...]
+    retired: bool = False  # dropped; `above` then holds all it stood above
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ committed, and only then decide; so every decision is made on the latest rights,
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Iterable, Iterator
@@ -257,13 +258,14 @@ class StoreJournal:
             return [(row[0], row[1]) for row in connection.execute(query)]
 
     def number(self, text: str) -> int:
-        n = t.numbering
+        n, digest = t.numbering, hashlib.sha256(text.encode()).hexdigest()
         with self._store.locked() as connection:
-            known = connection.execute(select(n.c.number).where(n.c.space == self._space, n.c.text == text)).scalar()
+            query = select(n.c.number).where(n.c.space == self._space, n.c.digest == digest)
+            known = connection.execute(query).scalar()
             if known is not None:
                 return int(known)
             last = connection.execute(select(func.max(n.c.number)).where(n.c.space == self._space)).scalar() or 0
-            connection.execute(insert(n).values(space=self._space, number=last + 1, text=text))
+            connection.execute(insert(n).values(space=self._space, number=last + 1, digest=digest, text=text))
             return int(last) + 1
 
 

@@ -67,7 +67,13 @@ Table(
     Column("roles", Text, nullable=False),
     Column("at_most", Integer, nullable=False),
 )
-Table("levels", metadata, Column("name", Text, primary_key=True), Column("above", Text, nullable=False))
+Table(
+    "levels",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("above", Text, nullable=False),
+    Column("retired", Boolean, nullable=False),
+)
 Table("compartments", metadata, Column("name", Text, primary_key=True))
 Table(
     "objects",
@@ -150,8 +156,9 @@ numbering = Table(
     metadata,
     Column("space", Text, primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("digest", Text, nullable=False),  # of the text, which may be longer than an index allows
     Column("text", Text, nullable=False),
-    UniqueConstraint("space", "text"),
+    UniqueConstraint("space", "digest"),
 )
 
 _LISTS = {

@@ -101,10 +101,8 @@ def _create_level(c: Cursor, at: Position) -> s.Statement:
 
 def _alter_level(c: Cursor, at: Position) -> s.Statement:
     changed = name(c, "the name of a level")
-    remove = c.take_word("NOT")
-    if not c.take_word("ABOVE"):
-        raise c.expected("`ABOVE`") if remove else c.expected("`ABOVE`", "`NOT ABOVE`")
-    return s.AlterLevel(at, changed, names(c, "the name of a level"), remove)
+    c.expect_word("ABOVE")
+    return s.AlterLevel(at, changed, names(c, "the name of a level"))
 
 
 def _label(c: Cursor) -> Label:

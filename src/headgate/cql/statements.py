@@ -110,9 +110,10 @@ class CreateLevel(Statement):
 
 @dataclass(frozen=True)
 class AlterLevel(Statement):
+    """A level can only be raised: labels keep their maximal levels, and what was left out must stay covered."""
+
     name: Name
     above: tuple[Name, ...]
-    remove: bool
 
 
 @dataclass(frozen=True)

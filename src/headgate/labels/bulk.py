@@ -22,9 +22,12 @@ class Decisions:
         self._known = np.zeros(1, dtype=bool)  # label UNREADABLE: nobody
 
     def of_numbers(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Permitted or not, for a column of label numbers."""
+        """Permitted or not, for a column of label numbers; a number that was never given permits nobody."""
         if len(numbers) and int(numbers.max()) >= len(self._known):
             self._extend()
+        if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self._known)):
+            known = (numbers >= 0) & (numbers < len(self._known))
+            numbers = np.where(known, numbers, UNREADABLE)
         return self._known[numbers]
 
     def of_texts(self, texts: pa.Array) -> npt.NDArray[np.bool_]:
@@ -39,11 +42,26 @@ class Decisions:
         self._known = np.concatenate([self._known, np.array(more, dtype=bool)])
 
 
-def numbers_of(texts: pa.Array, labels: LabelTable) -> npt.NDArray[np.int32]:
-    """Label numbers of a column of texts: each distinct text is read once."""
-    encoded = texts if pa.types.is_dictionary(texts.type) else pc.dictionary_encode(texts)
-    by_index = [UNREADABLE if t is None else labels.number_of_text(t) for t in encoded.dictionary.to_pylist()]
-    numbers = np.array([*by_index, UNREADABLE], dtype=np.int32)
-    indices = pc.fill_null(encoded.indices, len(by_index)).to_numpy(zero_copy_only=False)
-    picked: npt.NDArray[np.int32] = numbers[indices]
+def numbers_of(texts: pa.Array | pa.ChunkedArray, labels: LabelTable) -> npt.NDArray[np.int32]:
+    """Label numbers of a column of texts: each distinct text is read once, and what is not text is unreadable."""
+    column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
+    encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    indices = pc.fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    spellings = [_text(value) for value in encoded.dictionary.cast(pa.large_binary()).to_pylist()]
+    tuples = np.bincount(indices, minlength=len(spellings) + 1)
+    by_index = [
+        UNREADABLE if text is None else labels.number_of_text(text, int(count))
+        for text, count in zip(spellings, tuples[:-1], strict=True)
+    ]
+    missing = [int(count) for text, count in zip(spellings, tuples[:-1], strict=True) if text is None]
+    labels.unreadable += sum(missing) + int(tuples[-1])
+    picked: npt.NDArray[np.int32] = np.array([*by_index, UNREADABLE], dtype=np.int32)[indices]
     return picked
+
+
+def _text(value: bytes | None) -> str | None:
+    """A text, or None for NULL and for bytes that are not UTF-8."""
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

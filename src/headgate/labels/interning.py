@@ -9,10 +9,13 @@ from headgate.errors import LabelError
 from headgate.labels.journal import Journal
 from headgate.labels.label import Label, Rules
 from headgate.labels.roles import FALSE
-from headgate.labels.text import parse_label
+from headgate.labels.text import parse_any_label, parse_label
 
 UNREADABLE = 0
-_MAX_TEXTS = 1_000_000  # spellings remembered; beyond it the memory is emptied, the numbers stay
+# Spellings remembered: at most so many, none longer than that. The numbers themselves are never forgotten.
+_MAX_SPELLINGS = 100_000
+_MAX_SPELLING = 1_000
+_NO_LIMIT = 1 << 40
 
 
 class LabelTable:
@@ -21,11 +24,11 @@ class LabelTable:
         self._journal = journal
         self._labels: dict[int, Label] = {UNREADABLE: Label(FALSE)}
         self._numbers: dict[Label, int] = {}
-        self._texts: dict[str, int] = {}
+        self._spellings: dict[str, int] = {}
         self._size = 1
         self.unreadable = 0
-        for number, text in journal.read():
-            self._keep(number, parse_label(text))
+        """How many tuples had a label that could not be read."""
+        self._catch_up()
 
     def __len__(self) -> int:
         """One more than the largest number known here."""
@@ -38,22 +41,32 @@ class LabelTable:
             known = self._numbers.get(label)
         return known if known is not None else self._keep(self._journal.number(str(label)), label)
 
-    def number_of_text(self, text: str) -> int:
-        """As `number`, from any spelling; UNREADABLE for what is not a label."""
-        known = self._texts.get(text)
+    def number_of_text(self, text: str, tuples: int = 1) -> int:
+        """As `number`, from any spelling; UNREADABLE for what is not a label, counted for so many tuples."""
+        known = self._spellings.get(text)
         if known is None:
             try:
                 known = self.number(parse_label(text, self._rules.order))
             except LabelError:
                 known = UNREADABLE
-            if len(self._texts) >= _MAX_TEXTS:
-                self._texts.clear()
-            self._texts[text] = known
-        self.unreadable += known == UNREADABLE
+            if len(self._spellings) >= _MAX_SPELLINGS:
+                self._spellings.clear()
+            if len(text) <= _MAX_SPELLING:
+                self._spellings[text] = known
+        if known == UNREADABLE:
+            self.unreadable += tuples
         return known
 
     def label(self, number: int) -> Label:
+        """What a number means; other processes may have given it."""
+        if number not in self._labels:
+            self._catch_up()
         return self._labels[number]
+
+    def _catch_up(self) -> None:
+        for number, text in self._journal.read():
+            if number not in self._labels:
+                self._keep(number, parse_any_label(text, limit=_NO_LIMIT))
 
     def _keep(self, number: int, label: Label) -> int:
         self._labels[number] = label

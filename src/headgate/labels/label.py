@@ -26,7 +26,7 @@ class Label:
     def __str__(self) -> str:
         text = str(self.roles)
         if self.levels:
-            text += " AT " + ", ".join(sorted(str(level) for level in self.levels))
+            text += " AT " + ", ".join(map(str, sorted(self.levels, key=Level.sort_key)))
         if self.sources:
             text += " FROM " + ", ".join(quote(source, RESERVED) for source in sorted(self.sources))
         return text

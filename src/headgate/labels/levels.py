@@ -6,19 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from headgate.errors import Conflict
+from headgate.errors import Conflict, LabelError
 from headgate.labels.roles import RESERVED
 from headgate.lexing import quote
 
 UNCLASSIFIED = "U"
+MAX_LEVELS = 64
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Level:
     """One level: its name and the compartments it adds."""
 
     name: str
     compartments: frozenset[str] = frozenset()
+
+    def sort_key(self) -> tuple[str, list[str]]:
+        return self.name, sorted(self.compartments)
 
     def __str__(self) -> str:
         shown = quote(self.name, RESERVED)
@@ -41,8 +45,10 @@ class LevelOrder:
     above: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.above.get(UNCLASSIFIED):
+            raise Conflict(f"level `{UNCLASSIFIED}` stands below every other")
         for name in self.above:
-            if name in self._below_strictly(name):
+            if name in self.below(name):
                 raise Conflict(f"level `{name}` would stand above itself")
 
     @classmethod
@@ -59,11 +65,12 @@ class LevelOrder:
     @cached_property
     def _down(self) -> dict[str, frozenset[str]]:
         """For each level all levels it dominates, itself included."""
-        down = {name: self._below_strictly(name) | {name, UNCLASSIFIED} for name in self.above}
+        down = {name: self.below(name) | {name, UNCLASSIFIED} for name in self.above}
         down[UNCLASSIFIED] = frozenset({UNCLASSIFIED})
         return down
 
-    def _below_strictly(self, name: str) -> frozenset[str]:
+    def below(self, name: str) -> frozenset[str]:
+        """The levels that a level strictly dominates, `U` left out."""
         seen: set[str] = set()
         waiting = list(self.above.get(name, ()))
         while waiting:
@@ -89,6 +96,8 @@ class LevelOrder:
     def maximal(self, levels: Iterable[Level]) -> frozenset[Level]:
         """The antichain of maximal members; plain `U` adds nothing and is left out."""
         distinct = set(levels) - {LEAST}
+        if len(distinct) > MAX_LEVELS:
+            raise LabelError(f"a label must not have more than {MAX_LEVELS} levels")
         return frozenset(
             level
             for level in distinct

@@ -14,6 +14,8 @@ from headgate.errors import LabelError
 from headgate.lexing import quote
 
 MAX_TERMS = 128
+MAX_PRODUCTS = 4096
+_TOO_MANY = f"a role expression must not have more than {MAX_TERMS} alternatives"
 RESERVED = frozenset({"TRUE", "FALSE", "AT", "FROM"})
 
 Term = frozenset[str]
@@ -37,9 +39,12 @@ class RoleExpression:
         return cls(frozenset({frozenset({name})}))
 
     def __and__(self, other: RoleExpression) -> RoleExpression:
-        if self.terms == other.terms:
-            return self
-        return RoleExpression(_minimal({a | b for a in self.terms for b in other.terms}))
+        """What both sides say outright stays; only the rest has to be multiplied out."""
+        common = self.terms & other.terms
+        left, right = self.terms - common, other.terms - common
+        if len(left) * len(right) > MAX_PRODUCTS:
+            raise LabelError(_TOO_MANY)
+        return RoleExpression(_minimal(common | {a | b for a in left for b in right}))
 
     def __or__(self, other: RoleExpression) -> RoleExpression:
         return RoleExpression(_minimal(self.terms | other.terms))
@@ -55,13 +60,11 @@ class RoleExpression:
     def __str__(self) -> str:
         if not self.terms:
             return "FALSE"
-        shown = [
-            (len(term), " & ".join(quote(name, RESERVED) for name in sorted(term)) or "TRUE") for term in self.terms
-        ]
-        shown.sort()
+        terms = sorted((len(term), sorted(term)) for term in self.terms)
+        shown = [" & ".join(quote(name, RESERVED) for name in names) or "TRUE" for _, names in terms]
         if len(shown) == 1:
-            return shown[0][1]
-        return " | ".join(f"({text})" if size > 1 else text for size, text in shown)
+            return shown[0]
+        return " | ".join(f"({text})" if size > 1 else text for (size, _), text in zip(terms, shown, strict=True))
 
 
 def _minimal(terms: Set[Term]) -> frozenset[Term]:
@@ -76,7 +79,7 @@ def _minimal(terms: Set[Term]) -> frozenset[Term]:
         if not any(other <= term for other in kept):
             kept.append(term)
             if len(kept) > MAX_TERMS:
-                raise LabelError(f"a role expression must not have more than {MAX_TERMS} alternatives")
+                raise LabelError(_TOO_MANY)
     return frozenset(kept)
 
 

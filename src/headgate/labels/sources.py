@@ -42,7 +42,7 @@ class SourceNumbers:
 
     def members(self, number: int) -> frozenset[str]:
         if number >= 0:
-            return frozenset(self._by_bit[i] for i in range(BITS) if number >> i & 1)
+            return frozenset(self._by_bit[i] for i in range(number.bit_length()) if number >> i & 1)
         return self._members[number]
 
     def _source(self, name: str) -> int:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from headgate.errors import LabelError, Position, TextError
 from headgate.labels.label import Label
-from headgate.labels.levels import LEAST, Level, LevelOrder
+from headgate.labels.levels import Level, LevelOrder
 from headgate.labels.roles import FALSE, MAX_TERMS, RESERVED, TRUE, RoleExpression
 from headgate.lexing import MAX_NAME, Cursor, fail
 
@@ -50,9 +50,9 @@ def parse_label(text: str, order: LevelOrder | None = None) -> Label:
     return plain if plain is not None else parse_any_label(text, order)
 
 
-def parse_any_label(text: str, order: LevelOrder | None = None) -> Label:
-    """By the whole grammar."""
-    return _whole(text, lambda cursor: _read_label(cursor, order))
+def parse_any_label(text: str, order: LevelOrder | None = None, limit: int = MAX_TEXT) -> Label:
+    """By the whole grammar. What we printed ourselves can be read back without limit."""
+    return _whole(text, lambda cursor: _read_label(cursor, order), limit)
 
 
 def parse_plain_label(text: str, order: LevelOrder | None = None) -> Label | None:
@@ -74,19 +74,20 @@ def _bare(part: str) -> str:
 
 
 def _label(roles: RoleExpression, levels: Iterable[Level], sources: Iterable[str], order: LevelOrder | None) -> Label:
-    kept = order.maximal(levels) if order else frozenset(levels) - {LEAST}
+    kept = (order or LevelOrder()).maximal(levels)
     return Label(roles, kept, frozenset(sources))
 
 
-def _whole(text: str, read: Callable[[Cursor], T]) -> T:
+def _whole(text: str, read: Callable[[Cursor], T], limit: int = MAX_TEXT) -> T:
     """Reads a text; whatever is wrong with it is a LabelError with a position."""
-    if len(text) > MAX_TEXT:
-        message = f"a label text must not be longer than {MAX_TEXT} characters"
-        raise LabelError(message, position=Position.of(text, MAX_TEXT))
+    if len(text) > limit:
+        message = f"a label text must not be longer than {limit} characters"
+        raise LabelError(message, position=Position.of(text, limit))
     try:
         return read(Cursor(text))
-    except TextError as error:
-        raise LabelError(error.message, position=error.position, hint=error.hint) from None
+    except (TextError, LabelError) as error:
+        position = error.position or Position.of(text, 0)
+        raise LabelError(error.message, position=position, hint=error.hint) from None
 
 
 def _end(cursor: Cursor, *or_else: str) -> None:

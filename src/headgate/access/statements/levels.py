@@ -1,4 +1,5 @@
-"""Levels and compartments. The order only ever changes in the open: sessions it no longer covers end at once."""
+"""Levels and compartments. Labels keep only their maximal levels, so a level may rise but never sink: what it covered
+once it covers always, even if its name is dropped and used again."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from headgate.access.permissions import Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
 from headgate.errors import Conflict, NotFound
-from headgate.labels import LevelOrder, parse_level
+from headgate.labels import parse_level
 from headgate.labels.levels import UNCLASSIFIED
 from headgate.lexing import quote
 
@@ -26,7 +27,7 @@ def _find(q: Request, name: s.Name) -> r.LevelRow:
     if name.text == UNCLASSIFIED:
         raise Conflict(f"level {UNCLASSIFIED} is below every other and cannot be changed", position=name.position)
     found = q.state.levels.get(name.text)
-    if found is None:
+    if found is None or found.retired:
         raise NotFound(f"there is no level `{name.text}`", position=name.position)
     return found
 
@@ -37,7 +38,13 @@ def _create(q: Request, x: s.CreateLevel) -> Result:
     if x.name.text in q.authorizer.order:
         raise Conflict(f"there is already a level `{x.name.text}`", position=x.name.position)
     _check_known(q, x.above)
+    retired = q.state.levels.get(x.name.text)
     q.state.levels.put(r.LevelRow(x.name.text, _below(name.text for name in x.above)))
+    if retired and not set(retired.above) <= q.authorizer.order.below(x.name.text):
+        raise Conflict(
+            f"level {quote(x.name.text)} existed before and stood above {', '.join(map(quote, retired.above))}",
+            hint="labels may still carry it: let it stand above these again, or choose another name",
+        )
     return Result(f"level {quote(x.name.text)} created")
 
 
@@ -48,15 +55,9 @@ def _below(names: Iterable[str]) -> tuple[str, ...]:
 def _alter(q: Request, x: s.AlterLevel) -> Result:
     level = _find(q, x.name)
     _check_known(q, x.above)
-    named = {name.text for name in x.above}
-    if x.remove and UNCLASSIFIED in named:
-        raise Conflict(f"every level stands above {UNCLASSIFIED}")
-    if x.remove and not named <= set(level.above):
-        raise Conflict(f"level {quote(level.name)} does not stand directly above all of these")
-    above = set(level.above) - named if x.remove else set(level.above) | named
-    changed = r.LevelRow(level.name, _below(above))
-    LevelOrder({row.name: frozenset(row.above) for row in q.state.levels} | {level.name: frozenset(changed.above)})
-    q.state.levels.put(changed)
+    raised = r.LevelRow(level.name, _below({*level.above, *(name.text for name in x.above)}))
+    q.state.levels.put(raised)
+    _ = q.authorizer.order  # refuses a cycle
     return Result(f"level {quote(level.name)} altered")
 
 
@@ -67,11 +68,11 @@ def _in_use(q: Request) -> Iterable[str]:
 
 def _drop(q: Request, x: s.DropLevel) -> Result:
     level = _find(q, x.name)
-    if any(level.name in row.above for row in q.state.levels):
+    if any(level.name in row.above for row in q.state.levels if not row.retired):
         raise Conflict(f"other levels stand above {quote(level.name)}", hint="drop or alter them first")
     if any(parse_level(text).name == level.name for text in _in_use(q)):
         raise Conflict(f"level {quote(level.name)} is in use")
-    q.state.levels.remove(level)
+    q.state.levels.put(r.LevelRow(level.name, _below(q.authorizer.order.below(level.name)), retired=True))
     return Result(f"level {quote(level.name)} dropped")
 
 

@@ -115,7 +115,7 @@ def _separations(q: Request) -> Rows:
 
 def _levels(q: Request) -> Rows:
     yield str(LEAST), ""
-    for level in sorted(q.state.levels, key=lambda x: x.name):
+    for level in sorted((x for x in q.state.levels if not x.retired), key=lambda x: x.name):
         yield level.name, ", ".join(map(quote, level.above)) or str(LEAST)
 
 

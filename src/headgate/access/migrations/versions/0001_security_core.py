@@ -47,7 +47,12 @@ def upgrade() -> None:
         sa.Column("roles", sa.Text, nullable=False),
         sa.Column("at_most", sa.Integer, nullable=False),
     )
-    op.create_table("levels", sa.Column("name", sa.Text, primary_key=True), sa.Column("above", sa.Text, nullable=False))
+    op.create_table(
+        "levels",
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("above", sa.Text, nullable=False),
+        sa.Column("retired", sa.Boolean, nullable=False),
+    )
     op.create_table("compartments", sa.Column("name", sa.Text, primary_key=True))
     op.create_table(
         "objects",
@@ -121,8 +126,9 @@ def upgrade() -> None:
         "numbering",
         sa.Column("space", sa.Text, primary_key=True),
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("digest", sa.Text, nullable=False),
         sa.Column("text", sa.Text, nullable=False),
-        sa.UniqueConstraint("space", "text"),
+        sa.UniqueConstraint("space", "digest"),
     )
     _make_append_only("audit")
 

@@ -22,9 +22,15 @@ from headgate.errors import StoreError
 START = "0" * 64
 
 
+MAX_FIELD = 500
+
+
 @dataclass(frozen=True)
 class Event:
-    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record."""
+    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record.
+
+    Fields are cut to a length, and what cannot be printed is replaced: callers who are not yet known write here too.
+    """
 
     user: str
     session: str
@@ -33,6 +39,12 @@ class Event:
     object: str
     granted: bool
     reason: str
+
+    def __post_init__(self) -> None:
+        for name in ("user", "action", "object", "reason"):
+            text = getattr(self, name)[:MAX_FIELD]
+            clean = "".join(c if c.isprintable() else "�" for c in text)
+            object.__setattr__(self, name, clean)
 
 
 @dataclass(frozen=True)

@@ -123,8 +123,9 @@ class Authorizer:
         )
 
     def potential(self, user: r.User) -> Principal:
-        """All that a user could show: every role, at the clearance itself."""
-        return Principal(user.name, self.authorised(user.name), self.level(user.clearance))
+        """All that a user could show: every assigned role, at the clearance itself."""
+        assigned = frozenset(m.role for m in self.state.memberships.peek("user", user.name))
+        return Principal(user.name, assigned, self.level(user.clearance))
 
     def clearance(self, principal: Principal, streams: list[r.Object]) -> Clearance:
         """What the principal can show to labels whose sources are among these streams."""

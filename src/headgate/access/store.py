@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from alembic import command
@@ -269,6 +271,15 @@ class StoreJournal:
             return int(last) + 1
 
 
+def _create_private(file: Path) -> None:
+    """The file holds password hashes; SQLite gives its companions the same permissions."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise StoreError(f"the store `{file}` cannot be opened ({error.strerror})") from None
+
+
 def _record(row: dict[str, Any]) -> Record:
     number, time, mac = row.pop("number"), row.pop("time"), row.pop("mac")
     return Record(number, time, Event(**row), mac)
@@ -288,6 +299,8 @@ def _engine(url: str) -> Engine:
 
 def _sqlite(url: str, *, memory: bool) -> Engine:
     pool = {"poolclass": StaticPool} if memory else {}
+    if not memory:
+        _create_private(Path(make_url(url).database or ""))
     engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **pool)
 
     @event.listens_for(engine, "connect")

@@ -1,0 +1,163 @@
+"""The command line, as a person meets it: real processes' commands through click's runner, on a store in a folder."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from headgate.cli import main
+
+PASSWORD = "correct horse"
+
+
+class Terminal:
+    """Types commands in one folder, as somebody whose password is known."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.runner = CliRunner()
+
+    def type(self, *words: str, text: str | None = None, password: str = PASSWORD, who: str = "session") -> Result:
+        environment = {"HEADGATE_PASSWORD": password}
+        options = ["--home", str(self.home), "--session", str(self.home / who)]
+        return self.runner.invoke(main, [*options, *words], input=text, env=environment)
+
+    def run(self, script: str, who: str = "session") -> Result:
+        return self.type("run", "-", text=script, who=who)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Terminal:
+    found = Terminal(tmp_path / "home")
+    assert found.type("init", "--admin", "joe").exit_code == 0
+    assert found.type("login", "joe").output == "joe is logged in\n"
+    return found
+
+
+def all_commands() -> list[list[str]]:
+    found: list[list[str]] = [[]]
+    for name, command in sorted(main.commands.items()):
+        found.append([name])
+        found += [[name, sub] for sub in sorted(getattr(command, "commands", {}))]
+    return found
+
+
+@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+def test_every_command_has_a_help_worth_reading(words: list[str]) -> None:
+    result = CliRunner().invoke(main, [*words, "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+    assert len(result.output.splitlines()) >= 5
+
+
+def test_without_a_headgate_the_error_says_what_to_do(tmp_path: Path) -> None:
+    result = Terminal(tmp_path / "nothing").type("login", "joe")
+    assert result.exit_code == 1
+    assert "(run `headgate init` first)" in result.output
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_without_a_login_the_error_says_what_to_do(terminal: Terminal) -> None:
+    result = terminal.type("show", who="nobody")
+    assert (result.exit_code, result.output) == (
+        1,
+        "error: nobody is logged in (run `headgate login USER` first)\n",
+    )
+
+
+def test_a_second_init_is_refused_and_harms_nothing(terminal: Terminal) -> None:
+    result = terminal.type("init", "--admin", "eve")
+    assert result.exit_code == 1
+    assert "this store already has users" in result.output
+    assert terminal.type("show").exit_code == 0
+
+
+def test_what_holds_secrets_is_for_its_owner_only(terminal: Terminal) -> None:
+    files = [path for path in terminal.home.iterdir() if path.is_file()]
+    assert {path.name for path in files} >= {"audit.key", "headgate.db", "session"}
+    for path in files:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE(terminal.home.stat().st_mode) == 0o700
+
+
+def test_a_wrong_password_is_refused_without_a_reason(terminal: Terminal) -> None:
+    for user in ("joe", "nobody"):
+        result = terminal.type("login", user, password="wrong wrong")
+        assert (result.exit_code, result.output) == (1, "error: login refused\n")
+
+
+def test_a_script_that_fails_changes_nothing_and_names_the_place(terminal: Terminal) -> None:
+    result = terminal.run("CREATE ROLE a;\nCREATE ROLE b;\nCREATE ROLE a;")
+    assert (result.exit_code, result.output) == (1, "error: <stdin>:3:13: there is already a role `a`\n")
+    assert "a " not in terminal.type("show", "roles").output
+
+
+def test_show_prints_a_plain_table(terminal: Terminal) -> None:
+    assert terminal.run("CREATE SCHEMA s (x INT)").output == "schema joe.s created\n"
+    shown = terminal.type("show").output
+    assert shown == "kind    name  owner  level\n------  ----  -----  -----\nschema  s     joe    U\n"
+
+
+def test_why_is_answered_for_granted_denied_and_hidden(terminal: Terminal) -> None:
+    terminal.run("CREATE USER bob PASSWORD 'battery staple'; CREATE ROLE r; GRANT ROLE r TO USER bob;")
+    terminal.run("CREATE STREAM in1 (x INT)")
+    denied = terminal.type("access", "why", "bob", "READ TUPLE", "stream", "in1")
+    assert denied.output.splitlines()[:2] == [
+        "DENIED: bob READ TUPLE on stream joe.in1",
+        "  because not the owner, and no active role holds READ TUPLE",
+    ]
+    assert terminal.type("access", "why", "joe", "read_tuple", "stream", "in1").output.startswith("GRANTED: joe")
+    terminal.type("login", "bob", password="battery staple", who="bob")
+    hidden = terminal.type("access", "why", "bob", "READ TUPLE", "stream", "in1", who="bob").output
+    missing = terminal.type("access", "why", "bob", "READ TUPLE", "stream", "in2", who="bob").output
+    assert hidden.replace("in1", "in2") == missing == "error: <arguments>:1:8: there is no stream in2\n"
+
+
+def test_a_login_can_choose_roles_and_level(terminal: Terminal) -> None:
+    terminal.run("CREATE LEVEL S; CREATE ROLE a; CREATE ROLE b; CREATE USER bob PASSWORD 'battery staple' CLEARANCE S;")
+    terminal.run("GRANT ROLE a, b TO USER bob")
+    words = ("login", "bob", "--role", "a", "--level", "S")
+    assert terminal.type(*words, password="battery staple", who="bob").exit_code == 0
+    shown = terminal.type("show", "session", who="bob").output.splitlines()[2].split()
+    assert shown[1:4] == ["bob", "a", "S"]
+    refused = terminal.type("login", "bob", "--role", "ADMIN", password="battery staple", who="bob")
+    assert refused.output == "error: role ADMIN is not one of yours\n"
+
+
+def test_after_a_logout_the_session_is_gone_everywhere(terminal: Terminal) -> None:
+    stolen = (terminal.home / "session").read_text()
+    assert terminal.type("logout").output == "logged out\n"
+    assert not (terminal.home / "session").exists()
+    (terminal.home / "thief").write_text(stolen)
+    assert terminal.type("show", who="thief").output == "error: no valid session (log in again)\n"
+
+
+def test_the_audit_trail_is_verified_with_and_without_an_expected_head(terminal: Terminal) -> None:
+    head = terminal.type("audit", "head").output.strip()
+    assert terminal.type("audit", "verify", "--expect", head).exit_code == 0
+    terminal.type("show")
+    assert terminal.type("audit", "verify", "--expect", head).exit_code == 0
+    assert terminal.type("audit", "verify", "--expect", f"7:{'0' * 64}").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["label", "normal", "R1 | (R1 & R2)"], "R1\n"),
+        (["label", "normal", "a &"], "error: <label>:1:4: expected a role, `(`, `TRUE` or `FALSE`, found the end"),
+        (["label", "check", "a & b", "--role", "a", "--role", "b"], "permitted\n"),
+        (["label", "check", "TRUE AT S", "--levels", "U < S"], "denied\n  level `U` does not dominate `S`\n"),
+    ],
+)
+def test_labels_can_be_tried_out(words: list[str], answer: str) -> None:
+    assert CliRunner().invoke(main, words).output.startswith(answer)
+
+
+def test_a_script_that_is_not_text_is_refused_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "bad.cql").write_bytes(b"\xff\xfe\x00")
+    result = terminal.type("run", str(tmp_path / "bad.cql"))
+    assert result.exit_code == 1
+    assert result.output.strip().endswith("is not UTF-8 text")

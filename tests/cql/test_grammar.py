@@ -1,0 +1,158 @@
+"""SPEC.md section 3, executed: the parser reads the grammar on the page, all of it and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from labels.ebnf import Choice, Grammar, Node, Symbol, Terminal, accepts, key_words, sentences, symbols, terminals
+
+import headgate.cql
+from headgate.access.statements import HANDLERS
+from headgate.cql import parse_script
+from headgate.cql.statements import Statement
+from headgate.errors import TextError
+from headgate.labels import Semantics
+from headgate.labels.roles import RESERVED
+
+from .grammar import GRAMMAR, LABELS, OPEN, STATEMENTS, substituted
+from .values import plain_statement
+
+KEY_WORDS = key_words(STATEMENTS)
+# The strings are labels, so that they may stand anywhere; the names are none of the key words.
+STRINGS: Node = Choice((Terminal(text="'A'"), Terminal(text="'TRUE'"), Terminal(text="'\"IT''S\" AT S'")))
+NUMBERS: Node = Choice((Terminal(text="0"), Terminal(text="17"), Terminal(text="999999999999999999")))
+NAMES: Node = Choice((Terminal(text="A"), Terminal(text="_B1"), Terminal(text='"AT"'), Terminal(text='"SAY ""AH"""')))
+
+
+def closed(**values: Node) -> Grammar:
+    """The grammar without open symbols."""
+    level = substituted(LABELS["level"], values)
+    return {name: substituted(node, {"level": level, **values}) for name, node in STATEMENTS.items()}
+
+
+STRICT = closed(name=NAMES, string=STRINGS, number=NUMBERS)  # no name is a key word
+LOOSE = closed(string=STRINGS, number=NUMBERS)  # any word may be a name
+
+
+def test_the_grammar_has_a_rule_for_every_symbol() -> None:
+    used = set().union(*(symbols(node) for node in STATEMENTS.values()))
+    assert used - STATEMENTS.keys() == OPEN | {"level"}
+    assert set().union(*(symbols(node) for node in STRICT.values())) <= STRICT.keys()
+
+
+def test_every_rule_is_needed_for_scripts() -> None:
+    reached: set[str] = set()
+    new = {"script"}
+    while new:
+        reached |= new
+        new = set().union(*(symbols(GRAMMAR[name]) for name in new)) - reached - OPEN
+    assert reached == GRAMMAR.keys()
+
+
+def _words_of_the_parser() -> set[str]:
+    """All strings of capitals in the parser's modules: what it compares words with."""
+    folder = Path(headgate.cql.__file__).parent
+    trees = [ast.parse((folder / f"{name}.py").read_text()) for name in ("parser", "definitions", "rights", "reading")]
+    texts = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    found = [text for text in texts if isinstance(text, str) and re.fullmatch(r"`?[A-Z]{2,}(?: [A-Z]+)*`?", text)]
+    return set(" ".join(found).replace("`", "").split()) | {semantics.value for semantics in Semantics}
+
+
+def test_parser_and_document_have_the_same_key_words() -> None:
+    assert _words_of_the_parser() == KEY_WORDS
+
+
+spaces = st.sampled_from([" ", "  ", "\n", "\t", "\r\n", "/* ; */", " -- '\n", "/**/"])
+
+
+def spelled(draw: st.DrawFn, tokens: list[str]) -> str:
+    """Tokens with random space between; key words in random case."""
+    shown = [draw(st.sampled_from([t, t.lower(), t.title()])) if t in KEY_WORDS else t for t in tokens]
+    return draw(spaces).join(shown)
+
+
+names = st.sampled_from(["a", "b", "c1", "Rolle", '"ROLE"', '"TRUE"', '"a b"', '"a""b"', '"--"', '"é"', '"日本"'])
+STATEMENT_RULES = sorted(symbols(STATEMENTS["statement"]))
+
+
+@pytest.mark.parametrize("rule", STATEMENT_RULES)
+@settings(deadline=None, max_examples=100)
+@given(data=st.data())
+def test_every_sentence_of_the_grammar_is_read(rule: str, data: st.DataObject) -> None:
+    tokens = data.draw(sentences(LOOSE, rule, names))
+    assert accepts(LOOSE, rule, tokens)
+    _read(spelled(data.draw, tokens))
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_every_script_of_the_grammar_is_read(data: st.DataObject) -> None:
+    tokens = data.draw(sentences(LOOSE, "script", names))
+    statements = _read(spelled(data.draw, tokens))
+    assert all(type(statement) in HANDLERS for statement in statements)
+    assert [plain_statement(x) for x in _read(" ".join(tokens))] == [plain_statement(x) for x in statements]
+
+
+def _read(text: str) -> tuple[Statement, ...]:
+    """A grammar cannot say that a limit is given once; that refusal alone is no disagreement."""
+    try:
+        return parse_script(text)
+    except TextError as error:
+        assert error.message.endswith("is given twice"), f"{error} in {text!r}"
+        return ()
+
+
+@st.composite
+def damaged(draw: st.DrawFn, rule: str) -> list[str]:
+    """A sentence with a few tokens taken out, put in or exchanged."""
+    tokens = draw(sentences(STRICT, rule, names))
+    spare = ["A", "_B1", "'A'", "17", *sorted(terminals(STRICT))]
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(tokens)))
+        width = draw(st.integers(0, 1))
+        tokens[place : place + width] = draw(st.lists(st.sampled_from(spare), max_size=1))
+    return tokens
+
+
+@pytest.mark.parametrize("rule", STATEMENT_RULES)
+@settings(deadline=None, max_examples=200)
+@given(data=st.data())
+def test_the_parser_reads_exactly_the_sentences_of_the_grammar(rule: str, data: st.DataObject) -> None:
+    """Where a key word stands for a name a sentence may be read either way; the parser then takes the key word."""
+    tokens = data.draw(damaged(rule))
+    text = " ".join(tokens)
+    try:
+        statements = parse_script(text)
+    except TextError as error:
+        given_twice = error.message.endswith("is given twice")
+        assert given_twice or not accepts(STRICT, "script", tokens), f"{error} in {text!r}"
+    else:
+        assert accepts(LOOSE, "script", tokens), f"{text!r} was read as {statements}"
+
+
+def test_numbers_are_whole_where_things_are_counted() -> None:
+    for text in ("CREATE ROLE a MAX QUERIES {}", "CREATE SEPARATION s STATIC OF a, b AT MOST {}", "SHOW AUDIT LIMIT {}"):
+        assert parse_script(text.format(7))
+        with pytest.raises(TextError, match="expected a whole number"):
+            parse_script(text.format(7.5))
+    assert parse_script("GRANT USE ON OPERATOR window TO a WITH (seconds = 7.5)")
+    assert parse_script("SET SYSTEM idle_minutes = 7.5")
+
+
+def test_a_level_is_read_as_in_labels() -> None:
+    for word in RESERVED:
+        with pytest.raises(TextError, match="expected a level"):
+            parse_script(f"CREATE USER joe CLEARANCE {word}")
+        assert parse_script(f'CREATE USER joe CLEARANCE "{word}"')
+
+
+def test_the_open_symbols_are_described_in_section_1() -> None:
+    section = re.search(r"^## 1\. .*?(?=^## )", (Path(__file__).parents[2] / "SPEC.md").read_text(), re.M | re.S)
+    assert section is not None
+    for symbol in sorted(OPEN):
+        assert re.search(rf"\*(plain )?{symbol}\*", section[0]), f"section 1 does not say what a {symbol} is"

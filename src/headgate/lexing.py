@@ -38,8 +38,8 @@ _BLANK = re.compile(
     "[\u00a0\u034f\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u202f\u205f\u2800\u3000\u3164"
     "\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-# What makes a text show in another order than it is read, in comments and strings too.
-_REORDERING = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
+# What makes a text show in another order than it is read, and halves of characters: in comments and strings too.
+_REFUSED = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class Token(NamedTuple):
@@ -58,7 +58,7 @@ class Token(NamedTuple):
             case "string":
                 return "a string"
             case "quoted":
-                return f"`{quote(self.text)}`"
+                return '`"' + self.text.replace('"', '""') + '"`'
             case _:
                 return f"`{self.text}`"
 
@@ -91,8 +91,8 @@ def fail(text: str, offset: int, message: str, hint: str = "") -> TextError:
 
 def tokenize(text: str) -> list[Token]:
     """All tokens of a text and one of kind `end`; a TextError for what is not a token."""
-    if not text.isascii() and (found := _REORDERING.search(text)):
-        raise fail(text, found.start(), f"character U+{ord(found.group()):04X} would hide what this text says")
+    if not text.isascii() and (found := _REFUSED.search(text)):
+        raise fail(text, found.start(), f"character U+{ord(found.group()):04X} must not stand in a text")
     tokens: list[Token] = []
     offset = 0
     while offset < len(text):

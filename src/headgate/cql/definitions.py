@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headgate.cql import statements as s
 from headgate.cql.reading import (
     Reader,
@@ -11,6 +13,7 @@ from headgate.cql.reading import (
     name,
     names,
     object_name,
+    secret,
     string,
     whole_number,
 )
@@ -20,40 +23,42 @@ from headgate.labels.levels import Level
 from headgate.labels.text import parse_label
 from headgate.lexing import Cursor, fail
 
+MOST_QUERIES = 1_000_000
 TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE")
 
 
 def _create_user(c: Cursor, at: Position) -> s.Statement:
     user = name(c, "the name of a user")
-    password = string(c, "a password in single quotes") if c.take_word("PASSWORD") else None
+    password = secret(c, "a password in single quotes") if c.take_word("PASSWORD") else None
     clearance = level(c) if c.take_word("CLEARANCE") else None
     return s.CreateUser(at, user, password, clearance)
 
 
+_USER_CHANGES: dict[str, Callable[[Cursor], str | Level | None]] = {
+    "PASSWORD": lambda c: secret(c, "a password in single quotes"),
+    "CLEARANCE": level,
+    "ADD KEY": lambda c: string(c, "a public key in single quotes"),
+    "DROP KEY": lambda c: string(c, "a public key in single quotes"),
+    "LOCK": lambda _: None,
+    "UNLOCK": lambda _: None,
+    "END SESSIONS": lambda _: None,
+}
+
+
 def _alter_user(c: Cursor, at: Position) -> s.Statement:
     user = name(c, "the name of a user")
-    changes: list[tuple[str, str | Level | None]] = []
+    changes: dict[str, str | Level | None] = {}
     while True:
-        if c.take_word("PASSWORD"):
-            changes.append(("PASSWORD", string(c, "a password in single quotes")))
-        elif c.take_word("CLEARANCE"):
-            changes.append(("CLEARANCE", level(c)))
-        elif c.take_word("ADD", "KEY"):
-            changes.append(("ADD KEY", string(c, "a public key in single quotes")))
-        elif c.take_word("DROP", "KEY"):
-            changes.append(("DROP KEY", string(c, "a public key in single quotes")))
-        elif c.take_word("LOCK"):
-            changes.append(("LOCK", None))
-        elif c.take_word("UNLOCK"):
-            changes.append(("UNLOCK", None))
-        elif c.take_word("END", "SESSIONS"):
-            changes.append(("END SESSIONS", None))
-        elif changes:
-            return s.AlterUser(at, user, tuple(changes))
-        else:
-            raise c.expected(
-                "`PASSWORD`", "`CLEARANCE`", "`ADD KEY`", "`DROP KEY`", "`LOCK`", "`UNLOCK`", "`END SESSIONS`"
-            )
+        start = c.token.offset
+        what = next((words for words in _USER_CHANGES if c.take_word(*words.split())), None)
+        if what is None:
+            break
+        if what in changes:
+            raise fail(c.text, start, f"`{what}` is given twice")
+        changes[what] = _USER_CHANGES[what](c)
+    if not changes:
+        raise c.expected(*(f"`{words}`" for words in _USER_CHANGES))
+    return s.AlterUser(at, user, tuple(changes.items()))
 
 
 def _drop_user(c: Cursor, at: Position) -> s.Statement:
@@ -66,7 +71,11 @@ def _drop_user(c: Cursor, at: Position) -> s.Statement:
 def _max_queries(c: Cursor) -> int | None:
     if c.take_word("NONE"):
         return None
-    return whole_number(c, "a whole number or `NONE`")
+    start = c.token.offset
+    number = whole_number(c, "a whole number or `NONE`")
+    if number > MOST_QUERIES:
+        raise fail(c.text, start, f"the limit must not be more than {MOST_QUERIES}")
+    return number
 
 
 def _create_role(c: Cursor, at: Position) -> s.Statement:

@@ -9,9 +9,10 @@ from headgate.cql import definitions, rights
 from headgate.cql.reading import Reader
 from headgate.cql.statements import Statement
 from headgate.errors import Position, TextError
-from headgate.lexing import Cursor
+from headgate.lexing import Cursor, fail
 
 MAX_SCRIPT = 1_000_000
+MAX_STATEMENTS = 10_000
 
 READERS: dict[tuple[str, ...], Reader] = {**definitions.READERS, **rights.READERS}
 _VERBS = sorted({words[0] for words in READERS})
@@ -27,6 +28,8 @@ def parse_script(text: str) -> tuple[Statement, ...]:
     while not cursor.ended:
         if cursor.take_symbol(";"):
             continue
+        if len(statements) == MAX_STATEMENTS:
+            raise fail(text, cursor.token.offset, f"a script must not have more than {MAX_STATEMENTS} statements")
         statements.append(_statement(cursor))
         if not cursor.ended:
             cursor.expect_symbol(";")

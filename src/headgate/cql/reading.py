@@ -9,7 +9,7 @@ from headgate.cql.statements import Limit, Name, Statement, Target
 from headgate.errors import Position
 from headgate.labels.levels import Level
 from headgate.labels.text import read_level
-from headgate.lexing import Cursor, fail
+from headgate.lexing import Cursor, fail, name_fault
 
 Reader = Callable[[Cursor, Position], Statement]
 T = TypeVar("T")
@@ -42,6 +42,13 @@ def level(cursor: Cursor) -> Level:
 
 def string(cursor: Cursor, what: str) -> str:
     return cursor.expect_kind("string", what).text
+
+
+def secret(cursor: Cursor, what: str) -> str:
+    """A string that no error repeats, not even where it stands in the wrong quotes."""
+    if cursor.token.kind != "string":
+        raise fail(cursor.text, cursor.token.offset, f"expected {what}")
+    return cursor.next().text
 
 
 def whole_number(cursor: Cursor, what: str) -> int:
@@ -89,13 +96,22 @@ def limits(cursor: Cursor) -> dict[str, Limit]:
     return found
 
 
+def _word(cursor: Cursor) -> str:
+    """A string that may be shown to others."""
+    start = cursor.token.offset
+    text = string(cursor, "a string")
+    if fault := name_fault(text):
+        raise fail(cursor.text, start, fault.replace("a name", "a limit"))
+    return text
+
+
 def _limit(cursor: Cursor) -> Limit:
     if cursor.take_symbol("("):
-        values = listed(cursor, lambda c: string(c, "a string"))
+        values = listed(cursor, _word)
         cursor.expect_symbol(")")
         return values
     if cursor.token.kind == "string":
-        return (cursor.next().text,)
+        return (_word(cursor),)
     if cursor.token.kind != "number":
         raise cursor.expected("a number", "a string", "`(`")
     text = cursor.next().text

@@ -175,7 +175,7 @@ class AlterStream(Statement):
 @dataclass(frozen=True)
 class OperatorUse:
     name: Name
-    parameters: Mapping[str, Limit]
+    parameters: Mapping[str, Limit] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class GrantPermissions(Statement):
     permissions: tuple[str, ...]
     target: Target
     roles: tuple[Name, ...]
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, Limit] = field(repr=False)
     revoke: bool
 
 
@@ -232,7 +232,7 @@ class SetRoles(Statement):
 @dataclass(frozen=True)
 class SetSystem(Statement):
     name: Name
-    value: str
+    value: str = field(repr=False)
 
 
 @dataclass(frozen=True)

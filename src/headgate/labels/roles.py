@@ -6,7 +6,7 @@ form is unique, so equal meaning is equality: `R1 | (R1 & R2)` *is* `R1`, the pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,7 +47,14 @@ class RoleExpression:
         return RoleExpression(_minimal(common | {a | b for a in left for b in right}))
 
     def __or__(self, other: RoleExpression) -> RoleExpression:
-        return RoleExpression(_minimal(self.terms | other.terms))
+        return RoleExpression.any_of((self, other))
+
+    @classmethod
+    def any_of(cls, alternatives: Sequence[RoleExpression]) -> RoleExpression:
+        """The disjunction, reduced once however many there are."""
+        if len(alternatives) == 1:
+            return alternatives[0]
+        return cls(_minimal(frozenset().union(*(x.terms for x in alternatives))))
 
     def satisfied_by(self, roles: Set[str]) -> bool:
         return any(term <= roles for term in self.terms)

@@ -20,9 +20,13 @@ class SourceNumbers:
         self._by_bit: dict[int, str] = {}
         self._number: dict[frozenset[str], int] = {}
         self._members: dict[int, frozenset[str]] = {}
-        for serial, name in sources.read():
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Reads the numbers that other processes gave."""
+        for serial, name in self._sources.read():
             self._keep_source(serial, name)
-        for serial, text in sets.read():
+        for serial, text in self._sets.read():
             self._keep_set(-serial, _read_set(text))
 
     def number(self, members: frozenset[str]) -> int:
@@ -41,6 +45,13 @@ class SourceNumbers:
         return self.number(self.members(a) | self.members(b))
 
     def members(self, number: int) -> frozenset[str]:
+        try:
+            return self._known_members(number)
+        except KeyError:
+            self._catch_up()
+            return self._known_members(number)
+
+    def _known_members(self, number: int) -> frozenset[str]:
         if number >= 0:
             return frozenset(self._by_bit[i] for i in range(number.bit_length()) if number >> i & 1)
         return self._members[number]

@@ -130,12 +130,12 @@ def read_roles(cursor: Cursor, depth: int = 0) -> RoleExpression:
     """`|` binds weaker than `&`, as everywhere."""
     start = cursor.token.offset
     try:
-        value = _read_conjunction(cursor, depth)
+        alternatives = [_read_conjunction(cursor, depth)]
         while cursor.take_symbol("|"):
-            value = value | _read_conjunction(cursor, depth)
+            alternatives.append(_read_conjunction(cursor, depth))
+        return RoleExpression.any_of(alternatives)
     except LabelError as error:
         raise fail(cursor.text, start, error.message) from None
-    return value
 
 
 def _read_conjunction(cursor: Cursor, depth: int) -> RoleExpression:

@@ -1,0 +1,211 @@
+"""Texts to throw at the parser: sentences of SPEC.md's grammars about things that exist, and what damage makes of them.
+
+Every text is a function of its seed alone, so that a failure can be repeated from the line that reports it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from random import Random
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from labels.ebnf import Choice, Node, Repeated, Symbol, Terminal
+
+from .grammar import LABELS, STATEMENTS
+
+# What the texts are about. Everything belongs to root but the things whose names begin with j, which are joe's.
+WORLD = """
+    CREATE LEVEL C; CREATE LEVEL S ABOVE C; CREATE LEVEL T; CREATE COMPARTMENT NATO; CREATE COMPARTMENT EU;
+    CREATE ROLE nurse; CREATE ROLE doctor MAX QUERIES 3; CREATE ROLE clerk; CREATE ROLE auditor;
+    GRANT ROLE nurse TO ROLE doctor;
+    CREATE SEPARATION pay STATIC OF clerk, auditor; CREATE SEPARATION shift DYNAMIC OF doctor, clerk;
+    CREATE USER joe PASSWORD 'correct horse'; CREATE USER al PASSWORD 'correct horse' CLEARANCE S{NATO};
+    GRANT ROLE nurse TO USER joe; GRANT ROLE doctor, clerk TO USER al; GRANT ADD ON SYSTEM TO nurse;
+    CREATE SCHEMA vitals (patient STRING, pulse INT); CREATE SCHEMA "ward 1" (bed INT LABEL 'nurse');
+    CREATE STREAM in1 (patient STRING, pulse INT); CREATE STREAM in2 SCHEMA vitals LABEL 'nurse' SEMANTICS WEAK;
+    GRANT VIEW OBJECT, READ TUPLE ON STREAM in1 TO nurse; GRANT VIEW OBJECT ON SCHEMA vitals TO doctor;
+    CREATE QUERY q1 READING in1 USING select OUTPUT out1;
+    CREATE QUERY q2 READING in1, in2 USING join (streams = 2) OUTPUT out2; START QUERY q2;
+    GRANT USE ON OPERATOR window TO clerk WITH (rows = 10, kinds = ('SLIDING'));
+"""
+JOES_WORLD = """
+    CREATE SCHEMA jv (n INT); CREATE STREAM j1 (n INT); CREATE STREAM in1 (n INT);
+    CREATE QUERY jq READING j1, root.in1 OUTPUT jout; START QUERY jq; GRANT VIEW OBJECT ON STREAM j1 TO doctor;
+"""
+
+KNOWN = {
+    "user": ["root", "joe", "al"],
+    "role": ["nurse", "doctor", "clerk", "auditor", "ADMIN", "PUBLIC"],
+    "level": ["U", "C", "S", "T"],
+    "compartment": ["NATO", "EU"],
+    "separation": ["pay", "shift"],
+    "schema": ["vitals", '"ward 1"', "jv"],
+    "stream": ["in1", "in2", "out1", "j1", "root.in1", "joe.j1"],
+    "query": ["q1", "q2", "jq"],
+    "operator": ["select", "project", "union", "distinct", "join", "aggregate", "window"],
+    "column": ["patient", "pulse", "bed", "n"],
+    "parameter": ["session_minutes", "idle_minutes", "lockout_failures", "lockout_minutes", "default_rights"],
+    "limit": ["rows", "seconds", "kinds", "functions", "groups", "streams"],
+}
+# The last key word before a name says what the name is of.
+NAMED_AFTER = {
+    **{word: word.lower() for word in ("USER", "ROLE", "LEVEL", "COMPARTMENT", "SEPARATION", "SCHEMA", "STREAM")},
+    **{"QUERY": "query", "OPERATOR": "operator", "ABOVE": "level", "CLEARANCE": "level", "OF": "role", "FROM": "role"},
+    **{"READING": "stream", "USING": "operator", "COLUMN": "column", "SYSTEM": "parameter", "TO": "role"},
+    **{"AT": "level", "WITH": "limit", "|": "role", "&": "role", "=": "limit"},
+}
+NEW = ["new1", "new2", '"new 3"', "Joe", '"a""b"', '"é"', '"日本"', "USER"]
+STRANGE = list("\"'`;,.(){}[]=<>*+/%-&|\\#$@!?~^:_0 \n\r\t\x00\x01\x1b\x7f\x85\u00a0\u00ad\u0301\u200b\u2028\u202e\ufeff")
+STRANGE += ["\ud800", "\udfff", "\U0001f600", "\u0378", "\ue000", "İ", "ı", "ſ", "K", "٣", "²", "''", '""', "--", "/*", "*/"]
+NUMBERS = ["0", "00", "1.0", "1e9", "-1", "2147483648", "999999999999999999", "9" * 19, "9" * 4000, "0.1.2", "0x10"]
+_PIECES = re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|.", re.DOTALL)
+_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
+PUBLIC_KEY = _KEY.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+@dataclass
+class Author:
+    """Writes sentences of a grammar, mostly about things that exist."""
+
+    random: Random
+    tokens: list[str] = field(default_factory=list)
+
+    def write(self, node: Node, fuel: int = 6) -> None:
+        match node:
+            case Terminal():
+                self.tokens.append(node.text)
+            case Symbol():
+                self._symbol(node.name, fuel)
+            case Choice():
+                self.write(self.random.choice(node.parts), fuel)
+            case Repeated():
+                more = self.random.random() < 0.4
+                while fuel > 0 and more:
+                    self.write(node.parts[0], fuel)
+                    more = not node.at_most_once and self.random.random() < 0.3
+            case _:
+                for part in node.parts:
+                    self.write(part, fuel)
+
+    def _symbol(self, name: str, fuel: int) -> None:
+        if name in ("name", "role", "source"):
+            self.tokens.append(self._name())
+        elif name == "number":
+            self.tokens.append(self.random.choice(["1", "2", "5", "30", *NUMBERS[:7]]))
+        elif name == "string":
+            self.tokens.append("'" + self._string().replace("'", "''") + "'")
+        elif name == "object":
+            self.tokens.append(self._name())
+        elif name == "roles" and fuel <= 0:
+            self.tokens.append("nurse")
+        else:
+            self.write(STATEMENTS.get(name) or LABELS[name], fuel - 1)
+
+    def _last_word(self) -> str:
+        return next((token for token in reversed(self.tokens) if token in NAMED_AFTER), "")
+
+    def _name(self) -> str:
+        new = len(self.tokens) == 2 and self.tokens[0] == "CREATE" or self.tokens[-1:] == ["OUTPUT"]
+        if self.random.random() < (0.9 if new else 0.05):
+            return self.random.choice(NEW)
+        kind = NAMED_AFTER.get(self._last_word(), "role")
+        if self.tokens[-2:] in (["OWNER", "TO"], ["REASSIGN", "TO"]):
+            kind = "user"
+        elif "(" in self.tokens and self.tokens[0] in ("CREATE", "ALTER") and self.tokens[1] in ("SCHEMA", "STREAM"):
+            kind = "column"
+        elif "{" in self.tokens and "}" not in self.tokens:
+            kind = "compartment"
+        elif "(" in self.tokens and kind == "operator" and self.tokens[-1] in ("(", ","):
+            kind = "limit"
+        return self.random.choice(KNOWN[kind])
+
+    def _string(self) -> str:
+        match self.tokens[-1]:
+            case "LABEL":
+                return label(self.random) if self.random.random() < 0.2 else self.random.choice(["nurse", "nurse & clerk AT C"])
+            case "PASSWORD":
+                return self.random.choice(["battery staple", "it's a secret", "short", "é" * 8, "half a \ud83d pair", "a \x00 b \x00 c"])
+            case "KEY":
+                return self.random.choice([PUBLIC_KEY, PUBLIC_KEY, "ssh-ed25519 AAAA", "-----BEGIN PUBLIC KEY-----", "", "\ud83d"])
+            case _:
+                return self.random.choice(["ROLE", "30", "AVG", "SLIDING", "it's", ""])
+
+
+def label(random: Random) -> str:
+    author = Author(random)
+    author.write(LABELS["label"])
+    return " ".join(author.tokens)
+
+
+def statement(random: Random) -> str:
+    author = Author(random)
+    author.write(STATEMENTS["statement"])
+    return " ".join(author.tokens)
+
+
+def script(random: Random) -> str:
+    return "; ".join(statement(random) for _ in range(random.choice([1, 1, 1, 2, 3])))
+
+
+def noise(random: Random) -> str:
+    """Characters of any kind, in no order."""
+    pieces = [*STRANGE, *NUMBERS, "CREATE", "USER", "a", " "]
+    pieces += [chr(random.randrange(0x110000)) for _ in range(10)]
+    return "".join(random.choice(pieces) for _ in range(random.randrange(40)))
+
+
+def _cut(random: Random, text: str) -> str:
+    place = random.randrange(len(text) + 1)
+    return text[:place] if random.random() < 0.7 else text[place:]
+
+
+def _put_in(random: Random, text: str) -> str:
+    place, width = random.randrange(len(text) + 1), random.choice([0, 0, 1])
+    return text[:place] + random.choice([*STRANGE, chr(random.randrange(0x110000))]) + text[place + width :]
+
+
+def _nested(random: Random, text: str) -> str:
+    deep = random.choice([3, 63, 64, 65, 500])
+    place = random.randrange(len(text) + 1)
+    opening, closing = random.choice(["()", "{}", "''", '""', "[]"])
+    return text[:place] + opening * deep + random.choice(["", "a", "nurse & clerk"]) + closing * deep + text[place:]
+
+
+def _grown(random: Random, text: str) -> str:
+    """A piece, many times."""
+    pieces = _PIECES.findall(text) or [" "]
+    place = random.randrange(len(pieces))
+    pieces[place] *= random.choice([2, 130, 3000])
+    return "".join(pieces)
+
+
+def _numbered(random: Random, text: str) -> str:
+    return re.sub(r"\b\d+\b", lambda _: random.choice(NUMBERS), text) if re.search(r"\d", text) else text + " 9"
+
+
+def _tokens(random: Random, text: str) -> str:
+    """Whole tokens taken out, doubled or exchanged."""
+    pieces = _PIECES.findall(text) or [" "]
+    for _ in range(random.randrange(1, 4)):
+        a, b = random.randrange(len(pieces)), random.randrange(len(pieces))
+        match random.randrange(4):
+            case 0:
+                pieces[a] = ""
+            case 1:
+                pieces.insert(a, " " + pieces[b] + " ")
+            case 2:
+                pieces[a], pieces[b] = pieces[b], pieces[a]
+            case _:
+                pieces[a] = random.choice(["'x'", '"y"', "7", ";", ",", "(", ")", "=", "USER", "ROLE", "ON", "TO", "nurse"])
+    return "".join(pieces)
+
+
+DAMAGE = [_cut, _put_in, _put_in, _nested, _grown, _numbered, _tokens, _tokens, _tokens]
+
+
+def damaged(random: Random, text: str) -> str:
+    for _ in range(random.choice([1, 1, 2, 3])):
+        text = random.choice(DAMAGE)(random, text)
+    return text

@@ -12,6 +12,7 @@ import hashlib
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 from argon2 import PasswordHasher
 
@@ -52,11 +53,9 @@ def main(url: str, prefix: str, first: int, last: int, threads: int) -> None:
             with printing:
                 print(number, flush=True)
 
-    workers = [threading.Thread(target=work) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work) for _ in range(threads)]:
+            done.result()
     headgate.close()
 
 

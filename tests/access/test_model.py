@@ -47,7 +47,7 @@ PASSWORDS = ("password one", "password two")
 UNKNOWN = "nobody"
 KINDS = ("SCHEMA", "STREAM", "QUERY")
 MOST_SESSIONS = 6
-CHECKS_PER_STEP = 120
+CHECKS_PER_STEP = 60
 CHEAP = Passwords(argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
 
 
@@ -141,7 +141,7 @@ class Author:
         if not things or self.pick.chance(10):
             return Target(self.pick.one(kinds), self.pick.one(NAMES))
         own = [thing for thing in things if thing.owner == self.user]
-        thing = self.pick.one(own if own and self.pick.chance(50) else things)
+        thing = self.pick.one(own if own and self.pick.chance(70) else things)
         return Target(thing.kind, thing.name, thing.owner if self.pick.chance(60) else None)
 
     def columns(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class Author:
 
     def alter_user(self) -> tuple[str, Action]:
         name = self.user if self.pick.chance(30) else self.a_user()
-        changes = self.pick.some(self._change)
+        changes = list(dict(self.pick.some(self._change)).items())  # each at most once
         text = " ".join(_change_text(change) for change in changes)
         return f"ALTER USER {name} {text}", lambda m, me: m.alter_user(me, name, changes)
 
@@ -410,7 +410,8 @@ _AUTHORS: dict[str, Callable[[Author], tuple[str, Action]]] = {
 }
 _ALL = tuple(_AUTHORS)
 # What a step does, with its weight.
-_WEIGHTS = dict.fromkeys(_ALL, 2) | {
+_WEIGHTS = {"login": 8} | dict.fromkeys(_ALL, 2)  # hypothesis likes the first best
+_WEIGHTS |= {
     "SHOW CATALOG": 0,  # everyone looks after each step
     "CREATE STREAM": 5,
     "CREATE QUERY": 6,
@@ -425,7 +426,6 @@ _WEIGHTS = dict.fromkeys(_ALL, 2) | {
     "CREATE COMPARTMENT": 1,
     "DROP COMPARTMENT": 1,
     "script": 8,
-    "login": 8,
     "logout": 1,
     "time": 3,
     "wrong password": 1,
@@ -526,7 +526,7 @@ def modelled(model: Model) -> dict[str, Any]:
             t.key: {
                 "SCHEMA": (t.columns,),
                 "STREAM": (t.columns, t.label, t.semantics),
-                "QUERY": ([keys[i] for i in t.inputs], keys.get(t.output), t.running, t.broken),
+                "QUERY": ([keys[i] for i in t.inputs], t.operators, keys.get(t.output), t.running, t.broken),
             }.get(t.kind)
             for t in model.things.values()
         },
@@ -542,14 +542,16 @@ def stored(state: State) -> dict[str, Any]:
         d = json.loads(definition)
         columns = tuple(column["name"] for column in d.get("columns", ()))
         if kind == "QUERY":
-            return [keys[i] for i in d["inputs"]], keys[d["output"]], d["running"], d.get("broken", False)
+            operators = tuple((name, limits(parameters)) for name, parameters in d["operators"])
+            inputs = [keys[i] for i in d["inputs"]]
+            return inputs, operators, keys[d["output"]], d["running"], d.get("broken", False)
         return {"SCHEMA": (columns,), "STREAM": (columns, d.get("label"), d.get("semantics"))}.get(kind)
 
-    def limits(text: str) -> dict[str, object]:
-        return {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(text).items()}
+    def limits(found: dict[str, object]) -> dict[str, object]:
+        return {name: tuple(x) if isinstance(x, list) else x for name, x in found.items()}
 
     return {
-        "users": {u.name: (u.clearance, u.locked, u.failures, u.locked_until) for u in state.users},
+        "users": {u.name: (u.clearance, u.locked, u.failures, u.locked_until) for u in state.users if u.name},
         "roles": {role.name: (role.owner, role.max_queries) for role in state.roles},
         "memberships": {(x.user, x.role) for x in state.memberships},
         "inheritances": {(x.senior, x.junior) for x in state.inheritances},
@@ -558,7 +560,7 @@ def stored(state: State) -> dict[str, Any]:
         "retired": {x.name: frozenset(x.above) for x in state.levels if x.retired},
         "compartments": {x.name for x in state.compartments},
         "objects": {keys[x.id]: defined(x.kind, x.definition) for x in state.objects},
-        "grants": {(keys[x.object], x.permission, x.role): limits(x.limits) for x in state.grants},
+        "grants": {(keys[x.object], x.permission, x.role): limits(json.loads(x.limits)) for x in state.grants},
         "parameters": Model(0).parameters | {x.name: x.value for x in state.parameters},
     }
 
@@ -690,10 +692,12 @@ class Catalogs(RuleBasedStateMachine):
             self.tokens.append(token)
         return token
 
-    def execute(self, gate: Headgate, token: str, statements: Sequence[Statement]) -> None:
+    def execute(self, gate: Headgate, token: str, statements: Sequence[Statement]) -> bool:
         trial = self.model.copy()
         if trial.run(token, [statement.action for statement in statements]) is None and not trial.administrators():
-            return  # TEMPORARY, with the last line of PENDING: nobody could administer any more, nor this test go on
+            return (
+                False  # TEMPORARY, with the last line of PENDING: nobody could administer any more, nor this test go on
+            )
         self.sound = False
         text = "; ".join(statement.text for statement in statements)
         before = modelled(self.model)
@@ -704,10 +708,11 @@ class Catalogs(RuleBasedStateMachine):
         note(f"{user} (session {self.tokens.index(token)}{level}): {text} -> {got or 'granted'}")
         assert got == expected, f"{text}: the model says {expected or 'granted'}, the system {got or 'granted'}"
         assert expected is None or modelled(self.model) == before
-        self.records += len(statements) if got is None else 1
+        self.records += max(self.model.tried, 1)
         self.tally.statements += len(statements)
         for statement in statements if got is None else statements[-1:]:
             self.tally.outcomes[statement.kind, got or "granted"] += 1
+        return got is None
 
     def request(self, pick: Pick, kind: str) -> None:
         """One statement; for the most part one that the model expects to succeed, if a few tries find one."""
@@ -717,8 +722,8 @@ class Catalogs(RuleBasedStateMachine):
             statement = Author(pick, self.model, self.user_of(token)).write(kind)
             if not wanted or self.model.copy().run(token, [statement.action]) is None:
                 break
-        self.execute(self.gate(pick), token, [statement])
-        self.look(everything=statement.kind.startswith("REVOKE"))
+        granted = self.execute(self.gate(pick), token, [statement])
+        self.look(everything=granted and statement.kind.startswith("REVOKE"))
 
     # Looking --------------------------------------------------------------------------------------------------------
 
@@ -814,7 +819,7 @@ class Catalogs(RuleBasedStateMachine):
         token, fail = self.caller(pick), pick.chance(50)
         author, trial = Author(pick, self.model, self.user_of(token)), self.model.copy()
         statements = []
-        for _ in range(pick.one((2, 3, 4))):
+        for _ in range(pick.one((2, 3))):
             statement = author.write(pick.one(_ALL))
             if not fail or trial.run(token, [statement.action]) is None:
                 statements.append(statement)
@@ -822,7 +827,7 @@ class Catalogs(RuleBasedStateMachine):
             name = f"{UNKNOWN}_here"
             statements.append(Statement("DROP ROLE", f"DROP ROLE {name}", lambda m, me: m.drop_role(me, name)))
         self.execute(self.gate(pick), token, statements)
-        self.look(everything=fail)
+        self.look()
 
     def log_in(self, pick: Pick) -> None:
         if len(self.live()) >= MOST_SESSIONS:
@@ -850,7 +855,7 @@ class Catalogs(RuleBasedStateMachine):
         note(f"logout of session {self.tokens.index(token)}")
         _, got = attempt(lambda: gate.logout(token))
         assert got == self.model.logout(token)
-        self.records += 0 if got and "a refused logout leaves no audit record" in PENDING else 1
+        self.records += 1
         self.tally.outcomes["LOGOUT", got or "granted"] += 1
 
     def time_passes(self, pick: Pick) -> None:

@@ -49,20 +49,43 @@ KNOWN = {
     "parameter": ["session_minutes", "idle_minutes", "lockout_failures", "lockout_minutes", "default_rights"],
     "limit": ["rows", "seconds", "kinds", "functions", "groups", "streams"],
 }
-# The last key word before a name says what the name is of.
-NAMED_AFTER = {
-    **{word: word.lower() for word in ("USER", "ROLE", "LEVEL", "COMPARTMENT", "SEPARATION", "SCHEMA", "STREAM")},
-    **{"QUERY": "query", "OPERATOR": "operator", "ABOVE": "level", "CLEARANCE": "level", "OF": "role", "FROM": "role"},
-    **{"READING": "stream", "USING": "operator", "COLUMN": "column", "SYSTEM": "parameter", "TO": "role"},
-    **{"AT": "level", "WITH": "limit", "|": "role", "&": "role", "=": "limit"},
-}
-NEW = ["new1", "new2", '"new 3"', "Joe", '"a""b"', '"é"', '"日本"', "USER"]
-STRANGE = list("\"'`;,.(){}[]=<>*+/%-&|\\#$@!?~^:_0 \n\r\t\x00\x01\x1b\x7f\x85\u00a0\u00ad\u0301\u200b\u2028\u202e\ufeff")
-STRANGE += ["\ud800", "\udfff", "\U0001f600", "\u0378", "\ue000", "İ", "ı", "ſ", "K", "٣", "²", "''", '""', "--", "/*", "*/"]
-NUMBERS = ["0", "00", "1.0", "1e9", "-1", "2147483648", "999999999999999999", "9" * 19, "9" * 4000, "0.1.2", "0x10"]
-_PIECES = re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|.", re.DOTALL)
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
 PUBLIC_KEY = _KEY.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+# The last key word before a name says what the name is of.
+NAMED_AFTER = {
+    word: kind
+    for kind, words in {
+        "user": "USER",
+        "role": "ROLE OF FROM TO | &",
+        "level": "LEVEL ABOVE CLEARANCE AT",
+        "compartment": "COMPARTMENT",
+        "separation": "SEPARATION",
+        "schema": "SCHEMA",
+        "stream": "STREAM READING",
+        "query": "QUERY",
+        "operator": "OPERATOR USING",
+        "column": "COLUMN",
+        "parameter": "SYSTEM",
+        "limit": "WITH =",
+    }.items()
+    for word in words.split()
+}
+NEW = ["new1", "new2", '"new 3"', "Joe", '"a""b"', '"é"', '"日本"', "USER"]
+STRANGE = [
+    *"\"'`;,.(){}[]=<>*+/%-&|\\#$@!?~^:_0 ",
+    *"\n\r\t\x00\x01\x1b\x7f\x85\u00a0\u00ad\u0301\u0378\u200b\u2028\u202e\ue000\ufeff\ud800\udfff\U0001f600",
+    *"İıſK٣²",
+    *("''", '""', "--", "/*", "*/"),
+]
+STRINGS = {
+    "LABEL": ["nurse", "nurse & clerk AT C"],
+    "PASSWORD": ["battery staple", "it's a secret", "short", "é" * 8, "half a \ud83d pair", "a \x00 b \x00 c"],
+    "KEY": [PUBLIC_KEY, PUBLIC_KEY, "ssh-ed25519 AAAA", "-----BEGIN PUBLIC KEY-----", "", "\ud83d"],
+    "": ["ROLE", "30", "AVG", "SLIDING", "it's", ""],
+}
+NUMBERS = ["0", "00", "1.0", "1e9", "-1", "2147483648", "999999999999999999", "9" * 19, "9" * 4000, "0.1.2", "0x10"]
+SPARE = ["'x'", '"y"', "7", ";", ",", "(", ")", "=", "USER", "ROLE", "ON", "TO", "nurse"]
+_PIECES = re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|.", re.DOTALL)
 
 
 @dataclass
@@ -107,7 +130,7 @@ class Author:
         return next((token for token in reversed(self.tokens) if token in NAMED_AFTER), "")
 
     def _name(self) -> str:
-        new = len(self.tokens) == 2 and self.tokens[0] == "CREATE" or self.tokens[-1:] == ["OUTPUT"]
+        new = (len(self.tokens) == 2 and self.tokens[0] == "CREATE") or self.tokens[-1:] == ["OUTPUT"]
         if self.random.random() < (0.9 if new else 0.05):
             return self.random.choice(NEW)
         kind = NAMED_AFTER.get(self._last_word(), "role")
@@ -122,15 +145,9 @@ class Author:
         return self.random.choice(KNOWN[kind])
 
     def _string(self) -> str:
-        match self.tokens[-1]:
-            case "LABEL":
-                return label(self.random) if self.random.random() < 0.2 else self.random.choice(["nurse", "nurse & clerk AT C"])
-            case "PASSWORD":
-                return self.random.choice(["battery staple", "it's a secret", "short", "é" * 8, "half a \ud83d pair", "a \x00 b \x00 c"])
-            case "KEY":
-                return self.random.choice([PUBLIC_KEY, PUBLIC_KEY, "ssh-ed25519 AAAA", "-----BEGIN PUBLIC KEY-----", "", "\ud83d"])
-            case _:
-                return self.random.choice(["ROLE", "30", "AVG", "SLIDING", "it's", ""])
+        if self.tokens[-1] == "LABEL" and self.random.random() < 0.2:
+            return label(self.random)
+        return self.random.choice(STRINGS.get(self.tokens[-1], STRINGS[""]))
 
 
 def label(random: Random) -> str:
@@ -163,13 +180,14 @@ def _cut(random: Random, text: str) -> str:
 
 def _put_in(random: Random, text: str) -> str:
     place, width = random.randrange(len(text) + 1), random.choice([0, 0, 1])
-    return text[:place] + random.choice([*STRANGE, chr(random.randrange(0x110000))]) + text[place + width :]
+    new: str = random.choice([*STRANGE, chr(random.randrange(0x110000))])
+    return text[:place] + new + text[place + width :]
 
 
 def _nested(random: Random, text: str) -> str:
     deep = random.choice([3, 63, 64, 65, 500])
     place = random.randrange(len(text) + 1)
-    opening, closing = random.choice(["()", "{}", "''", '""', "[]"])
+    opening, closing = random.choice([("(", ")"), ("{", "}"), ("'", "'"), ('"', '"'), ("[", "]")])
     return text[:place] + opening * deep + random.choice(["", "a", "nurse & clerk"]) + closing * deep + text[place:]
 
 
@@ -182,7 +200,8 @@ def _grown(random: Random, text: str) -> str:
 
 
 def _numbered(random: Random, text: str) -> str:
-    return re.sub(r"\b\d+\b", lambda _: random.choice(NUMBERS), text) if re.search(r"\d", text) else text + " 9"
+    changed = re.sub(r"\b\d+\b", lambda _: random.choice(NUMBERS), text)
+    return changed if changed != text else f"{text} {random.choice(NUMBERS)}"
 
 
 def _tokens(random: Random, text: str) -> str:
@@ -198,7 +217,7 @@ def _tokens(random: Random, text: str) -> str:
             case 2:
                 pieces[a], pieces[b] = pieces[b], pieces[a]
             case _:
-                pieces[a] = random.choice(["'x'", '"y"', "7", ";", ",", "(", ")", "=", "USER", "ROLE", "ON", "TO", "nurse"])
+                pieces[a] = random.choice(SPARE)
     return "".join(pieces)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import System, _initialised
+
 from headgate.access import tables
 from headgate.access.state import State
 from headgate.cql import parse_script
@@ -63,7 +64,9 @@ class Fuzz:
 
     def stored(self) -> list[object]:
         """Every row of every table but the audit trail, and of the head what is not about the audit trail."""
-        queries = [f'SELECT * FROM "{name}"' for name in sorted(tables.metadata.tables) if name not in ("audit", "head")]
+        queries = [
+            f'SELECT * FROM "{name}"' for name in sorted(tables.metadata.tables) if name not in ("audit", "head")
+        ]
         raw = self.system.headgate._store._engine.raw_connection()
         try:
             cursor = raw.cursor()

@@ -83,7 +83,7 @@ def test_a_script_keeps_the_order_of_its_statements() -> None:
 
 
 def test_statements_and_names_know_their_line_and_column() -> None:
-    text = "-- first\nCREATE USER\n  joe;/* a\n comment */ GRANT ADD ON\tSYSTEM TO a,\r\n\"b c\""
+    text = '-- first\nCREATE USER\n  joe;/* a\n comment */ GRANT ADD ON\tSYSTEM TO a,\r\n"b c"'
     create, grant = parse_script(text)
     assert isinstance(create, CreateUser) and isinstance(grant, GrantPermissions)
     assert create.position == Position(9, 2, 1)

@@ -15,7 +15,7 @@ from headgate.access.permissions import WRITES, Kind, Permission
 from headgate.access.state import State
 from headgate.cql.statements import Limit
 from headgate.errors import LabelError
-from headgate.labels import LEAST, Clearance, Level, LevelOrder, Rules, Semantics, parse_level
+from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_level
 from headgate.lexing import quote
 
 EVERYONE = "PUBLIC"
@@ -111,8 +111,11 @@ class Authorizer:
             known = self._level_texts[text] = parse_level(text)
         return known
 
-    def sees_level(self, principal: Principal, thing: r.Object) -> bool:
-        return self.order.dominates(principal.level, self.level(thing.level))
+    def visible_levels(self, principal: Principal) -> list[str]:
+        """The levels of objects that a principal may read. All levels in use are looked at, whoever asks and for
+        whatever: what is hidden costs nobody a step more."""
+        order, levels = self.order, self.state.objects.keys("level")
+        return [text for text in sorted(levels) if order.dominates(principal.level, self.level(text))]
 
     # Principals -----------------------------------------------------------------------------------------------------
 
@@ -239,9 +242,8 @@ def shown(thing: r.Object) -> str:
 
 
 def source_name(stream: r.Object) -> str:
-    """What a stream is called as a source in labels: unique among all streams."""
-    level = "" if stream.level == str(LEAST) else f"@{stream.level}"
-    return f"{quote(stream.owner)}.{quote(stream.name)}{level}"
+    """What a stream is called as a source in labels: given when it was created, and to no other stream ever."""
+    return str(json.loads(stream.definition)["source"])
 
 
 def known_level(order: LevelOrder, compartments: frozenset[str], level: Level) -> None:

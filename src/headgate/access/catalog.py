@@ -11,13 +11,10 @@ from collections.abc import Iterable
 
 from headgate.access import rows as r
 from headgate.access.authorizer import SYSTEM_ID, Authorizer, Principal
-from headgate.access.permissions import Kind, Permission
+from headgate.access.permissions import Kind
 from headgate.access.state import State
-from headgate.errors import Conflict, NotFound
+from headgate.errors import Conflict, NotFound, StoreError
 from headgate.lexing import quote
-
-# Checked where nothing was found, so that finding nothing takes as long as finding something one may not see.
-_DECOY = r.Object(-1, "", "", "U", "", "{}")
 
 
 class Catalog:
@@ -53,31 +50,34 @@ class Catalog:
         """Own objects and those that active roles may view, at levels that may be read."""
         objects, grants = self._state.objects, self._state.grants
         owner = "" if kind == Kind.OPERATOR else principal.user
-        for thing in objects.peek("owned_name", (owner, kind.value, name)) or (_DECOY,):
-            if self._authorizer.sees_level(principal, thing) and thing is not _DECOY:
-                yield thing
-        for role in self._authorizer.effective(principal.roles):
-            for grant in grants.peek("viewed_name", (role, kind.value, name)) or (None,):
-                viewed = (objects.get(grant.object) if grant else None) or _DECOY
-                if self._authorizer.sees_level(principal, viewed) and viewed is not _DECOY:
-                    yield viewed
+        roles = self._authorizer.effective(principal.roles)
+        for level in self._authorizer.visible_levels(principal):
+            yield from objects.peek("owned_name", (owner, kind.value, name, level))
+            for role in roles:
+                for grant in grants.peek("viewed_name", (role, kind.value, name, level)):
+                    yield self._of(grant)
+
+    def _of(self, grant: r.Grant) -> r.Object:
+        found = self._state.objects.get(grant.object)
+        if found is None:
+            raise StoreError("a grant has no object", hint="restore the store from a backup")
+        return found
 
     @staticmethod
     def _closest(principal: Principal, found: dict[int, r.Object]) -> dict[int, r.Object]:
-        """One's own before others', one's own level before lower ones."""
-        own = {i: thing for i, thing in found.items() if thing.owner == principal.user} or found
-        return {i: thing for i, thing in own.items() if thing.level == str(principal.level)} or own
+        """One's own before others'; of one's own, those of one's level before lower ones."""
+        own = {i: thing for i, thing in found.items() if thing.owner == principal.user}
+        return {i: thing for i, thing in own.items() if thing.level == str(principal.level)} or own or found
 
     def visible(self, principal: Principal, *kinds: Kind) -> list[r.Object]:
         """All that this principal may see, in a fixed order."""
-        seen = {thing.id: thing for thing in self._state.objects.peek("owner", principal.user)}
-        for role in self._authorizer.effective(principal.roles):
-            for grant in self._state.grants.peek("role_permission", (role, Permission.VIEW_OBJECT.value)):
-                thing = self._state.objects.get(grant.object)
-                if thing is not None:
-                    seen[thing.id] = thing
-        readable = [t for t in seen.values() if self._authorizer.sees_level(principal, t) and t.kind in kinds]
-        return sorted(readable, key=lambda t: (t.kind, t.name, t.owner, t.level))
+        seen: dict[int, r.Object] = {}
+        roles = self._authorizer.effective(principal.roles)
+        for level in self._authorizer.visible_levels(principal):
+            seen |= {thing.id: thing for thing in self._state.objects.peek("owner_level", (principal.user, level))}
+            for role in roles:
+                seen |= {g.object: self._of(g) for g in self._state.grants.peek("views", (role, level))}
+        return sorted((t for t in seen.values() if t.kind in kinds), key=lambda t: (t.kind, t.name, t.owner, t.level))
 
     def operators(self) -> list[r.Object]:
         return sorted(self._state.objects.peek("kind", Kind.OPERATOR.value), key=lambda t: t.name)

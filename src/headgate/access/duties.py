@@ -43,7 +43,7 @@ class Duties:
         for user in users:
             if separation := self.broken(self._authorizer.authorised(user), dynamic=False):
                 raise Conflict(
-                    f"separation {quote(separation.name)} allows user {quote(user)} at most {separation.at_most} "
+                    f"separation {quote(separation.name)} allows one user at most {separation.at_most} "
                     f"of the roles {', '.join(map(quote, separation.roles))}"
                 )
 

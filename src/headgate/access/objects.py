@@ -13,30 +13,47 @@ from headgate.access.authorizer import Principal, shown
 from headgate.access.permissions import ROLE_DEFAULTS, Kind
 from headgate.access.state import State
 from headgate.errors import Conflict
+from headgate.labels import LEAST
 from headgate.lexing import quote
 
 
 def create(state: State, new_id: int, kind: Kind, name: str, owner: Principal, definition: dict[str, Any]) -> r.Object:
     """A new object of exactly its creator's level; by default only its owner has rights on it."""
-    thing = r.Object(new_id, kind, owner.user, str(owner.level), name, json.dumps(definition, sort_keys=True))
+    thing = r.Object(new_id, kind, owner.user, str(owner.level), name, "{}")
     _check_free(state, thing)
+    if kind == Kind.STREAM:
+        definition = definition | {"source": _new_source_name(state, thing)}
+    thing = replace(thing, definition=json.dumps(definition, sort_keys=True))
     state.objects.put(thing)
     if parameters.read(state, "default_rights") == "ROLE":
         for permission in ROLE_DEFAULTS[kind]:
             for role in sorted(owner.roles):
-                state.grants.put(r.Grant(new_id, permission, role, kind, name, "{}", owner.user))
+                state.grants.put(r.Grant(new_id, permission, role, kind, name, thing.level, "{}", owner.user))
     return thing
 
 
 def _check_free(state: State, thing: r.Object) -> None:
-    same = state.objects.find("owned_name", (thing.owner, thing.kind, thing.name))
-    if any(other.level == thing.level and other.id != thing.id for other in same):
+    if state.objects.peek("owned_name", (thing.owner, thing.kind, thing.name, thing.level)):
         raise Conflict(f"user {quote(thing.owner)} already has {shown(thing)}")
 
 
+def _new_source_name(state: State, stream: r.Object) -> str:
+    """`joe.in1`, for a level above U `joe.in1@S`, and `joe.in1~2` if some stream was called `joe.in1` before."""
+    level = "" if stream.level == str(LEAST) else f"@{stream.level}"
+    base = f"{quote(stream.owner)}.{quote(stream.name)}{level}"
+    name, count = base, 1
+    while state.source_names.get(name):
+        count += 1
+        name = f"{base}~{count}"
+    state.source_names.put(r.SourceName(name))
+    return name
+
+
 def rename_owner(state: State, thing: r.Object, owner: str) -> None:
+    """Passes an object on. Which names collide is not said: they may be of levels that the caller does not see."""
     changed = replace(thing, owner=owner)
-    _check_free(state, changed)
+    if state.objects.peek("owned_name", (owner, thing.kind, thing.name, thing.level)):
+        raise Conflict("both users own objects of the same name, so one cannot inherit the other's", hint="use CASCADE")
     state.objects.put(changed)
 
 

@@ -38,7 +38,7 @@ class Passwords:
         """Without a stored hash, the same work is done for nobody's password, and the answer is no."""
         try:
             return self._hasher.verify(stored or self._nobody, password[:MAX_PASSWORD]) and bool(stored)
-        except (VerificationError, InvalidHashError):
+        except (VerificationError, InvalidHashError, UnicodeEncodeError):
             return False
 
     def outdated(self, stored: str) -> bool:
@@ -51,7 +51,7 @@ def new_token() -> str:
 
 def token_hash(token: str) -> str:
     """Tokens are random, so a plain hash is enough to keep them out of the store."""
-    return hashlib.sha256(token.encode()).hexdigest()
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 def read_public_key(text: str) -> str:

@@ -29,15 +29,20 @@ class Result:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
+MOST_HASHES = 3
+
+
 class Work(Protocol):
     """What the running transaction offers (see store.Transaction)."""
 
     def new_object_id(self) -> int: ...
 
+    def audit_count(self) -> int: ...
+
     def audit_levels(self) -> list[str]: ...
 
     def audit_records(
-        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str]
+        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str], since: int
     ) -> list[Record]: ...
 
 
@@ -56,7 +61,9 @@ class Request:
     passwords: Passwords
     work: Work
     session: r.Session
+    now: float
     subject: str = ""
+    hashed: int = 0
     decisions: list[Decision] = field(default_factory=list)
 
     @property
@@ -98,6 +105,13 @@ class Request:
 
     def may_administer(self) -> bool:
         return self.may(Permission.CHANGE_SYSTEM, self.catalog.system)
+
+    def hash_password(self, password: str) -> str:
+        """Hashing is slow, and everyone waits meanwhile: only administrators do it often."""
+        self.hashed += 1
+        if self.hashed > MOST_HASHES and not self.may_administer():
+            raise AccessDenied(f"a script may set at most {MOST_HASHES} passwords")
+        return self.passwords.hash(password)
 
     # Finding --------------------------------------------------------------------------------------------------------
 

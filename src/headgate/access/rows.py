@@ -26,6 +26,7 @@ class User(Row):
     name: str
     password: str  # an argon2 hash; empty: no login by password
     clearance: str  # a level's text
+    since: int = 0  # how many audit records there were when it was created: earlier ones are another's
     failures: int = 0
     locked_until: float = 0.0
     locked: bool = False  # by an administrator, until unlocked
@@ -118,8 +119,9 @@ class Grant(Row):
     object: int
     permission: str
     role: str
-    kind: str  # kind and name of the object never change; repeated here so that a role's views are found by name
+    kind: str  # kind, name and level of the object never change; repeated here so that a role's views are found by them
     name: str
+    level: str
     limits: str  # JSON
     grantor: str
 
@@ -150,6 +152,16 @@ class Parameter(Row):
     value: str
 
 
+@dataclass(frozen=True)
+class SourceName(Row):
+    """A name that some stream had as a source in labels. It is never given again: old tuples still carry it."""
+
+    table = "source_names"
+    key_fields = ("name",)
+
+    name: str
+
+
 ROWS: tuple[type[Row], ...] = (
     User,
     Role,
@@ -162,4 +174,5 @@ ROWS: tuple[type[Row], ...] = (
     Grant,
     Session,
     Parameter,
+    SourceName,
 )

@@ -20,6 +20,8 @@ from headgate.lexing import quote
 
 REFUSED = "login refused"
 NO_SESSION = "no valid session"
+NOBODY = ""  # cannot be a name
+MOST_FAILURES = 1_000_000_000
 _CLEAN_EVERY = 60.0
 
 
@@ -34,29 +36,37 @@ class Sessions:
         self._clock = clock
         self._cleaned = 0.0
 
-    def password_ok(self, user: str, password: str) -> bool:
-        """The slow part of a login; runs before any lock is taken."""
+    def stored_password(self, user: str) -> str:
+        """What a login has to match; asked under the lock, so that nothing uncommitted is seen."""
         found = self._state.users.get(user)
-        return self._passwords.verify(found.password if found else "", password)
+        return found.password if found else ""
 
-    def admit(self, user: str, proved: bool) -> str | None:
-        """Counts a try; None if the user may come in, otherwise the true reason, for the audit trail only."""
-        found = self._state.users.get(user)
+    def proves(self, stored: str, password: str) -> bool:
+        """The slow part of a login: needs no lock, and takes as long for nobody as for somebody."""
+        return self._passwords.verify(stored, password)
+
+    def admit(self, user: str, stored: str, proved: bool) -> str | None:
+        """Counts a try; None if the user may come in, otherwise the true reason, for the audit trail only.
+
+        Refusals cost the same: those without a user are counted on one that nobody can be.
+        """
+        named = self._state.users.get(user) if user != NOBODY else None
+        found = named or self._state.users.get(NOBODY)
         now = self._clock.now()
         if found is None:
-            return "no such user"
-        if found.locked or now < found.locked_until:
-            return "the account is locked"
-        if not proved:
-            failures = found.failures + 1
-            limit = parameters.number(self._state, "lockout_failures")
-            minutes = parameters.number(self._state, "lockout_minutes")
-            until = now + 60 * minutes if failures >= limit else 0.0
-            self._state.users.put(replace(found, failures=0 if until else failures, locked_until=until))
-            return f"wrong password, {failures} in a row"
-        if found.failures or found.locked_until:
+            return "the store is empty"
+        locked = found.locked or now < found.locked_until
+        if named is not None and proved and not locked and found.password == stored:
             self._state.users.put(replace(found, failures=0, locked_until=0.0))
-        return None
+            return None
+        failures = found.failures + 1
+        until = found.locked_until
+        if not locked and failures >= parameters.number(self._state, "lockout_failures"):
+            failures, until = 0, now + 60 * parameters.number(self._state, "lockout_minutes")
+        self._state.users.put(replace(found, failures=failures % MOST_FAILURES, locked_until=until))
+        if named is None:
+            return "no such user"
+        return "the account is locked" if locked else f"wrong password, {failures or 'the last of too many'} in a row"
 
     def open(self, user: str, roles: frozenset[str] | None, level: Level | None) -> tuple[str, r.Session]:
         """A new session for an admitted user; returns the token, which is kept nowhere."""

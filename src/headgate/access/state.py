@@ -45,6 +45,10 @@ class Table(Generic[R]):
         """The rows themselves, uncopied: for checks, which only look."""
         return self._found[index].get(key, _NOTHING).values()
 
+    def keys(self, index: str) -> Collection[Any]:
+        """All values that an index has rows for."""
+        return self._found[index].keys()
+
     def put(self, row: R) -> None:
         self._log(self.row.table, row.key, self._rows.get(row.key))
         self.restore(row.key, row)
@@ -85,8 +89,10 @@ class State:
             r.Object,
             log,
             kind=lambda x: x.kind,
+            level=lambda x: x.level,
             owner=lambda x: x.owner,
-            owned_name=lambda x: (x.owner, x.kind, x.name),
+            owner_level=lambda x: (x.owner, x.level),
+            owned_name=lambda x: (x.owner, x.kind, x.name, x.level),
         )
         self.grants = Table(
             r.Grant,
@@ -94,11 +100,12 @@ class State:
             object=lambda x: x.object,
             right=lambda x: (x.object, x.permission),
             role=lambda x: x.role,
-            role_permission=lambda x: (x.role, x.permission),
-            viewed_name=lambda x: (x.role, x.kind, x.name) if x.permission == Permission.VIEW_OBJECT else None,
+            views=lambda x: (x.role, x.level) if x.permission == Permission.VIEW_OBJECT else None,
+            viewed_name=lambda x: (x.role, x.kind, x.name, x.level) if x.permission == Permission.VIEW_OBJECT else None,
         )
         self.sessions = Table(r.Session, log, user=lambda x: x.user)
         self.parameters = Table(r.Parameter, log)
+        self.source_names = Table(r.SourceName, log)
         self.tables: dict[str, Table[Any]] = {
             row.table: next(t for t in vars(self).values() if isinstance(t, Table) and t.row is row) for row in r.ROWS
         }

@@ -17,7 +17,8 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, delete, event, func, insert, select, text, update
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, create_engine, delete, event, func, insert, inspect, select, text, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -30,13 +31,16 @@ from headgate.errors import StoreError
 
 _KEPT_VERSIONS = 10_000
 _HEAD = t.head.c.one == 1
+_MIGRATION_LOCK = 0x48454144
+_HEADLESS = "the store has lost its head: it was damaged, or somebody removed it"
 
 
 class Transaction:
     """A writer's work: audit events to append, numbers for new objects; the state itself logs what changed."""
 
-    def __init__(self, connection: Connection, next_object: int) -> None:
+    def __init__(self, connection: Connection, next_object: int, audit_count: int) -> None:
         self._connection = connection
+        self._audit_count = audit_count
         self.events: list[Event] = []
         self.next_object = next_object
 
@@ -44,15 +48,19 @@ class Transaction:
         self.next_object += 1
         return self.next_object - 1
 
+    def audit_count(self) -> int:
+        """How many audit records there are, those of this transaction included."""
+        return self._audit_count + len(self.events)
+
     def audit_levels(self) -> list[str]:
         return list(self._connection.execute(select(t.audit.c.level).distinct()).scalars())
 
     def audit_records(
-        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str]
+        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str], since: int
     ) -> list[Record]:
         """The newest records of these levels, oldest first: all of them, or those of these users and objects."""
         a = t.audit.c
-        query = select(t.audit).where(a.level.in_(levels))
+        query = select(t.audit).where(a.level.in_(levels), a.number > since)
         if users is not None:
             query = query.where(a.user.in_(users) | a.object.in_(objects))
         query = query.order_by(a.number.desc()).limit(newest)
@@ -67,35 +75,53 @@ class Store:
         self._lock = threading.RLock()
         self._version = -1
         self._reader: Any = None
+        dbapi = self._engine.dialect.loaded_dbapi
+        self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, dbapi.Error)
 
     # Opening --------------------------------------------------------------------------------------------------------
 
     def migrate(self) -> None:
-        """Creates the tables, or brings them to this version's form."""
+        """Creates the tables, or brings them to this version's form.
+
+        Only a store that had no tables gets a head: one that lost it must not be given a new one.
+        """
         config = Config()
         config.set_main_option("script_location", "headgate.access:migrations")
         with self._reachable(), self._engine.begin() as connection:
+            if connection.dialect.name == "postgresql":  # several processes may open a new store at once
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+            new = not inspect(connection).has_table(t.head.name)
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            if connection.execute(select(func.count()).select_from(t.head)).scalar() == 0:
+            try:
+                command.upgrade(config, "head")
+            except CommandError:
+                raise StoreError("this store was made by another version of Headgate", hint="use that one") from None
+            if new:
                 seal = self._seal.head(0, START).seal
                 row = {"one": 1, "version": 0, "next_object": 1, "audit_count": 0, "audit_mac": START}
                 connection.execute(insert(t.head).values(audit_seal=seal, **row))
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        self._close_reader()
         self._engine.dispose()
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.invalidate()
+            self._reader = None
 
     # Reading --------------------------------------------------------------------------------------------------------
 
     def refresh(self, state: State) -> None:
         """Brings the state to what is committed now; nearly free when nothing changed."""
         with self._lock, self._reachable():
-            if self._read_version() != self._version:
-                with self._engine.begin() as connection:
-                    connection.execute(select(t.head).where(_HEAD).with_for_update())
+            try:
+                version = self._read_version()
+            except self._errors:  # the connection that is kept for this may have been cut: once more with a new one
+                self._close_reader()
+                version = self._read_version()
+            if version != self._version:
+                with self._snapshot() as connection:
                     self._catch_up(connection, state)
 
     def _read_version(self) -> int:
@@ -107,17 +133,32 @@ class Store:
         cursor = self._reader.driver_connection.cursor()
         try:
             cursor.execute("SELECT version FROM head")
-            return int(cursor.fetchone()[0])
+            found = cursor.fetchone()
         finally:
             cursor.close()
+        if found is None:
+            raise StoreError(_HEADLESS)
+        return int(found[0])
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        """One consistent look at the store, which keeps no writer waiting."""
+        options: dict[str, Any] = {"headgate_reading": True}
+        if self._engine.dialect.name == "postgresql":
+            options = {"isolation_level": "REPEATABLE READ"}
+        with self._engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
 
     def _catch_up(self, connection: Connection, state: State) -> None:
-        version = connection.execute(select(t.head.c.version)).scalar_one()
+        version = connection.execute(select(t.head.c.version)).scalar()
+        if version is None:
+            raise StoreError(_HEADLESS)
         if version == self._version:
             return
         log = t.change_log
         oldest = connection.execute(select(func.min(log.c.version))).scalar()
-        if self._version < 0 or oldest is None or oldest > self._version + 1:
+        put_back = version < self._version
+        if self._version < 0 or put_back or oldest is None or oldest > self._version + 1:
             self._load(connection, state)
         else:
             query = select(log).where(log.c.version > self._version).order_by(log.c.version, log.c.item)
@@ -142,9 +183,11 @@ class Store:
         with self._lock, self._reachable():
             try:
                 with self._engine.begin() as connection:
-                    found = connection.execute(select(t.head).where(_HEAD).with_for_update()).mappings().one()
+                    found = connection.execute(select(t.head).where(_HEAD).with_for_update()).mappings().first()
+                    if found is None:
+                        raise StoreError(_HEADLESS)
                     self._catch_up(connection, state)
-                    work = Transaction(connection, found["next_object"])
+                    work = Transaction(connection, found["next_object"], found["audit_count"])
                     yield work
                     version = self._write(connection, state, work, dict(found))
             except BaseException as error:
@@ -213,16 +256,17 @@ class Store:
         return self._seal.head(count, mac)
 
     def audit_head(self) -> Head:
-        with self._lock, self._reachable(), self._engine.begin() as connection:
-            row = connection.execute(select(t.head)).mappings().one()
-            return Head(row["audit_count"], row["audit_mac"], row["audit_seal"])
+        with self._lock, self._reachable(), self._snapshot() as connection:
+            return _head(connection)
 
-    def audit_trail(self) -> Iterable[Record]:
-        """The whole trail, read in pieces."""
-        with self._lock, self._reachable(), self._engine.begin() as connection:
+    @contextmanager
+    def audit_trail(self) -> Iterator[tuple[Iterator[Record], Head]]:
+        """The whole trail, read in pieces, and the head it had at that moment."""
+        with self._reachable(), self._snapshot() as connection:
+            head = _head(connection)
             query = select(t.audit).order_by(t.audit.c.number)
-            for row in connection.execution_options(yield_per=1000).execute(query).mappings():
-                yield _record(dict(row))
+            rows = connection.execution_options(yield_per=1000).execute(query).mappings()
+            yield (_record(dict(row)) for row in rows), head
 
     # Numbers --------------------------------------------------------------------------------------------------------
 
@@ -241,9 +285,9 @@ class Store:
         """A driver's error becomes ours, without its text: that may hold values."""
         try:
             yield
-        except SQLAlchemyError as error:
+        except self._errors as error:
             cause = type(getattr(error, "orig", None) or error).__name__
-            raise StoreError(f"the store refused or cannot be reached ({cause})") from error
+            raise StoreError(f"the store refused or cannot be reached ({cause})") from None
 
 
 class StoreJournal:
@@ -271,6 +315,13 @@ class StoreJournal:
             return int(last) + 1
 
 
+def _head(connection: Connection) -> Head:
+    row = connection.execute(select(t.head)).mappings().first()
+    if row is None:
+        raise StoreError(_HEADLESS)
+    return Head(row["audit_count"], row["audit_mac"], row["audit_seal"])
+
+
 def _create_private(file: Path) -> None:
     """The file holds password hashes; SQLite gives its companions the same permissions."""
     try:
@@ -278,6 +329,8 @@ def _create_private(file: Path) -> None:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise StoreError(f"the store `{file}` cannot be opened ({error.strerror})") from None
+    except ValueError:
+        raise StoreError("this is not the name of a file") from None
 
 
 def _record(row: dict[str, Any]) -> Record:
@@ -292,7 +345,7 @@ def _engine(url: str) -> Engine:
             return _sqlite(url, memory=parsed.database in (None, "", ":memory:"))
         if parsed.get_backend_name() == "postgresql":
             return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-    except (ArgumentError, NoSuchModuleError):
+    except (ArgumentError, NoSuchModuleError, ValueError):
         pass
     raise StoreError("this is not the URL of a store", hint="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
 
@@ -311,6 +364,7 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.execute(text("BEGIN IMMEDIATE"))
+        reading = connection.get_execution_options().get("headgate_reading")
+        connection.execute(text("BEGIN" if reading else "BEGIN IMMEDIATE"))
 
     return engine

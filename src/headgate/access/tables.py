@@ -35,6 +35,7 @@ Table(
     Column("name", Text, primary_key=True),
     Column("password", Text, nullable=False),
     Column("clearance", Text, nullable=False),
+    Column("since", Integer, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("locked_until", Double, nullable=False),
     Column("locked", Boolean, nullable=False),
@@ -74,6 +75,7 @@ Table(
     Column("above", Text, nullable=False),
     Column("retired", Boolean, nullable=False),
 )
+Table("source_names", metadata, Column("name", Text, primary_key=True))
 Table("compartments", metadata, Column("name", Text, primary_key=True))
 Table(
     "objects",
@@ -94,6 +96,7 @@ Table(
     Column("role", Text, _reference("roles.name"), primary_key=True),
     Column("kind", Text, nullable=False),
     Column("name", Text, nullable=False),
+    Column("level", Text, nullable=False),
     Column("limits", Text, nullable=False),
     Column("grantor", Text, nullable=False),
     Index("grants_by_role", "role"),

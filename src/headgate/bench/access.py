@@ -79,12 +79,12 @@ def fill(url: str, size: int) -> list[str]:
         for i in range(size):
             state.users.put(r.User(f"u{i}", "", "U"))
             state.roles.put(r.Role(f"r{i}", ""))
-            state.objects.put(r.Object(first + i, Kind.STREAM, "admin", "U", f"s{i}", '{"columns": []}'))
+            state.objects.put(r.Object(first + i, Kind.STREAM, "admin", "U", f"s{i}", "{}"))
         for i in range(size):
             for role, stream in ((f"r{(i + j) % size}", (i + j) % size) for j in range(_EACH)):
                 state.memberships.put(r.Membership(f"u{i}", role))
                 for permission in (Permission.VIEW_OBJECT, Permission.READ_TUPLE):
-                    grant = r.Grant(first + stream, permission, f"r{i}", Kind.STREAM, f"s{stream}", "{}", "admin")
+                    grant = r.Grant(first + stream, permission, f"r{i}", Kind.STREAM, f"s{stream}", "U", "{}", "admin")
                     state.grants.put(grant)
         for i, token in enumerate(tokens):
             roles = tuple(sorted(f"r{(i + j) % size}" for j in range(_EACH)))

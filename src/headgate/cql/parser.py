@@ -24,7 +24,7 @@ def parse_script(text: str) -> tuple[Statement, ...]:
         message = f"a script must not be longer than {MAX_SCRIPT} characters"
         raise TextError(message, position=Position.of(text, MAX_SCRIPT), hint="split it")
     cursor = Cursor(text)
-    statements = []
+    statements: list[Statement] = []
     while not cursor.ended:
         if cursor.take_symbol(";"):
             continue

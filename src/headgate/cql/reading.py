@@ -46,6 +46,8 @@ def string(cursor: Cursor, what: str) -> str:
 
 def secret(cursor: Cursor, what: str) -> str:
     """A string that no error repeats, not even where it stands in the wrong quotes."""
+    if cursor.token.kind in ("symbol", "end"):
+        raise cursor.expected(what)
     if cursor.token.kind != "string":
         raise fail(cursor.text, cursor.token.offset, f"expected {what}")
     return cursor.next().text

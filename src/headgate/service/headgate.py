@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,11 +27,13 @@ from headgate.access.statements import HANDLERS
 from headgate.access.store import Store, StoreJournal, Transaction
 from headgate.clock import Clock, SystemClock
 from headgate.cql import parse_script
-from headgate.cql.statements import Statement, Target
-from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError
+from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, SetQueryStatus, Show, Statement, Target
+from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
+from headgate.lexing import quote
 
 T = TypeVar("T")
+MOST_ROWS = 10_000
 # The tables that decide who may administer and which sessions may live.
 _RIGHTS = ("users", "roles", "memberships", "inheritances", "separations", "levels", "grants")
 
@@ -95,91 +97,107 @@ class Headgate:
         """A session's token. The roles default to all one has, the level to the clearance."""
         with self._lock:
             self._store.refresh(self._state)
-        proved = self._sessions.password_ok(user, password)
+            stored = self._sessions.stored_password(user)
+        proved = self._sessions.proves(stored, password)
+        event = Event(user, "", str(LEAST), "LOGIN", "session", False, "")
         with self._lock:
-            refusal = self._admit(user, proved)
-            if refusal is not None:
-                raise AuthenticationFailed(REFUSED)
-            return self._recorded(user, "", LEAST, "LOGIN", lambda _: self._sessions.open(user, roles, level)[0])
-
-    def _admit(self, user: str, proved: bool) -> str | None:
-        with self._store.transaction(self._state) as work:
-            refusal = self._sessions.admit(user, proved)
-            if refusal is not None:
-                work.events.append(Event(user, "", str(LEAST), "LOGIN", "session", False, refusal))
-            return refusal
+            try:
+                with self._store.transaction(self._state) as work:
+                    refusal = self._sessions.admit(user, stored, proved)
+                    if refusal is None:
+                        token, session = self._sessions.open(user, roles, level)
+                        work.events.append(replace(event, session=session.id, granted=True))
+                        return token
+                    work.events.append(replace(event, reason=refusal))
+            except (AccessDenied, Conflict) as error:
+                self._record(None, replace(event, reason=error.message))
+                raise
+            raise AuthenticationFailed(REFUSED)
 
     def logout(self, token: str) -> None:
+        def end(work: Transaction, session: r.Session) -> None:
+            self._sessions.end(session)
+            work.events.append(_event(session, "LOGOUT", "session", granted=True))
+
+        self._asked(token, "LOGOUT", "session", end)
+
+    def _asked(self, token: str, action: str, about: str, act: Callable[[Transaction, r.Session], T]) -> T:
+        """Does something for a session, in one transaction; if it is refused, that is recorded."""
         with self._lock:
-            self._store.refresh(self._state)
-            session = self._sessions.find(token)
-            self._recorded(
-                session.user,
-                session.id,
-                self._authorizer.level(session.level),
-                "LOGOUT",
-                lambda _: self._sessions.end(session),
-            )
+            session = None
+            try:
+                with self._store.transaction(self._state) as work:
+                    session = self._sessions.find(token)
+                    return act(work, session)
+            except StoreError:
+                raise
+            except HeadgateError as error:
+                self._record(session, _event(session, action, about, reason=error.message))
+                raise
 
-    def _recorded(
-        self,
-        user: str,
-        session: str,
-        level: Level,
-        action: str,
-        act: Callable[[Transaction], T],
-        about: str = "session",
-    ) -> T:
-        """Runs something in a transaction of its own and records how it ended."""
-        try:
-            with self._store.transaction(self._state) as work:
-                value = act(work)
-                work.events.append(Event(user, session, str(level), action, about, True, ""))
-                return value
-        except StoreError:
-            raise
-        except HeadgateError as error:
-            self._record(Event(user, session, str(level), action, about, False, error.message))
-            raise
-
-    def _record(self, event: Event) -> None:
+    def _record(self, session: r.Session | None, *events: Event) -> None:
+        """Keeps what was refused; a refused request is a request too, so the session is not idle."""
         with self._store.transaction(self._state) as work:
-            work.events.append(event)
+            work.events.extend(events)
+            if session is not None:
+                self._sessions.touch(session)
 
     # Requests -------------------------------------------------------------------------------------------------------
 
     def execute(self, token: str, script: str) -> list[Result]:
-        """Runs a script, as a whole or not at all."""
-        statements = parse_script(script)
+        """Runs a script, as a whole or not at all. Strangers are turned away before anything is read."""
+        session = self._recognised(token)
+        try:
+            statements = parse_script(script)
+        except TextError as error:
+            with self._lock:
+                self._record(session, _event(session, "EXECUTE", "script", reason=error.message))
+            raise
         with self._lock:
-            current = _Current()
+            tried: list[Event] = []
             try:
                 with self._store.transaction(self._state) as work:
-                    return self._run(token, statements, work, current)
+                    session = self._sessions.find(token)
+                    self._sessions.touch(session)
+                    return self._run(session, statements, work, tried)
             except StoreError:
                 raise
-            except HeadgateError as error:
-                self._record(current.refused(error))
+            except HeadgateError:
+                self._record(session, *tried)
                 raise
 
-    def _run(self, token: str, statements: tuple[Statement, ...], work: Transaction, current: _Current) -> list[Result]:
-        session = self._sessions.find(token)
-        current.session = session
-        self._sessions.touch(session)
+    def _recognised(self, token: str) -> r.Session:
+        with self._lock:
+            self._store.refresh(self._state)
+            try:
+                return self._sessions.find(token)
+            except AuthenticationFailed as error:
+                self._record(None, _event(None, "EXECUTE", "script", reason=error.message))
+                raise
+
+    def _run(
+        self, session: r.Session, statements: tuple[Statement, ...], work: Transaction, tried: list[Event]
+    ) -> list[Result]:
+        """`tried` is what to record if all of it is undone."""
         request = self._request(session, work)
-        before = self._rights_version()
-        results = []
+        before, results, rows = self._rights_version(), [], 0
         for statement in statements:
             request.subject, request.decisions = "", []
-            current.statement, current.request = statement, request
             try:
                 results.append(HANDLERS[type(statement)](request, statement))
+                rows += len(results[-1].rows)
+                if len(statements) > 1 and rows > MOST_ROWS:
+                    raise Conflict(f"the answers of a script must not have more than {MOST_ROWS} rows")
+                if statement is statements[-1] and self._rights_version() != before:
+                    self._settle(work)
             except HeadgateError as error:
+                tried.append(_event(session, action_of(statement), request.subject, reason=error.message))
                 raise error.at(statement.position) from None
             reasons = "; ".join(dict.fromkeys(decision.reason for decision in request.decisions))
-            work.events.append(current.event(granted=True, reason=reasons))
-        if self._rights_version() != before:
-            self._settle(work)
+            work.events.append(_event(session, action_of(statement), request.subject, granted=True, reason=reasons))
+            tried.append(replace(work.events[-1], granted=False, reason="undone: a later statement failed"))
+        if not statements:
+            work.events.append(_event(session, "EXECUTE", "", granted=True, reason="an empty script"))
         return results
 
     def _rights_version(self) -> int:
@@ -195,17 +213,26 @@ class Headgate:
             self._passwords,
             work,
             session,
+            self._clock.now(),
         )
 
     def _settle(self, work: Transaction) -> None:
         """What must hold after every script: somebody can administer, and no session exceeds its user's rights."""
-        granted = self._state.grants.peek("right", (SYSTEM_ID, Permission.CHANGE_SYSTEM.value))
-        holders = {user for grant in granted for user in self._duties.users_of(grant.role)}
-        if not any((user := self._state.users.get(name)) and not user.locked for name in holders):
+        granted = {g.role for g in self._state.grants.peek("right", (SYSTEM_ID, Permission.CHANGE_SYSTEM.value))}
+        if not any(self._can_administer(user, granted) for user in self._state.users):
             raise Conflict("nobody would be left who may change the system")
         for session in self._sessions.settle():
-            event = Event(session.user, session.id, session.level, "END SESSION", "session", True, "rights changed")
-            work.events.append(event)
+            work.events.append(_event(session, "END SESSION", "session", granted=True, reason="rights changed"))
+
+    def _can_administer(self, user: r.User, granted: set[str]) -> bool:
+        """Whether a user could log in with a role that may change the system."""
+        if user.locked or not user.password:
+            return False
+        ways = [frozenset({role}) for role in self._authorizer.authorised(user.name)] or [frozenset()]
+        return any(
+            not granted.isdisjoint(self._authorizer.effective(way)) and not self._duties.broken(way, dynamic=True)
+            for way in ways
+        )
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
@@ -235,38 +262,35 @@ class Headgate:
     def clearance(self, token: str, streams: Streams) -> Clearance:
         """What a session can show to the labels of these streams at this moment."""
         with self._lock:
-            return self._authorizer.clearance(self.principal(token), list(streams.objects))
+            principal = self.principal(token)
+            current = (self._state.objects.get(thing.id) for thing in streams.objects)
+            return self._authorizer.clearance(principal, [thing for thing in current if thing is not None])
 
     def why(self, token: str, user: str, permission: Permission, target: Target) -> Explanation:
         """Why a user, with all its roles and at its clearance, is granted or denied something."""
-        with self._lock:
-            self._store.refresh(self._state)
-            session = self._sessions.find(token)
-            principal = self._authorizer.principal(session)
-            action = f"EXPLAIN {permission} FOR USER {user}"
-            return self._recorded(
-                session.user,
-                session.id,
-                principal.level,
-                action,
-                lambda work: self._why(self._request(session, work), user, permission, target),
-                about=f"{target.kind.lower()} {target.name}",
-            )
+        action, about = f"EXPLAIN {permission} FOR USER {quote(user)}", f"{target.kind.lower()} {quote(target.name)}"
+
+        def explain(work: Transaction, session: r.Session) -> Explanation:
+            request = self._request(session, work)
+            found = self._why(request, user, permission, target)
+            work.events.append(_event(session, action, request.subject, granted=True))
+            return found
+
+        return self._asked(token, action, about, explain)
 
     def _why(self, q: Request, user: str, permission: Permission, target: Target) -> Explanation:
         thing = q.find(target)
         auditor = q.may(Permission.VIEW_AUDIT, self._catalog.system)
-        owner = thing.owner == q.user
-        found = self._state.users.get(user)
         if permission not in APPLIES[Kind(thing.kind)]:
             raise Conflict(f"{permission} does not apply to {shown(thing)}")
-        if found is None and (auditor or owner):
+        if user != q.user and not auditor:
+            raise AccessDenied("you may ask this for yourself, or with VIEW AUDIT for others")
+        found = self._state.users.get(user)
+        if found is None:
             raise NotFound(f"there is no user `{user}`")
-        if found is None or (user != q.user and not auditor and not owner):
-            raise AccessDenied(f"you may ask this for yourself, or as the owner of {shown(thing)}, or with VIEW AUDIT")
         principal = self._authorizer.potential(found)
         decision = self._authorizer.decide(principal, permission, thing)
-        details = self._authorizer.explain(principal, permission, thing) if auditor or owner else []
+        details = self._authorizer.explain(principal, permission, thing) if auditor else []
         return Explanation(decision, tuple(details))
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
@@ -276,42 +300,32 @@ class Headgate:
 
     def verify_audit(self, expect: str = "") -> list[str]:
         """What is wrong with the audit trail; empty if nothing is."""
-        return verify(self._seal, self._store.audit_trail(), self._store.audit_head(), expect)
+        with self._store.audit_trail() as (records, head):
+            return verify(self._seal, records, head, expect)
 
     def journal(self, space: str) -> StoreJournal:
         """Stable numbers, for labels.LabelTable and labels.SourceNumbers."""
         return self._store.journal(space)
 
 
-@dataclass
-class _Current:
-    """Which statement of which session is running, for the audit trail."""
-
-    session: r.Session | None = None
-    statement: Statement | None = None
-    request: Request | None = None
-
-    def event(self, *, granted: bool, reason: str) -> Event:
-        session, subject = self.session, self.request.subject if self.request else ""
-        return Event(
-            session.user if session else "",
-            session.id if session else "",
-            session.level if session else str(LEAST),
-            _action(self.statement),
-            subject,
-            granted,
-            reason,
-        )
-
-    def refused(self, error: HeadgateError) -> Event:
-        return self.event(granted=False, reason=error.message)
+def _event(session: r.Session | None, action: str, about: str, *, granted: bool = False, reason: str = "") -> Event:
+    """A record of what a session asked for; a stranger has neither name nor level."""
+    if session is None:
+        return Event("", "", str(LEAST), action, about, granted, reason)
+    return Event(session.user, session.id, session.level, action, about, granted, reason)
 
 
-def _action(statement: Statement | None) -> str:
-    """`CreateUser` is recorded as CREATE USER, grants with what they grant; never any value."""
-    name = type(statement).__name__ if statement else "Session"
-    words = "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()
-    if getattr(statement, "revoke", False):
-        words = words.replace("GRANT", "REVOKE")
-    what = getattr(statement, "permissions", None) or getattr(statement, "what", "")
-    return f"{words} {', '.join(what) if isinstance(what, tuple) else what}".strip()
+def action_of(statement: Statement) -> str:
+    """What the audit trail calls a statement: its kind and what it changes, never a value."""
+    match statement:
+        case GrantPermissions() | GrantRoles():
+            verb = "REVOKE" if statement.revoke else "GRANT"
+            return f"{verb} {', '.join(statement.permissions) if isinstance(statement, GrantPermissions) else 'ROLES'}"
+        case SetQueryStatus():
+            return "START QUERY" if statement.running else "STOP QUERY"
+        case AlterUser():
+            return f"ALTER USER {', '.join(what for what, _ in statement.changes)}"
+        case Show():
+            return f"SHOW {statement.what}"
+        case _:
+            return "".join(f" {c}" if c.isupper() else c for c in type(statement).__name__).strip().upper()

@@ -20,23 +20,24 @@ def _grant(q: Request, x: s.GrantPermissions) -> Result:
     """By the owner or whoever holds CHANGE PERM; what the system owns is governed by CHANGE PERM on SYSTEM."""
     thing = q.find(x.target)
     q.need(Permission.CHANGE_PERM, thing if thing.owner else q.catalog.system)
-    permissions = [Permission(text) for text in x.permissions]
+    permissions = [Permission(text) for text in dict.fromkeys(x.permissions)]
+    roles = list({name.text: q.find_role(name) for name in x.roles}.values())
+    verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
+    whom = ", ".join(quote(role.name) for role in roles)
+    q.about(f"{shown(thing)} {preposition} {whom}")
     for permission in permissions:
         if permission not in APPLIES[Kind(thing.kind)]:
             able = ", ".join(sorted(APPLIES[Kind(thing.kind)]))
             raise Conflict(f"{permission} does not apply to a {thing.kind.lower()}", hint=f"there are {able}")
     _check_limits(thing, x.limits)
-    for name in x.roles:
-        role = q.find_role(name)
+    for role in roles:
         for permission in permissions:
             if x.revoke:
                 _revoke(q, thing, permission, role)
             else:
                 limits = json.dumps(dict(x.limits), sort_keys=True)
-                row = r.Grant(thing.id, permission, role.name, thing.kind, thing.name, limits, q.user)
+                row = r.Grant(thing.id, permission, role.name, thing.kind, thing.name, thing.level, limits, q.user)
                 q.state.grants.put(row)
-    verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
-    whom = ", ".join(quote(name.text) for name in x.roles)
     return Result(f"{', '.join(permissions)} on {shown(thing)} {verb} {preposition} {whom}")
 
 
@@ -66,14 +67,14 @@ def _set_roles(q: Request, x: s.SetRoles) -> Result:
     else:
         roles = frozenset(name.text for name in x.roles)
     q.sessions.check_roles(q.user, roles)
-    current = q.state.sessions.get(q.session.token_hash) or q.session
-    q.session = replace(current, roles=tuple(sorted(roles)))
-    q.state.sessions.put(q.session)
+    q.session = replace(q.session, roles=tuple(sorted(roles)))
+    if q.state.sessions.get(q.session.token_hash):  # this very script may have ended it
+        q.state.sessions.put(q.session)
     return Result(f"active roles: {', '.join(map(quote, sorted(roles))) or 'none'}")
 
 
 def _set_system(q: Request, x: s.SetSystem) -> Result:
-    q.about("system")
+    q.about(f"system parameter {quote(x.name.text)}")
     q.need_system(Permission.CHANGE_SYSTEM)
     parameters.write(q.state, x.name.text, x.value)
     return Result(f"system parameter {x.name.text} set")

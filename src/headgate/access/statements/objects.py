@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.access import objects
 from headgate.access import rows as r
-from headgate.access.authorizer import shown
+from headgate.access.authorizer import Principal, shown
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
@@ -119,18 +119,35 @@ def _set_status(q: Request, x: s.SetQueryStatus) -> Result:
     if x.running and definition.get("broken"):
         raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
     if x.running and not definition["running"]:
+        _check_rights(q, thing, definition)
         _check_running(q, thing.owner)
     objects.redefine(q.state, thing, running=x.running)
     return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
 
 
+def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
+    """A query runs with its owner's rights: with what is left of the roles it was created with."""
+    roles = frozenset(definition["roles"]) & q.authorizer.authorised(query.owner)
+    owner = Principal(query.owner, roles, q.authorizer.level(query.level))
+    streams = [q.state.objects.get(i) for i in definition["inputs"]]
+    readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
+    if not all(s and any(q.authorizer.allows(owner, p, s) for p in readable) for s in streams):
+        raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
+    for name, parameters in definition["operators"]:
+        operator = q.catalog.find(owner, Kind.OPERATOR, name)
+        if not q.authorizer.decide(owner, Permission.USE, operator, parameters):
+            raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+
+
 def _check_running(q: Request, owner: str) -> None:
-    """The largest limit that an active role sets counts; each owner has a count of its own, filled by nobody else."""
-    roles = (q.state.roles.get(name) for name in q.authorizer.effective(q.principal.roles))
+    """The largest limit that any role of the owner sets counts, active or not. Only queries at levels that the caller
+    may see are counted, so that nothing at a high level takes a place at a low one."""
+    roles = (q.state.roles.get(name) for name in q.authorizer.effective(q.authorizer.authorised(owner)))
     limits = [role.max_queries for role in roles if role and role.max_queries is not None]
-    running = sum(definition["running"] for _, definition in objects.queries(q.state, owner))
+    levels = set(q.authorizer.visible_levels(q.principal))
+    running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
     if limits and running >= max(limits):
-        raise AccessDenied(f"your roles allow at most {max(limits)} running queries", hint="stop one first")
+        raise AccessDenied(f"the owner's roles allow at most {max(limits)} running queries", hint="stop one first")
 
 
 def _drop(q: Request, x: s.DropObject) -> Result:

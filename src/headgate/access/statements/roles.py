@@ -69,19 +69,20 @@ def _drop(q: Request, x: s.DropRole) -> Result:
 
 def _grant(q: Request, x: s.GrantRoles) -> Result:
     """Roles to users, and junior roles to senior ones."""
-    roles = [q.find_role(name) for name in x.roles]
-    q.about(", ".join(f"role {quote(role.name)}" for role in roles))
-    for role in roles:
+    roles = {name.text: q.find_role(name) for name in x.roles}
+    given = ", ".join(f"role {quote(name)}" for name in roles)
+    verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
+    whom = ", ".join(dict.fromkeys(quote(name.text) for name in (*x.to_users, *x.to_roles)))
+    q.about(f"{given} {preposition} {whom}")
+    for role in roles.values():
         _need_role(q, role)
-        for name in x.to_users:
-            _assign(q, role, q.find_user(name), revoke=x.revoke)
-        for name in x.to_roles:
+        for user in {name.text: name for name in x.to_users}.values():
+            _assign(q, role, q.find_user(user), revoke=x.revoke)
+        for name in {name.text: name for name in x.to_roles}.values():
             senior = q.find_role(name)
             _need_role(q, senior)
             _inherit(q, role, senior, revoke=x.revoke)
-    verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
-    whom = ", ".join(quote(name.text) for name in (*x.to_users, *x.to_roles))
-    return Result(f"{q.subject} {verb} {preposition} {whom}")
+    return Result(f"{given} {verb} {preposition} {whom}")
 
 
 def _assign(q: Request, role: r.Role, user: r.User, *, revoke: bool) -> None:

@@ -90,11 +90,10 @@ def _limits(grant: r.Grant) -> str:
 
 def _users(q: Request) -> Rows:
     everyone = q.may_administer()
-    now = q.session.last_used
     for user in sorted(q.state.users, key=lambda u: u.name):
-        if everyone or user.name == q.user:
+        if user.name and (everyone or user.name == q.user):
             roles = ", ".join(sorted(quote(m.role) for m in q.state.memberships.peek("user", user.name)))
-            locked = "locked" if user.locked or now < user.locked_until else ""
+            locked = "locked" if user.locked or q.now < user.locked_until else ""
             yield user.name, roles, user.clearance, str(len(user.keys)), locked
 
 
@@ -136,7 +135,8 @@ def _seen_grants(q: Request) -> list[tuple[r.Grant, r.Object]]:
             for grant in q.state.grants.peek("object", thing.id)
             if grant.role in roles or thing.owner == q.user
         ]
-    seen = [(g, thing) for g, thing in pairs if thing is not None and q.authorizer.sees_level(q.principal, thing)]
+    levels = set(q.authorizer.visible_levels(q.principal))
+    seen = [(g, thing) for g, thing in pairs if thing is not None and thing.level in levels]
     return sorted(seen, key=lambda p: (p[1].kind, p[1].name, p[1].owner, p[1].level, p[0].permission, p[0].role))
 
 
@@ -192,9 +192,11 @@ def _audit(q: Request, newest: int) -> Rows:
     records are not numbered here: gaps would count what is hidden."""
     order, level = q.authorizer.order, q.authorizer.level
     levels = [text for text in q.work.audit_levels() if order.dominates(q.principal.level, level(text))]
-    users = None if q.may(Permission.VIEW_AUDIT, q.catalog.system) else [q.user]
-    objects = [shown(thing) for thing in q.state.objects.peek("owner", q.user)]
-    for record in q.work.audit_records(newest, levels, users, objects):
+    auditor = q.may(Permission.VIEW_AUDIT, q.catalog.system)
+    me = q.state.users.get(q.user)
+    since = 0 if auditor or me is None else me.since  # another person may have had the name before
+    objects = [shown(thing) for thing in q.catalog.visible(q.principal, *_EVERYTHING) if thing.owner == q.user]
+    for record in q.work.audit_records(newest, levels, None if auditor else [q.user], objects, since):
         e = record.event
         outcome = "granted" if e.granted else "denied"
         yield _time(record.time), e.user, e.session, e.level, e.action, e.object, outcome, e.reason

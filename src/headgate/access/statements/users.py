@@ -24,8 +24,8 @@ def _create(q: Request, x: s.CreateUser) -> Result:
         raise Conflict(f"there is already a user `{x.name.text}`", position=x.name.position)
     clearance = x.clearance or LEAST
     q.check_level(clearance)
-    password = q.passwords.hash(x.password) if x.password is not None else ""
-    q.state.users.put(r.User(x.name.text, password, str(clearance)))
+    password = q.hash_password(x.password) if x.password is not None else ""
+    q.state.users.put(r.User(x.name.text, password, str(clearance), since=q.work.audit_count()))
     return Result(f"user {quote(x.name.text)} created")
 
 
@@ -47,7 +47,7 @@ def _changed(q: Request, user: r.User, what: str, value: str | Level | None) -> 
     match what, value:
         case "PASSWORD", str(password):
             _end_sessions(q, user, but=q.session)
-            return replace(user, password=q.passwords.hash(password), failures=0)
+            return replace(user, password=q.hash_password(password), failures=0)
         case "CLEARANCE", Level() as clearance:
             q.check_level(clearance)
             return replace(user, clearance=str(clearance))
@@ -80,6 +80,8 @@ def _drop(q: Request, x: s.DropUser) -> Result:
     if user.name == q.user:
         raise Conflict("you cannot drop yourself", position=x.name.position)
     heir = q.find_user(x.reassign_to) if x.reassign_to else None
+    if heir:
+        q.about(f"user {quote(user.name)} reassigned to {quote(heir.name)}")
     if heir == user:
         raise Conflict("a dropped user cannot inherit its own objects", position=x.name.position)
     _settle_estate(q, user, heir, cascade=x.cascade)

@@ -19,6 +19,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text, primary_key=True),
         sa.Column("password", sa.Text, nullable=False),
         sa.Column("clearance", sa.Text, nullable=False),
+        sa.Column("since", sa.Integer, nullable=False),
         sa.Column("failures", sa.Integer, nullable=False),
         sa.Column("locked_until", sa.Double, nullable=False),
         sa.Column("locked", sa.Boolean, nullable=False),
@@ -53,6 +54,7 @@ def upgrade() -> None:
         sa.Column("above", sa.Text, nullable=False),
         sa.Column("retired", sa.Boolean, nullable=False),
     )
+    op.create_table("source_names", sa.Column("name", sa.Text, primary_key=True))
     op.create_table("compartments", sa.Column("name", sa.Text, primary_key=True))
     op.create_table(
         "objects",
@@ -71,6 +73,7 @@ def upgrade() -> None:
         sa.Column("role", sa.Text, _reference("roles.name"), primary_key=True),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("name", sa.Text, nullable=False),
+        sa.Column("level", sa.Text, nullable=False),
         sa.Column("limits", sa.Text, nullable=False),
         sa.Column("grantor", sa.Text, nullable=False),
     )

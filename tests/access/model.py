@@ -218,7 +218,6 @@ class Model:
             caller = Caller(token, trial.sessions[token])
             for action in actions:
                 self.tried += 1
-                trial.session(token)  # a script may end its own session
                 action(trial, caller)
             trial.settle()
         except Refused as refused:
@@ -396,7 +395,8 @@ class Model:
         roles = self.assigned(me.user) if roles is None else roles
         self._check_roles(me.user, roles)
         me.session = replace(me.session, roles=roles)
-        self.sessions[me.token] = me.session
+        if me.token in self.sessions:  # this very script may have ended it
+            self.sessions[me.token] = me.session
 
     def set_system(self, me: Caller, name: str, value: str) -> None:
         self.need(me, "CHANGE SYSTEM")

@@ -199,9 +199,12 @@ def test_a_hidden_name_and_a_missing_one_cannot_be_told_apart(
         assert told("hidden", written.format("hidden")) == told("absent", written.format("absent"))
 
 
-@pytest.mark.parametrize("hiding", ["U", "S"])
-def test_asking_why_or_checking_does_not_find_hidden_names(world: World, hiding: str) -> None:
-    make_everything(world, world.login("al", hiding), "hidden")
+@pytest.mark.parametrize(("level", "granted"), [("U", False), ("S", False), ("S", True)])
+def test_asking_why_or_checking_does_not_find_hidden_names(world: World, level: str, granted: bool) -> None:
+    al = world.login("al", level)
+    make_everything(world, al, "hidden")
+    if granted:
+        world.run("GRANT VIEW OBJECT, READ TUPLE ON STREAM hidden TO PUBLIC", al)
     bob = world.login("bob")
     answers = []
     for name in ("hidden", "absent"):
@@ -331,10 +334,12 @@ def test_nobody_writes_down_not_even_an_administrator_and_owner(world: World, st
     assert [world.run(f"SHOW {what}") for what in LOW_VIEWS] == before
 
 
-def test_records_of_a_high_session_are_not_read_from_below_by_anybody(world: World) -> None:
+def test_a_high_session_and_its_records_are_not_read_from_below_by_anybody(world: World) -> None:
     top = world.login("al", "S")
     world.run("CREATE STREAM overlord (a INT)", top)
     world.refused("DROP STREAM nosuch_overlord", top)
+    for token in (world.root, world.login("al")):
+        assert {row[3] for row in world.run("SHOW SESSIONS", token)} == {"U"}
     world.headgate.logout(top)
     for token in (world.root, world.login("al"), world.login("al", "C")):
         assert "overlord" not in str(world.run("SHOW AUDIT LIMIT 1000", token))
@@ -634,6 +639,7 @@ def test_strangers_cannot_write_lines_escapes_or_volumes_into_the_trail(world: W
         "DELETE FROM audit WHERE number = (SELECT max(number) FROM audit)",
         "DELETE FROM audit",
         "DELETE FROM audit; UPDATE head SET audit_count = 0",
+        "DELETE FROM audit WHERE number > 1; UPDATE head SET audit_count = 1, audit_mac = (SELECT mac FROM audit)",
         "UPDATE audit SET number = -number; UPDATE audit SET number = 100 + number; UPDATE head SET audit_count = 99",
         "UPDATE audit SET number = 99 WHERE number = 2; UPDATE audit SET number = 2 WHERE number = 3",
         "CREATE TABLE x AS SELECT * FROM audit LIMIT 1; UPDATE x SET number = 99; INSERT INTO audit SELECT * FROM x",

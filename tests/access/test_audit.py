@@ -62,7 +62,7 @@ GRANTED = [
     ('CREATE SEPARATION duty DYNAMIC OF nurse, "head nurse"', "CREATE SEPARATION", "separation duty"),
     ("DROP SEPARATION duty", "DROP SEPARATION", "separation duty"),
     ("CREATE USER al PASSWORD 'correct horse'", "CREATE USER", "user al"),
-    ("ALTER USER al LOCK UNLOCK PASSWORD 'battery staple'", "ALTER USER", "user al"),
+    ("ALTER USER al LOCK UNLOCK PASSWORD 'battery staple'", "ALTER USER LOCK, UNLOCK, PASSWORD", "user al"),
     ('GRANT ROLE nurse, "head nurse" TO USER al', "GRANT ROLES", 'role nurse, role "head nurse"'),
     ("REVOKE ROLE nurse FROM USER al", "REVOKE ROLES", "role nurse"),
     ("CREATE SCHEMA v (n INT)", "CREATE SCHEMA", "schema root.v"),
@@ -71,13 +71,14 @@ GRANTED = [
     ("ALTER STREAM in1 LABEL 'nurse'", "ALTER STREAM", "stream root.in1"),
     (
         "GRANT VIEW OBJECT, SUBSCRIBE ON STREAM in1 TO nurse",
-        "GRANT PERMISSIONS VIEW OBJECT, SUBSCRIBE",
+        "GRANT VIEW OBJECT, SUBSCRIBE",
         "stream root.in1",
     ),
-    ("REVOKE SUBSCRIBE ON STREAM in1 FROM nurse", "REVOKE PERMISSIONS SUBSCRIBE", "stream root.in1"),
-    ("GRANT USE ON OPERATOR join TO nurse WITH (streams = 2)", "GRANT PERMISSIONS USE", "operator join"),
+    ("REVOKE SUBSCRIBE ON STREAM in1 FROM nurse", "REVOKE SUBSCRIBE", "stream root.in1"),
+    ("GRANT USE ON OPERATOR join TO nurse WITH (streams = 2)", "GRANT USE", "operator join"),
     ("CREATE QUERY q READING in1 USING select OUTPUT out1", "CREATE QUERY", "query root.q"),
-    ("START QUERY q", "SET QUERY STATUS", "query root.q"),
+    ("START QUERY q", "START QUERY", "query root.q"),
+    ("STOP QUERY q", "STOP QUERY", "query root.q"),
     ("DROP QUERY q", "DROP OBJECT", "query root.q"),
     ("SET SYSTEM idle_minutes = 20", "SET SYSTEM", "system"),
     ("SHOW GRANTS ON STREAM in1", "SHOW GRANTS", "stream root.in1"),
@@ -131,8 +132,8 @@ DENIED = [
     ("ALTER STREAM seen DROP LABEL", "ALTER STREAM", "only its owner may change stream root.seen"),
     ("DROP STREAM hidden", "DROP OBJECT", "there is no stream hidden"),
     ("DROP STREAM never", "DROP OBJECT", "there is no stream never"),
-    ("GRANT SUBSCRIBE ON STREAM root.hidden TO nurse", "GRANT PERMISSIONS SUBSCRIBE", "there is no stream root.hidden"),
-    ("START QUERY q", "SET QUERY STATUS", "there is no query q"),
+    ("GRANT SUBSCRIBE ON STREAM root.hidden TO nurse", "GRANT SUBSCRIBE", "there is no stream root.hidden"),
+    ("START QUERY q", "START QUERY", "there is no query q"),
     (
         "GRANT ROLE ADMIN TO USER joe",
         "GRANT ROLES",
@@ -171,7 +172,7 @@ def test_what_is_hidden_and_what_never_was_leave_the_same_record_but_for_the_nam
     assert records[0] == records[1]
 
 
-def test_a_script_leaves_a_record_for_each_statement_or_one_for_its_refusal(system: System) -> None:
+def test_a_script_leaves_a_record_for_each_statement_that_was_tried(system: System) -> None:
     with added(system) as found:
         system.run("CREATE ROLE a; CREATE ROLE b; SHOW ROLES")
     assert [said(record)[1:] for record in found] == [
@@ -181,13 +182,19 @@ def test_a_script_leaves_a_record_for_each_statement_or_one_for_its_refusal(syst
     ]
     with added(system) as found, pytest.raises(HeadgateError):
         system.run("CREATE ROLE c; CREATE ROLE b; CREATE ROLE d")
-    assert [said(record)[1:] for record in found] == [("CREATE ROLE", "role b", False)]
+    assert [(record["object"], bool(record["granted"]), record["reason"]) for record in found] == [
+        ("role c", False, "undone: a later statement failed"),
+        ("role b", False, "there is already a role `b`"),
+    ]
 
 
-def test_a_refusal_at_the_end_of_a_script_leaves_one_record(system: System) -> None:
+def test_a_refusal_at_the_end_of_a_script_belongs_to_its_last_statement(system: System) -> None:
     with added(system) as found, pytest.raises(HeadgateError, match="nobody would be left"):
         system.run("CREATE ROLE a; ALTER USER root LOCK")
-    assert [said(record)[1:] for record in found] == [("ALTER USER", "user root", False)]
+    assert [said(record)[1:] for record in found] == [
+        ("CREATE ROLE", "role a", False),
+        ("ALTER USER LOCK", "user root", False),
+    ]
 
 
 def test_a_session_that_a_change_ends_leaves_a_record(system: System) -> None:
@@ -195,10 +202,10 @@ def test_a_session_that_a_change_ends_leaves_a_record(system: System) -> None:
     session = session_of(system, joe)
     with added(system) as found:
         system.run("ALTER USER joe LOCK")
-    assert [(*said(record), record["reason"]) for record in found][1:] == [
-        ("joe", "END SESSION", "session", True, "rights changed")
-    ]
-    assert found[1]["session"] == session
+    ended = {(*said(record), record["session"]) for record in found}
+    cause = (ADMIN, "ALTER USER LOCK", "user joe", True, session_of(system, system.root))
+    assert ended == {cause, ("joe", "END SESSION", "session", True, session)}
+    assert len(found) == 2
 
 
 def test_the_first_record_is_the_first_act(system: System) -> None:

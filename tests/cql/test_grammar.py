@@ -25,7 +25,7 @@ from .values import plain_statement
 KEY_WORDS = key_words(STATEMENTS)
 # The strings are labels, so that they may stand anywhere; the names are none of the key words.
 STRINGS: Node = Choice((Terminal(text="'A'"), Terminal(text="'TRUE'"), Terminal(text="'\"IT''S\" AT S'")))
-NUMBERS: Node = Choice((Terminal(text="0"), Terminal(text="17"), Terminal(text="999999999999999999")))
+NUMBERS: Node = Choice((Terminal(text="0"), Terminal(text="17"), Terminal(text="9999")))
 NAMES: Node = Choice((Terminal(text="A"), Terminal(text="_B1"), Terminal(text='"AT"'), Terminal(text='"SAY ""AH"""')))
 
 
@@ -99,7 +99,7 @@ def test_every_script_of_the_grammar_is_read(data: st.DataObject) -> None:
 
 
 def _read(text: str) -> tuple[Statement, ...]:
-    """A grammar cannot say that a limit is given once; that refusal alone is no disagreement."""
+    """A grammar cannot say that something is given once; that refusal alone is no disagreement."""
     statements, refusal = _answer(text)
     assert refusal is None or _given_twice(refusal), f"{refusal} in {text!r}"
     return statements

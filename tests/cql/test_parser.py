@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.cql import parse_script
-from headgate.cql.parser import MAX_SCRIPT, READERS
+from headgate.cql.parser import MAX_SCRIPT, MAX_STATEMENTS, READERS
 from headgate.cql.reading import MAX_LIST
 from headgate.cql.statements import CreateUser, GrantPermissions, Statement
 from headgate.errors import HeadgateError, Position, TextError
@@ -144,6 +144,13 @@ def test_the_longest_script_is_read_and_no_longer_one() -> None:
     assert error.position is not None and error.position.offset == MAX_SCRIPT
 
 
+def test_the_longest_list_of_statements_is_read_and_no_longer_one() -> None:
+    assert len(parse_script("SHOW ROLES;" * MAX_STATEMENTS)) == MAX_STATEMENTS
+    error = refusal("SHOW ROLES;" * (MAX_STATEMENTS + 1))
+    assert error.message == f"a script must not have more than {MAX_STATEMENTS} statements"
+    assert error.position is not None and error.position.offset == len("SHOW ROLES;") * MAX_STATEMENTS
+
+
 @pytest.mark.parametrize(
     ("begin", "item", "end"),
     [
@@ -168,6 +175,7 @@ SECRET = "Tr0ub4dor"
 HIDING = [
     "CREATE USER joe PASSWORD {}",
     "CREATE USER joe PASSWORD 'x' PASSWORD {}",
+    "ALTER USER joe PASSWORD 'x' PASSWORD {}",
     "CREATE USER {}",
     "CREATE USER joe {}",
     "CREATE USER joe CLEARANCE {}",
@@ -200,6 +208,13 @@ def test_no_error_and_no_repr_shows_a_string(form: str) -> None:
         except HeadgateError as error:
             said = f"{error} {error!r} {error.args} {error.message} {error.hint}"
         assert SECRET not in said, f"{shown}: {said}"
+
+
+@pytest.mark.parametrize("verb", ["CREATE USER joe PASSWORD", "ALTER USER joe PASSWORD", "ALTER USER joe LOCK PASSWORD"])
+@pytest.mark.parametrize("written", [SECRET, f'"{SECRET}"', f"{SECRET}-x", "12345678", f"'{SECRET}"])
+def test_a_password_in_the_wrong_quotes_is_not_repeated(verb: str, written: str) -> None:
+    error = refusal(f"{verb} {written}")
+    assert written.strip("'\"")[:8] not in str(error)
 
 
 @settings(deadline=None, max_examples=200)

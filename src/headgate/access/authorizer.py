@@ -54,6 +54,8 @@ class Authorizer:
         self._levels_seen = -1
         self._order = LevelOrder()
         self._level_texts: dict[str, Level] = {}
+        self._visible_seen = (-1, -1)
+        self._visible: dict[Level, list[str]] = {}
 
     # Roles ----------------------------------------------------------------------------------------------------------
 
@@ -112,10 +114,21 @@ class Authorizer:
         return known
 
     def visible_levels(self, principal: Principal) -> list[str]:
-        """The levels of objects that a principal may read. All levels in use are looked at, whoever asks and for
-        whatever: what is hidden costs nobody a step more."""
-        order, levels = self.order, self.state.objects.keys("level")
-        return [text for text in sorted(levels) if order.dominates(principal.level, self.level(text))]
+        """The levels of objects that a principal may read: found beforehand, so that a name costs the same whether
+        something hidden has it or nothing."""
+        self.prepare(principal.level)
+        return self._visible[principal.level]
+
+    def prepare(self, *more: Level) -> None:
+        """Finds what each level may read anew if levels came into use or rose: whoever changes that pays for it."""
+        now = (self.state.changed["levels"], self.state.objects.regrouped["level"])
+        stale = now != self._visible_seen
+        missing = [level for level in more if level not in self._visible]
+        if stale or missing:
+            used, order = sorted(self.state.objects.keys("level")), self.order
+            for level in [*self._visible, *missing] if stale else missing:
+                self._visible[level] = [text for text in used if order.dominates(level, self.level(text))]
+            self._visible_seen = now
 
     # Principals -----------------------------------------------------------------------------------------------------
 

@@ -63,11 +63,15 @@ class Catalog:
             raise StoreError("a grant has no object", hint="restore the store from a backup")
         return found
 
-    @staticmethod
-    def _closest(principal: Principal, found: dict[int, r.Object]) -> dict[int, r.Object]:
-        """One's own before others'; of one's own, those of one's level before lower ones."""
-        own = {i: thing for i, thing in found.items() if thing.owner == principal.user}
-        return {i: thing for i, thing in own.items() if thing.level == str(principal.level)} or own or found
+    def _closest(self, principal: Principal, found: dict[int, r.Object]) -> dict[int, r.Object]:
+        """One's own before others'; of one owner's, those of one's level, otherwise the highest."""
+        found = {i: thing for i, thing in found.items() if thing.owner == principal.user} or found
+        if len({thing.owner for thing in found.values()}) > 1:
+            return found
+        here = {i: thing for i, thing in found.items() if thing.level == str(principal.level)}
+        level, order = self._authorizer.level, self._authorizer.order
+        highest = order.maximal(level(thing.level) for thing in found.values())
+        return here or {i: thing for i, thing in found.items() if level(thing.level) in highest}
 
     def visible(self, principal: Principal, *kinds: Kind) -> list[r.Object]:
         """All that this principal may see, in a fixed order."""

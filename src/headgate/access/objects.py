@@ -41,12 +41,10 @@ def _new_source_name(state: State, stream: r.Object) -> str:
     """`joe.in1`, for a level above U `joe.in1@S`, and `joe.in1~2` if some stream was called `joe.in1` before."""
     level = "" if stream.level == str(LEAST) else f"@{stream.level}"
     base = f"{quote(stream.owner)}.{quote(stream.name)}{level}"
-    name, count = base, 1
-    while state.source_names.get(name):
-        count += 1
-        name = f"{base}~{count}"
-    state.source_names.put(r.SourceName(name))
-    return name
+    known = state.source_names.get(base)
+    used = known.used + 1 if known else 1
+    state.source_names.put(r.SourceName(base, used))
+    return base if used == 1 else f"{base}~{used}"
 
 
 def rename_owner(state: State, thing: r.Object, owner: str) -> None:

@@ -13,10 +13,10 @@ from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
-from headgate.access.sessions import Sessions
+from headgate.access.sessions import NOBODY, Sessions
 from headgate.access.state import State
 from headgate.cql.statements import Limit, Name, Target
-from headgate.errors import AccessDenied, HeadgateError, LabelError, NotFound
+from headgate.errors import AccessDenied, Conflict, HeadgateError, LabelError, NotFound
 from headgate.labels import Label, Level
 
 
@@ -30,6 +30,7 @@ class Result:
 
 
 MOST_HASHES = 3
+MOST_GIVEN = 1000
 
 
 class Work(Protocol):
@@ -63,6 +64,7 @@ class Request:
     session: r.Session
     now: float
     subject: str = ""
+    given: list[tuple[str, str]] = field(default_factory=list)
     hashed: int = 0
     decisions: list[Decision] = field(default_factory=list)
 
@@ -78,6 +80,12 @@ class Request:
     def about(self, subject: str) -> None:
         """What the audit trail says this statement was about."""
         self.subject = subject
+
+    def gives(self, what: str, to_whom: str) -> None:
+        """What is given or taken, one record for each receiver: nobody disappears in a long list."""
+        self.given.append((what, to_whom))
+        if len(self.given) > MOST_GIVEN:
+            raise Conflict(f"a statement must not name more than {MOST_GIVEN} receivers")
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -125,7 +133,7 @@ class Request:
 
     def find_user(self, name: Name) -> r.User:
         found = self.state.users.get(name.text)
-        if found is None:
+        if found is None or name.text == NOBODY:
             raise NotFound(f"there is no user `{name.text}`", position=name.position)
         return found
 

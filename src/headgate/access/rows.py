@@ -27,7 +27,8 @@ class User(Row):
     password: str  # an argon2 hash; empty: no login by password
     clearance: str  # a level's text
     since: int = 0  # how many audit records there were when it was created: earlier ones are another's
-    failures: int = 0
+    failures: int = 0  # wrong passwords in a row
+    refused: int = 0  # logins refused, ever
     locked_until: float = 0.0
     locked: bool = False  # by an administrator, until unlocked
     keys: tuple[str, ...] = ()
@@ -160,6 +161,7 @@ class SourceName(Row):
     key_fields = ("name",)
 
     name: str
+    used: int  # how many streams had it, the later ones with a number behind it
 
 
 ROWS: tuple[type[Row], ...] = (

@@ -21,7 +21,7 @@ from headgate.lexing import quote
 REFUSED = "login refused"
 NO_SESSION = "no valid session"
 NOBODY = ""  # cannot be a name
-MOST_FAILURES = 1_000_000_000
+MOST_REFUSED = 1_000_000_000
 _CLEAN_EVERY = 60.0
 
 
@@ -59,11 +59,11 @@ class Sessions:
         if named is not None and proved and not locked and found.password == stored:
             self._state.users.put(replace(found, failures=0, locked_until=0.0))
             return None
-        failures = found.failures + 1
-        until = found.locked_until
+        failures, until = found.failures + (not locked), found.locked_until
         if not locked and failures >= parameters.number(self._state, "lockout_failures"):
             failures, until = 0, now + 60 * parameters.number(self._state, "lockout_minutes")
-        self._state.users.put(replace(found, failures=failures % MOST_FAILURES, locked_until=until))
+        refused = (found.refused + 1) % MOST_REFUSED
+        self._state.users.put(replace(found, failures=failures, locked_until=until, refused=refused))
         if named is None:
             return "no such user"
         return "the account is locked" if locked else f"wrong password, {failures or 'the last of too many'} in a row"
@@ -113,11 +113,14 @@ class Sessions:
         idle = 60 * parameters.number(self._state, "idle_minutes")
         return now < session.expires and now - session.last_used < idle
 
-    def touch(self, session: r.Session) -> None:
+    def touch(self, session: r.Session) -> r.Session:
         """Notes that a session was used."""
         current = self._state.sessions.get(session.token_hash)
-        if current is not None:
-            self._state.sessions.put(replace(current, last_used=self._clock.now()))
+        if current is None:
+            return session
+        current = replace(current, last_used=self._clock.now())
+        self._state.sessions.put(current)
+        return current
 
     def end(self, session: r.Session) -> None:
         self._state.sessions.remove(session)

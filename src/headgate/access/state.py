@@ -27,6 +27,8 @@ class Table(Generic[R]):
         self._rows: dict[r.Key, R] = {}
         self._indexes = indexes
         self._found: dict[str, dict[Any, dict[r.Key, R]]] = {name: {} for name in indexes}
+        self.regrouped = dict.fromkeys(indexes, 0)
+        """For each index, how often the set of its values changed."""
 
     def __iter__(self) -> Iterator[R]:
         return iter(list(self._rows.values()))
@@ -67,8 +69,12 @@ class Table(Generic[R]):
                 del bucket[key]
                 if not bucket:
                     del found[index(old)]
+                    self.regrouped[name] += 1
             if row is not None:
-                found.setdefault(index(row), {})[key] = row
+                if index(row) not in found:
+                    found[index(row)] = {}
+                    self.regrouped[name] += 1
+                found[index(row)][key] = row
         if row is not None:
             self._rows[key] = row
 

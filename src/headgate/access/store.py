@@ -80,8 +80,8 @@ class Store:
 
     # Opening --------------------------------------------------------------------------------------------------------
 
-    def migrate(self) -> None:
-        """Creates the tables, or brings them to this version's form.
+    def migrate(self, *, create: bool) -> None:
+        """Brings the tables to this version's form, and creates them if that is wanted.
 
         Only a store that had no tables gets a head: one that lost it must not be given a new one.
         """
@@ -91,6 +91,8 @@ class Store:
             if connection.dialect.name == "postgresql":  # several processes may open a new store at once
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
             new = not inspect(connection).has_table(t.head.name)
+            if new and not create:
+                raise StoreError("there is no Headgate in this store", hint="run `headgate init` first")
             config.attributes["connection"] = connection
             try:
                 command.upgrade(config, "head")

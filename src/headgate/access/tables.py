@@ -37,6 +37,7 @@ Table(
     Column("clearance", Text, nullable=False),
     Column("since", Integer, nullable=False),
     Column("failures", Integer, nullable=False),
+    Column("refused", Integer, nullable=False),
     Column("locked_until", Double, nullable=False),
     Column("locked", Boolean, nullable=False),
     Column("keys", Text, nullable=False),
@@ -75,7 +76,7 @@ Table(
     Column("above", Text, nullable=False),
     Column("retired", Boolean, nullable=False),
 )
-Table("source_names", metadata, Column("name", Text, primary_key=True))
+Table("source_names", metadata, Column("name", Text, primary_key=True), Column("used", Integer, nullable=False))
 Table("compartments", metadata, Column("name", Text, primary_key=True))
 Table(
     "objects",

@@ -70,7 +70,7 @@ def run(quick: bool, progress: Progress) -> Report:
 def fill(url: str, size: int) -> list[str]:
     """A store with that many users, roles and streams, and a few sessions; returns the sessions' tokens."""
     state, store = State(), Store(url, Seal(_KEY), SystemClock())
-    store.migrate()
+    store.migrate(create=True)
     tokens = [f"token {i}" for i in range(min(_SESSIONS, size))]
     with store.transaction(state) as work:
         bootstrap.fill(state, work, Passwords(), "admin", "nobody logs in here")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from headgate.cli.context import Place, pass_place, read_password, reported
-from headgate.errors import HeadgateError
+from headgate.errors import AuthenticationFailed
 from headgate.labels import parse_level
 
 
@@ -54,7 +54,7 @@ def logout(place: Place) -> None:
         place.forget_token()
         try:
             headgate.logout(token)
-        except HeadgateError:
+        except AuthenticationFailed:
             click.echo("the session had already ended")
             return
     click.echo("logged out")

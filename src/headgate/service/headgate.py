@@ -7,7 +7,8 @@ its audit records with its changes. A refused request changes nothing and leaves
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,13 +16,13 @@ from typing import TypeVar
 from headgate.access import bootstrap
 from headgate.access import rows as r
 from headgate.access.audit import Event, Head, Seal, load_key, verify
-from headgate.access.authorizer import SYSTEM_ID, Authorizer, Decision, Principal, shown, source_name
+from headgate.access.authorizer import EVERYONE, SYSTEM_ID, Authorizer, Decision, Principal, shown, source_name
 from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request, Result
-from headgate.access.sessions import REFUSED, Sessions
+from headgate.access.sessions import NOBODY, REFUSED, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
 from headgate.access.store import Store, StoreJournal, Transaction
@@ -57,7 +58,13 @@ class Streams:
 
 class Headgate:
     def __init__(
-        self, url: str, audit_key: bytes, *, clock: Clock | None = None, passwords: Passwords | None = None
+        self,
+        url: str,
+        audit_key: bytes,
+        *,
+        clock: Clock | None = None,
+        passwords: Passwords | None = None,
+        create: bool = True,
     ) -> None:
         self._clock = clock or SystemClock()
         self._passwords = passwords or Passwords()
@@ -69,7 +76,7 @@ class Headgate:
         self._catalog = Catalog(self._state, self._authorizer)
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
-        self._store.migrate()
+        self._store.migrate(create=create)
 
     @classmethod
     def at_home(cls, home: Path, url: str | None = None, *, create: bool = False) -> Headgate:
@@ -78,16 +85,28 @@ class Headgate:
         if not key_file.exists() and not create:
             raise StoreError(f"there is no Headgate in `{home}`", hint="run `headgate init` first")
         key = load_key(key_file, create=not key_file.exists())
-        return cls(url or f"sqlite:///{home / 'headgate.db'}", key)
+        return cls(url or f"sqlite:///{home / 'headgate.db'}", key, create=create)
 
     def close(self) -> None:
         self._store.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Transaction]:
+        try:
+            with self._store.transaction(self._state) as work:
+                yield work
+        finally:
+            self._authorizer.prepare()
+
+    def _refresh(self) -> None:
+        self._store.refresh(self._state)
+        self._authorizer.prepare()
 
     # Beginning and ending -------------------------------------------------------------------------------------------
 
     def initialise(self, admin: str, password: str) -> None:
         """Fills an empty store and names its first administrator."""
-        with self._lock, self._store.transaction(self._state) as work:
+        with self._lock, self._transaction() as work:
             bootstrap.fill(self._state, work, self._passwords, admin, password)
             work.events.append(Event(admin, "", str(LEAST), "INITIALISE", "system", True, "the store was empty"))
 
@@ -96,17 +115,18 @@ class Headgate:
     ) -> str:
         """A session's token. The roles default to all one has, the level to the clearance."""
         with self._lock:
-            self._store.refresh(self._state)
+            self._refresh()
             stored = self._sessions.stored_password(user)
         proved = self._sessions.proves(stored, password)
         event = Event(user, "", str(LEAST), "LOGIN", "session", False, "")
         with self._lock:
             try:
-                with self._store.transaction(self._state) as work:
+                with self._transaction() as work:
                     refusal = self._sessions.admit(user, stored, proved)
                     if refusal is None:
                         token, session = self._sessions.open(user, roles, level)
                         work.events.append(replace(event, session=session.id, granted=True))
+                        self._authorizer.prepare(self._authorizer.level(session.level))
                         return token
                     work.events.append(replace(event, reason=refusal))
             except (AccessDenied, Conflict) as error:
@@ -126,7 +146,7 @@ class Headgate:
         with self._lock:
             session = None
             try:
-                with self._store.transaction(self._state) as work:
+                with self._transaction() as work:
                     session = self._sessions.find(token)
                     return act(work, session)
             except StoreError:
@@ -137,7 +157,7 @@ class Headgate:
 
     def _record(self, session: r.Session | None, *events: Event) -> None:
         """Keeps what was refused; a refused request is a request too, so the session is not idle."""
-        with self._store.transaction(self._state) as work:
+        with self._transaction() as work:
             work.events.extend(events)
             if session is not None:
                 self._sessions.touch(session)
@@ -151,24 +171,24 @@ class Headgate:
             statements = parse_script(script)
         except TextError as error:
             with self._lock:
-                self._record(session, _event(session, "EXECUTE", "script", reason=error.message))
+                where = f"line {error.position.line}, column {error.position.column}" if error.position else ""
+                self._record(session, _event(session, "EXECUTE", "script", reason=f"not understood, {where}"))
             raise
         with self._lock:
             tried: list[Event] = []
             try:
-                with self._store.transaction(self._state) as work:
-                    session = self._sessions.find(token)
-                    self._sessions.touch(session)
+                with self._transaction() as work:
+                    session = self._sessions.touch(self._sessions.find(token))
                     return self._run(session, statements, work, tried)
             except StoreError:
                 raise
-            except HeadgateError:
-                self._record(session, *tried)
+            except HeadgateError as error:
+                self._record(session, *(tried or [_event(session, "EXECUTE", "script", reason=error.message)]))
                 raise
 
     def _recognised(self, token: str) -> r.Session:
         with self._lock:
-            self._store.refresh(self._state)
+            self._refresh()
             try:
                 return self._sessions.find(token)
             except AuthenticationFailed as error:
@@ -182,7 +202,7 @@ class Headgate:
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
         for statement in statements:
-            request.subject, request.decisions = "", []
+            request.subject, request.given, request.decisions = "", [], []
             try:
                 results.append(HANDLERS[type(statement)](request, statement))
                 rows += len(results[-1].rows)
@@ -191,11 +211,12 @@ class Headgate:
                 if statement is statements[-1] and self._rights_version() != before:
                     self._settle(work)
             except HeadgateError as error:
-                tried.append(_event(session, action_of(statement), request.subject, reason=error.message))
+                tried += _events(session, statement, request, granted=False, reason=error.message)
                 raise error.at(statement.position) from None
             reasons = "; ".join(dict.fromkeys(decision.reason for decision in request.decisions))
-            work.events.append(_event(session, action_of(statement), request.subject, granted=True, reason=reasons))
-            tried.append(replace(work.events[-1], granted=False, reason="undone: a later statement failed"))
+            done = _events(session, statement, request, granted=True, reason=reasons)
+            work.events += done
+            tried += [replace(event, granted=False, reason="undone: a later statement failed") for event in done]
         if not statements:
             work.events.append(_event(session, "EXECUTE", "", granted=True, reason="an empty script"))
         return results
@@ -219,16 +240,20 @@ class Headgate:
     def _settle(self, work: Transaction) -> None:
         """What must hold after every script: somebody can administer, and no session exceeds its user's rights."""
         granted = {g.role for g in self._state.grants.peek("right", (SYSTEM_ID, Permission.CHANGE_SYSTEM.value))}
-        if not any(self._can_administer(user, granted) for user in self._state.users):
+        users = {name for role in granted for name in self._duties.users_of(role)}
+        if EVERYONE in granted:
+            users = {user.name for user in self._state.users}
+        if not any(self._can_administer(name, granted) for name in sorted(users)):
             raise Conflict("nobody would be left who may change the system")
         for session in self._sessions.settle():
             work.events.append(_event(session, "END SESSION", "session", granted=True, reason="rights changed"))
 
-    def _can_administer(self, user: r.User, granted: set[str]) -> bool:
+    def _can_administer(self, name: str, granted: set[str]) -> bool:
         """Whether a user could log in with a role that may change the system."""
-        if user.locked or not user.password:
+        user = self._state.users.get(name)
+        if user is None or user.locked or not user.password:
             return False
-        ways = [frozenset({role}) for role in self._authorizer.authorised(user.name)] or [frozenset()]
+        ways = [frozenset({role}) for role in self._authorizer.authorised(name)] or [frozenset()]
         return any(
             not granted.isdisjoint(self._authorizer.effective(way)) and not self._duties.broken(way, dynamic=True)
             for way in ways
@@ -239,7 +264,7 @@ class Headgate:
     def principal(self, token: str) -> Principal:
         """Who this session is at this moment."""
         with self._lock:
-            self._store.refresh(self._state)
+            self._refresh()
             return self._authorizer.principal(self._sessions.find(token))
 
     def check(self, token: str, permission: Permission, kind: Kind, name: str, owner: str | None = None) -> Decision:
@@ -286,7 +311,7 @@ class Headgate:
         if user != q.user and not auditor:
             raise AccessDenied("you may ask this for yourself, or with VIEW AUDIT for others")
         found = self._state.users.get(user)
-        if found is None:
+        if found is None or user == NOBODY:
             raise NotFound(f"there is no user `{user}`")
         principal = self._authorizer.potential(found)
         decision = self._authorizer.decide(principal, permission, thing)
@@ -301,7 +326,8 @@ class Headgate:
     def verify_audit(self, expect: str = "") -> list[str]:
         """What is wrong with the audit trail; empty if nothing is."""
         with self._store.audit_trail() as (records, head):
-            return verify(self._seal, records, head, expect)
+            faults = verify(self._seal, records, head, expect)
+        return faults or ([] if head.count else ["the trail is empty: every store begins with a record"])
 
     def journal(self, space: str) -> StoreJournal:
         """Stable numbers, for labels.LabelTable and labels.SourceNumbers."""
@@ -313,6 +339,15 @@ def _event(session: r.Session | None, action: str, about: str, *, granted: bool 
     if session is None:
         return Event("", "", str(LEAST), action, about, granted, reason)
     return Event(session.user, session.id, session.level, action, about, granted, reason)
+
+
+def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:
+    """One record, or one for each receiver of what is given or taken."""
+    action = action_of(statement)
+    return [
+        _event(session, f"{action} {whom}".strip(), about, granted=granted, reason=reason)
+        for about, whom in request.given or [(request.subject, "")]
+    ]
 
 
 def action_of(statement: Statement) -> str:

@@ -24,7 +24,8 @@ def _grant(q: Request, x: s.GrantPermissions) -> Result:
     roles = list({name.text: q.find_role(name) for name in x.roles}.values())
     verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
     whom = ", ".join(quote(role.name) for role in roles)
-    q.about(f"{shown(thing)} {preposition} {whom}")
+    for role in roles:
+        q.gives(shown(thing), f"{preposition.upper()} {quote(role.name)}")
     for permission in permissions:
         if permission not in APPLIES[Kind(thing.kind)]:
             able = ", ".join(sorted(APPLIES[Kind(thing.kind)]))

@@ -73,7 +73,9 @@ def _grant(q: Request, x: s.GrantRoles) -> Result:
     given = ", ".join(f"role {quote(name)}" for name in roles)
     verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
     whom = ", ".join(dict.fromkeys(quote(name.text) for name in (*x.to_users, *x.to_roles)))
-    q.about(f"{given} {preposition} {whom}")
+    for role_name in roles:
+        for receiver in dict.fromkeys(name.text for name in (*x.to_users, *x.to_roles)):
+            q.gives(f"role {quote(role_name)}", f"{preposition.upper()} {quote(receiver)}")
     for role in roles.values():
         _need_role(q, role)
         for user in {name.text: name for name in x.to_users}.values():

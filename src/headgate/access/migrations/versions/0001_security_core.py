@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("clearance", sa.Text, nullable=False),
         sa.Column("since", sa.Integer, nullable=False),
         sa.Column("failures", sa.Integer, nullable=False),
+        sa.Column("refused", sa.Integer, nullable=False),
         sa.Column("locked_until", sa.Double, nullable=False),
         sa.Column("locked", sa.Boolean, nullable=False),
         sa.Column("keys", sa.Text, nullable=False),
@@ -54,7 +55,9 @@ def upgrade() -> None:
         sa.Column("above", sa.Text, nullable=False),
         sa.Column("retired", sa.Boolean, nullable=False),
     )
-    op.create_table("source_names", sa.Column("name", sa.Text, primary_key=True))
+    op.create_table(
+        "source_names", sa.Column("name", sa.Text, primary_key=True), sa.Column("used", sa.Integer, nullable=False)
+    )
     op.create_table("compartments", sa.Column("name", sa.Text, primary_key=True))
     op.create_table(
         "objects",

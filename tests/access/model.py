@@ -49,6 +49,7 @@ PENDING: frozenset[str] = frozenset(
     {
         "a role taken away and given back is active again in old sessions",
         "an idle session revives when idle_minutes is raised",
+        "one's own object of level U is not found, from above, where others have its name too",
         "who has roles is not an administrator through PUBLIC alone",
         "starting a query does not ask for VIEW OBJECT on its inputs",
     }
@@ -321,8 +322,14 @@ class Model:
             named = {i: t for i, t in named.items() if self.allowed(who, "VIEW OBJECT", i)}
         if target.owner is not None:
             named = {i: t for i, t in named.items() if t.owner == target.owner}
+        several = len(named) > 1
         named = {i: t for i, t in named.items() if t.owner == who.user} or named
         refuse_if(not named, "NotFound")
+        if (
+            "one's own object of level U is not found, from above, where others have its name too" in PENDING
+            and several
+        ):
+            refuse_if({t.level for t in named.values()} == {BOTTOM} != {who.level}, "NotFound")
         refuse_if(len({t.owner for t in named.values()}) > 1, "Conflict")
         here = [i for i, t in named.items() if t.level == who.level]
         highest = [

@@ -103,7 +103,7 @@ class Rounds:
         streams = self.system.sql("SELECT object FROM audit WHERE action = 'CREATE STREAM' AND granted")
         names = {str(about).removeprefix("stream root.") for (about,) in streams}
         assert {name for name in names if name.startswith(f"{prefix}_")} == users
-        (granted,) = self.system.sql("SELECT count(*) FROM audit WHERE action = 'GRANT ROLES' AND granted")
+        (granted,) = self.system.sql("SELECT count(*) FROM audit WHERE action LIKE 'GRANT ROLES TO %' AND granted")
         (workers,) = self.system.sql("SELECT count(*) FROM memberships WHERE role = 'worker'")
         assert granted == workers
 

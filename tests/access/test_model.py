@@ -760,7 +760,9 @@ class Catalogs(RuleBasedStateMachine):
         for token, p, t in asked:
             expected = self.model.check(token, p, t)
             decision, got = attempt(lambda: gate.check(token, Permission(p), Kind(t.kind), t.name, t.owner))  # noqa: B023
-            assert (got or bool(decision)) == expected, f"{p} on {t} for session {self.tokens.index(token)}"
+            answer = got or bool(decision)
+            about = f"{p} on {t.kind} {t} for session {self.tokens.index(token)}: {decision}"
+            assert answer == expected, f"{about}: the model says {expected}, the system {answer}"
         self.tally.checks += len(asked)
 
     def look_at_catalogs(self) -> None:

@@ -210,7 +210,9 @@ def test_no_error_and_no_repr_shows_a_string(form: str) -> None:
         assert SECRET not in said, f"{shown}: {said}"
 
 
-@pytest.mark.parametrize("verb", ["CREATE USER joe PASSWORD", "ALTER USER joe PASSWORD", "ALTER USER joe LOCK PASSWORD"])
+@pytest.mark.parametrize(
+    "verb", ["CREATE USER joe PASSWORD", "ALTER USER joe PASSWORD", "ALTER USER joe LOCK PASSWORD"]
+)
 @pytest.mark.parametrize("written", [SECRET, f'"{SECRET}"', f"{SECRET}-x", "12345678", f"'{SECRET}"])
 def test_a_password_in_the_wrong_quotes_is_not_repeated(verb: str, written: str) -> None:
     error = refusal(f"{verb} {written}")

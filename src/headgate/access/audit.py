@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headgate.errors import StoreError
@@ -27,10 +27,7 @@ MAX_FIELD = 500
 
 @dataclass(frozen=True)
 class Event:
-    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record.
-
-    Fields are cut to a length, and what cannot be printed is replaced: callers who are not yet known write here too.
-    """
+    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record."""
 
     user: str
     session: str
@@ -40,11 +37,19 @@ class Event:
     granted: bool
     reason: str
 
-    def __post_init__(self) -> None:
-        for name in ("user", "action", "object", "reason"):
-            text = getattr(self, name)[:MAX_FIELD]
-            clean = "".join(c if c.isprintable() else "�" for c in text)
-            object.__setattr__(self, name, clean)
+    def clean(self) -> Event:
+        """Fit to be written: cut to a length, and without what cannot be printed. Strangers write here too."""
+        return replace(
+            self,
+            user=_clean(self.user),
+            action=_clean(self.action),
+            object=_clean(self.object),
+            reason=_clean(self.reason),
+        )
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_FIELD])
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Seal:
         self._key = key
 
     def record(self, previous: str, number: int, time: float, event: Event) -> str:
-        body = json.dumps([previous, number, time, asdict(event)], sort_keys=True, ensure_ascii=True)
+        body = json.dumps([previous, number, time, asdict(event)], sort_keys=True, ensure_ascii=True, default=repr)
         return self._mac("record", body)
 
     def head(self, count: int, mac: str) -> Head:
@@ -93,17 +98,22 @@ def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") 
         if record.number != number:
             faults.append(f"record {number} is missing: record {record.number} stands in its place")
             number = record.number
-        if not hmac.compare_digest(seal.record(previous, number, record.time, record.event), record.mac):
+        if not _same(seal.record(previous, number, record.time, record.event), record.mac):
             faults.append(f"record {number} was altered, or a record before it was removed or moved")
         previous = record.mac
         seen.add(f"{number}:{previous}")
-    if not hmac.compare_digest(seal.head(head.count, head.mac).seal, head.seal):
+    if not _same(seal.head(head.count, head.mac).seal, head.seal):
         faults.append("the head of the trail was altered")
     elif (head.count, head.mac) != (number, previous):
         faults.append(f"the trail ends at record {number}, its head says {head.count}: records were removed or added")
     if expect and expect not in seen:
         faults.append("the expected head is not in this trail: it was rolled back or replaced")
     return faults
+
+
+def _same(wanted: str, found: object) -> bool:
+    """Whatever was written there by others is compared, not trusted to be a text."""
+    return hmac.compare_digest(wanted.encode(), str(found).encode(errors="replace"))
 
 
 def load_key(path: Path, *, create: bool = False) -> bytes:

@@ -249,7 +249,7 @@ class Store:
     def _append(self, connection: Connection, head: Head, events: list[Event]) -> Head:
         count, mac, now = head.count, head.mac, self._clock.now()
         rows = []
-        for event_ in events:
+        for event_ in (given.clean() for given in events):
             count += 1
             mac = self._seal.record(mac, count, now, event_)
             rows.append({"number": count, "time": now, "mac": mac, **vars(event_)})
@@ -337,6 +337,8 @@ def _create_private(file: Path) -> None:
 
 def _record(row: dict[str, Any]) -> Record:
     number, time, mac = row.pop("number"), row.pop("time"), row.pop("mac")
+    if row["granted"] in (0, 1):
+        row["granted"] = bool(row["granted"])
     return Record(number, time, Event(**row), mac)
 
 

@@ -147,7 +147,7 @@ audit = Table(
     Column("level", Text, nullable=False),
     Column("action", Text, nullable=False),
     Column("object", Text, nullable=False),
-    Column("granted", Boolean, nullable=False),
+    Column("granted", Boolean().with_variant(Integer, "sqlite"), nullable=False),  # read back as it stands
     Column("reason", Text, nullable=False),
     Column("mac", Text, nullable=False),
     Index("audit_by_level", "level"),

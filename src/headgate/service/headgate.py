@@ -139,10 +139,11 @@ class Headgate:
             self._sessions.end(session)
             work.events.append(_event(session, "LOGOUT", "session", granted=True))
 
-        self._asked(token, "LOGOUT", "session", end)
+        self._asked(token, "LOGOUT", ["session"], end)
 
-    def _asked(self, token: str, action: str, about: str, act: Callable[[Transaction, r.Session], T]) -> T:
-        """Does something for a session, in one transaction; if it is refused, that is recorded."""
+    def _asked(self, token: str, action: str, about: list[str], act: Callable[[Transaction, r.Session], T]) -> T:
+        """Does something for a session, in one transaction; if it is refused, that is recorded, with what it turned
+        out to be about until then."""
         with self._lock:
             session = None
             try:
@@ -152,7 +153,7 @@ class Headgate:
             except StoreError:
                 raise
             except HeadgateError as error:
-                self._record(session, _event(session, action, about, reason=error.message))
+                self._record(session, _event(session, action, about[0], reason=error.message))
                 raise
 
     def _record(self, session: r.Session | None, *events: Event) -> None:
@@ -293,10 +294,11 @@ class Headgate:
 
     def why(self, token: str, user: str, permission: Permission, target: Target) -> Explanation:
         """Why a user, with all its roles and at its clearance, is granted or denied something."""
-        action, about = f"EXPLAIN {permission} FOR USER {quote(user)}", f"{target.kind.lower()} {quote(target.name)}"
+        action, about = f"EXPLAIN {permission} FOR USER {quote(user)}", [f"{target.kind.lower()} {quote(target.name)}"]
 
         def explain(work: Transaction, session: r.Session) -> Explanation:
             request = self._request(session, work)
+            about[:] = [shown(request.find(target))]
             found = self._why(request, user, permission, target)
             work.events.append(_event(session, action, request.subject, granted=True))
             return found

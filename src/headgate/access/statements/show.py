@@ -25,7 +25,7 @@ def _show(q: Request, x: s.Show) -> Result:
     if x.what == "GRANTS":
         return _table("GRANTS", ("object", "permission", "role", "limits", "granted by"), _grants(q, x.target))
     if x.what == "AUDIT":
-        return _table("AUDIT", _AUDIT, _audit(q, x.limit or _NEWEST))
+        return _table("AUDIT", _AUDIT, _audit(q, _NEWEST if x.limit is None else x.limit))
     columns, rows = _SHOWN[x.what]
     return _table(x.what, columns, rows(q))
 

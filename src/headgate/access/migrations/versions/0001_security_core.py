@@ -121,7 +121,7 @@ def upgrade() -> None:
         sa.Column("level", sa.Text, nullable=False),
         sa.Column("action", sa.Text, nullable=False),
         sa.Column("object", sa.Text, nullable=False),
-        sa.Column("granted", sa.Boolean, nullable=False),
+        sa.Column("granted", sa.Boolean().with_variant(sa.Integer, "sqlite"), nullable=False),
         sa.Column("reason", sa.Text, nullable=False),
         sa.Column("mac", sa.Text, nullable=False),
     )
@@ -147,6 +147,11 @@ def _make_append_only(table: str) -> None:
                 f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
                 f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
             )
+        op.execute(  # REPLACE does not count as DELETE
+            f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "  # noqa: S608
+            f"WHEN EXISTS (SELECT 1 FROM {table} WHERE number = NEW.number) "
+            f"BEGIN SELECT RAISE(ABORT, '{table} is append-only'); END"
+        )
         return
     op.execute(
         f"CREATE FUNCTION {table}_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "

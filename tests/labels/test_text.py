@@ -191,9 +191,7 @@ def test_every_name_of_section_1_can_be_a_role_a_level_a_compartment_and_a_sourc
     assert label.levels == {Level(name, frozenset({name}))}
 
 
-@pytest.mark.parametrize(
-    "bad", ["", " a", "a ", "a\u0301", "a\x07", "a\u200b", "a\ue000", "a\u0378", "a\ud800", "x" * 129]
-)
+@pytest.mark.parametrize("bad", ["", " a", "a ", "a\u0301", "a\x07", "a\u200b", "a\ue000", "a\u0378", "x" * 129])
 def test_what_section_1_does_not_call_a_name_is_refused_everywhere(bad: str) -> None:
     for text in (f'"{bad}"', f'a AT "{bad}"', f'a AT S{{"{bad}"}}', f'a FROM "{bad}"'):
         with pytest.raises(LabelError, match="a name must"):
@@ -203,7 +201,10 @@ def test_what_section_1_does_not_call_a_name_is_refused_everywhere(bad: str) -> 
 @run
 @given(
     st.text(
-        st.characters(exclude_characters="'\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"),
+        st.characters(
+            exclude_characters="'\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069",
+            codec="utf-8",
+        ),
         min_size=4,
     )
 )

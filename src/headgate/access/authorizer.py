@@ -20,6 +20,7 @@ from headgate.lexing import quote
 
 EVERYONE = "PUBLIC"
 SYSTEM_ID = 0
+MAX_COMPARTMENTS = 64
 
 
 @dataclass(frozen=True)
@@ -263,5 +264,7 @@ def known_level(order: LevelOrder, compartments: frozenset[str], level: Level) -
     """Refuses a level or compartment that was never declared."""
     if level.name not in order:
         raise LabelError(f"unknown level `{level.name}`")
+    if len(level.compartments) > MAX_COMPARTMENTS:
+        raise LabelError(f"a level must not have more than {MAX_COMPARTMENTS} compartments")
     for name in sorted(level.compartments - compartments):
         raise LabelError(f"unknown compartment `{name}`")

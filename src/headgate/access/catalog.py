@@ -69,9 +69,13 @@ class Catalog:
         if len({thing.owner for thing in found.values()}) > 1:
             return found
         here = {i: thing for i, thing in found.items() if thing.level == str(principal.level)}
-        level, order = self._authorizer.level, self._authorizer.order
-        highest = order.maximal(level(thing.level) for thing in found.values())
-        return here or {i: thing for i, thing in found.items() if level(thing.level) in highest}
+        return here or {
+            i: thing for i, thing in found.items() if not any(self._above(x, thing) for x in found.values())
+        }
+
+    def _above(self, high: r.Object, low: r.Object) -> bool:
+        level = self._authorizer.level
+        return high.level != low.level and self._authorizer.order.dominates(level(high.level), level(low.level))
 
     def visible(self, principal: Principal, *kinds: Kind) -> list[r.Object]:
         """All that this principal may see, in a fixed order."""

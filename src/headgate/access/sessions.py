@@ -70,7 +70,7 @@ class Sessions:
 
     def open(self, user: str, roles: frozenset[str] | None, level: Level | None) -> tuple[str, r.Session]:
         """A new session for an admitted user; returns the token, which is kept nowhere."""
-        self._forget_expired()
+        self._clean_up()
         found = self._state.users.get(user)
         if found is None:
             raise AuthenticationFailed(REFUSED)
@@ -125,14 +125,17 @@ class Sessions:
     def end(self, session: r.Session) -> None:
         self._state.sessions.remove(session)
 
-    def _forget_expired(self) -> None:
+    def _clean_up(self) -> None:
         """Dead sessions are refused anyway; now and then their rows go too."""
         now = self._clock.now()
         if now - self._cleaned >= _CLEAN_EVERY:
             self._cleaned = now
-            for session in self._state.sessions:
-                if not self._alive(session):
-                    self.end(session)
+            self.forget_dead()
+
+    def forget_dead(self) -> None:
+        for session in self._state.sessions:
+            if not self._alive(session):
+                self.end(session)
 
     def settle(self) -> list[r.Session]:
         """Ends every session that its user's rights no longer cover; what a change of rights takes away is gone now."""
@@ -143,6 +146,8 @@ class Sessions:
             if user is None or not self._covered(user, session) or self._conflict(roles):
                 self.end(session)
                 ended.append(session)
+            elif len(roles) < len(session.roles):  # what was taken away does not come back by being given again
+                self._state.sessions.put(replace(session, roles=tuple(sorted(roles))))
         return ended
 
     def _covered(self, user: r.User, session: r.Session) -> bool:

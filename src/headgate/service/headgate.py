@@ -76,7 +76,11 @@ class Headgate:
         self._catalog = Catalog(self._state, self._authorizer)
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
-        self._store.migrate(create=create)
+        try:
+            self._store.migrate(create=create)
+        except BaseException:
+            self._store.close()
+            raise
 
     @classmethod
     def at_home(cls, home: Path, url: str | None = None, *, create: bool = False) -> Headgate:
@@ -254,7 +258,7 @@ class Headgate:
         user = self._state.users.get(name)
         if user is None or user.locked or not user.password:
             return False
-        ways = [frozenset({role}) for role in self._authorizer.authorised(name)] or [frozenset()]
+        ways = [frozenset[str](), *(frozenset({role}) for role in self._authorizer.authorised(name))]
         return any(
             not granted.isdisjoint(self._authorizer.effective(way)) and not self._duties.broken(way, dynamic=True)
             for way in ways

@@ -77,6 +77,7 @@ def _set_roles(q: Request, x: s.SetRoles) -> Result:
 def _set_system(q: Request, x: s.SetSystem) -> Result:
     q.about(f"system parameter {quote(x.name.text)}")
     q.need_system(Permission.CHANGE_SYSTEM)
+    q.sessions.forget_dead()  # a longer time must not bring them back
     parameters.write(q.state, x.name.text, x.value)
     return Result(f"system parameter {x.name.text} set")
 

@@ -131,7 +131,10 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
     owner = Principal(query.owner, roles, q.authorizer.level(query.level))
     streams = [q.state.objects.get(i) for i in definition["inputs"]]
     readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
-    if not all(s and any(q.authorizer.allows(owner, p, s) for p in readable) for s in streams):
+    allows = q.authorizer.allows
+    if not all(
+        s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
+    ):
         raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
     for name, parameters in definition["operators"]:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)

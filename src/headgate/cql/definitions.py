@@ -71,11 +71,7 @@ def _drop_user(c: Cursor, at: Position) -> s.Statement:
 def _max_queries(c: Cursor) -> int | None:
     if c.take_word("NONE"):
         return None
-    start = c.token.offset
-    number = whole_number(c, "a whole number or `NONE`")
-    if number > MOST_QUERIES:
-        raise fail(c.text, start, f"the limit must not be more than {MOST_QUERIES}")
-    return number
+    return whole_number(c, "a whole number or `NONE`", MOST_QUERIES)
 
 
 def _create_role(c: Cursor, at: Position) -> s.Statement:

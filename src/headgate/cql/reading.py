@@ -53,10 +53,12 @@ def secret(cursor: Cursor, what: str) -> str:
     return cursor.next().text
 
 
-def whole_number(cursor: Cursor, what: str) -> int:
+def whole_number(cursor: Cursor, what: str, most: int | None = None) -> int:
     token = cursor.token
     if token.kind != "number" or not token.text.isdigit():
         raise cursor.expected(what)
+    if most is not None and int(token.text) > most:
+        raise fail(cursor.text, token.offset, f"the limit must not be more than {most}")
     cursor.next()
     return int(token.text)
 

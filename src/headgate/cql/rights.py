@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.cql import statements as s
 from headgate.cql.reading import Reader, limits, listed, name, names, target, whole_number
 from headgate.errors import Position
-from headgate.lexing import Cursor, fail
+from headgate.lexing import Cursor
 
 MOST_RECORDS = 10_000
 PERMISSIONS = (
@@ -94,19 +94,13 @@ def _set(c: Cursor, at: Position) -> s.Statement:
     raise c.expected("`ROLE`", "`SYSTEM`")
 
 
-def _audit_limit(c: Cursor) -> int:
-    start = c.token.offset
-    number = whole_number(c, "a whole number")
-    if number > MOST_RECORDS:
-        raise fail(c.text, start, f"the limit must not be more than {MOST_RECORDS}")
-    return number
-
-
 def _show(c: Cursor, at: Position) -> s.Statement:
     for what in SHOWN:
         if c.take_word(what):
             on = target(c) if what == "GRANTS" and c.take_word("ON") else None
-            limit = _audit_limit(c) if what == "AUDIT" and c.take_word("LIMIT") else None
+            limit = (
+                whole_number(c, "a whole number", MOST_RECORDS) if what == "AUDIT" and c.take_word("LIMIT") else None
+            )
             return s.Show(at, what, on, limit)
     raise c.expected(*(f"`{what}`" for what in SHOWN))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import Engine, NullPool, create_engine, text
 
 from headgate.access.passwords import Passwords
 from headgate.access.request import Result
@@ -43,6 +43,7 @@ class System:
     clock: ManualClock = field(default_factory=ManualClock)
     root: str = ""
     opened: list[Headgate] = field(default_factory=list)
+    outsider: Engine | None = None
 
     @property
     def headgate(self) -> Headgate:
@@ -61,6 +62,9 @@ class System:
     def close(self) -> None:
         while self.opened:
             self.opened.pop().close()
+        if self.outsider is not None:
+            self.outsider.dispose()
+            self.outsider = None
 
     def initialise(self) -> None:
         self.another().initialise(ADMIN, PASSWORD)
@@ -88,7 +92,9 @@ class System:
 
     def sql(self, *statements: str, **values: object) -> list[tuple[Any, ...]]:
         """What somebody with the database but without Headgate can do; the rows of the last statement."""
-        with create_engine(self.url, poolclass=NullPool).begin() as connection:
+        if self.outsider is None:  # a file is let go after each call, a server is called again and again
+            self.outsider = create_engine(self.url, poolclass=NullPool if self.url.startswith("sqlite") else None)
+        with self.outsider.begin() as connection:
             results = [connection.execute(text(statement), values) for statement in statements]
             return [tuple(row) for row in results[-1]] if results[-1].returns_rows else []
 

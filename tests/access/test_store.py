@@ -552,6 +552,7 @@ def test_what_cannot_be_opened_leaves_no_connection_open(postgres_url: str) -> N
             raise
 
     refused(look)
+    system.close()
     assert left == [[(0,)]], "kept open by what refused to open"
 
 

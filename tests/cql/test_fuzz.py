@@ -249,7 +249,7 @@ def _carry_out_many(seed: str, epochs: int, tmp_path: Path, postgres_url: str) -
 def test_what_is_carried_out_is_the_same_in_memory_in_the_store_and_in_another_process(
     tmp_path: Path, postgres_url: str
 ) -> None:
-    _carry_out_many("epoch", 15, tmp_path, postgres_url)
+    _carry_out_many("epoch", 10, tmp_path, postgres_url)
 
 
 @pytest.mark.long

@@ -29,7 +29,7 @@ from headgate.labels import Level as RealLevel
 from headgate.service import Headgate
 from headgate.testing import ManualClock
 
-from .model import APPLIES, EVERYONE, OPERATORS, PENDING, SYSTEM, Action, Change, Label, Level, Limits, Model, Target
+from .model import APPLIES, EVERYONE, OPERATORS, SYSTEM, Action, Change, Label, Level, Limits, Model, Target
 
 T = TypeVar("T")
 
@@ -365,7 +365,7 @@ class Author:
                 ("default_rights", "OWNER"),
                 ("default_rights", "ALL"),
                 ("idle_minutes", "5"),
-                ("idle_minutes", "5" if _IDLE_REVIVES else "30"),
+                ("idle_minutes", "30"),
                 ("session_minutes", "60"),
                 ("session_minutes", "480"),
                 ("lockout_failures", "2"),
@@ -436,8 +436,6 @@ _WEIGHTS |= {
     "wrong password": 1,
 }
 _ACTS = tuple(act for act, weight in _WEIGHTS.items() for _ in range(weight))
-_IDLE_REVIVES = "an idle session revives when idle_minutes is raised" in PENDING
-_ROLES_STAY = "a role taken away and given back is active again in old sessions" in PENDING
 _LIMITED = [name for name, parameters in OPERATORS.items() if parameters]
 _SESSION_KINDS = ("LOGIN", "LOGOUT")
 
@@ -595,7 +593,7 @@ def dangling(state: State) -> list[object]:
         *(x for x in state.inheritances if x.senior not in roles or x.junior not in roles),
         *(x for x in state.separations if not {*x.roles} <= roles),
         *(x for x in state.grants if x.object not in objects or x.role not in roles),
-        *(x for x in state.sessions if x.user not in users or not ({*x.roles} <= roles or _ROLES_STAY)),
+        *(x for x in state.sessions if x.user not in users or not {*x.roles} <= roles),
         *(x for x in state.objects if x.owner and x.owner not in users),
         *(x for x in state.roles if x.owner and x.owner not in users),
     ]

@@ -37,7 +37,8 @@ class Passwords:
     def verify(self, stored: str, password: str) -> bool:
         """Without a stored hash, the same work is done for nobody's password, and the answer is no."""
         try:
-            return self._hasher.verify(stored or self._nobody, password[:MAX_PASSWORD]) and bool(stored)
+            proved = self._hasher.verify(stored or self._nobody, password[:MAX_PASSWORD])
+            return proved and bool(stored) and len(password) <= MAX_PASSWORD
         except (VerificationError, InvalidHashError, UnicodeEncodeError):
             return False
 

@@ -18,6 +18,7 @@ from headgate.access.state import State
 from headgate.cql.statements import Limit, Name, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError, LabelError, NotFound
 from headgate.labels import Label, Level
+from headgate.labels.text import MAX_TEXT
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ class Request:
     def check_label(self, label: Label) -> Label:
         for level in sorted(label.levels, key=str):
             self.check_level(level)
+        if len(str(label)) > MAX_TEXT:
+            raise LabelError(f"the minimal form of a label must not be longer than {MAX_TEXT} characters")
         if label.sources:
             raise LabelError("a policy does not name sources: the streams themselves are the sources")
         return label

@@ -17,12 +17,13 @@ from headgate.errors import Position, TextError
 
 MAX_NAME = 128
 
-Kind = Literal["name", "quoted", "string", "number", "symbol", "end"]
+Kind = Literal["name", "quoted", "backquoted", "string", "number", "symbol", "end"]
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:[ \t\r\n]+|--[^\r\n]*|/\*(?s:.*?)\*/)++)
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
       | (?P<quoted>"(?:[^"]|"")*+")
+      | (?P<backquoted>`(?:[^`]|``)*+`)
       | (?P<string>'(?:[^']|'')*+')
       | (?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?(?![A-Za-z0-9_]))
       | (?P<symbol><=|>=|<>|!=|/(?!\*)|[&|(){}\[\],.;=<>*+%-])
@@ -30,7 +31,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_UNCLOSED = {'"': "quoted name", "'": "string", "/": "comment"}
+_UNCLOSED = {'"': "quoted name", "`": "name in backticks", "'": "string", "/": "comment"}
 # Control, format, surrogate, private use, unassigned, line and paragraph separators: cannot be seen or told apart.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # Letters and marks that show as nothing, and every space but the ordinary one.
@@ -59,6 +60,8 @@ class Token(NamedTuple):
                 return "a string"
             case "quoted":
                 return '`"' + self.text.replace('"', '""') + '"`'
+            case "backquoted":
+                return "a name in backticks"
             case _:
                 return f"`{self.text}`"
 
@@ -108,8 +111,8 @@ def tokenize(text: str) -> list[Token]:
 
 def _token(text: str, match: re.Match[str]) -> Token:
     kind, found, start = match.lastgroup, match.group(), match.start()
-    if kind == "quoted":
-        found = found[1:-1].replace('""', '"')
+    if kind in ("quoted", "backquoted"):
+        found = found[1:-1].replace(found[0] * 2, found[0])
         if fault := name_fault(found):
             raise fail(text, start, fault)
     elif kind == "string":
@@ -124,7 +127,9 @@ def _stray(text: str, offset: int) -> TextError:
     if char in _UNCLOSED and (char != "/" or text.startswith("/*", offset)):
         return fail(text, offset, f"this {_UNCLOSED[char]} is not closed")
     if char.isdigit():
-        return fail(text, offset, "this is not a number", hint="names that begin with a digit need double quotes")
+        long = text[offset : offset + 19].isdigit()
+        hint = "a number has at most 18 digits" if long else "names that begin with a digit need double quotes"
+        return fail(text, offset, "this is not a number", hint=hint)
     shown = f"`{char}`" if char.isprintable() else f"character U+{ord(char):04X}"
     return fail(text, offset, f"unexpected {shown}", hint="names beyond letters, digits and _ need double quotes")
 
@@ -200,6 +205,14 @@ class Cursor:
     def expect_name(self, what: str, reserved: frozenset[str] = frozenset()) -> str:
         token = self.token
         if token.kind == "quoted" or (token.kind == "name" and token.text.upper() not in reserved):
+            self.index += 1
+            return token.text
+        raise self.expected(what)
+
+    def expect_column(self, what: str, reserved: frozenset[str] = frozenset()) -> str:
+        """As `expect_name`, for texts in which double quotes make strings: names that are not plain have backticks."""
+        token = self.token
+        if token.kind == "backquoted" or (token.kind == "name" and token.text.upper() not in reserved):
             self.index += 1
             return token.text
         raise self.expected(what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headgate.cql import statements as s
+from headgate.cql.expressions import read_type
 from headgate.cql.reading import (
     Reader,
     level,
@@ -24,7 +25,6 @@ from headgate.labels.text import parse_label
 from headgate.lexing import Cursor, fail
 
 MOST_QUERIES = 1_000_000
-TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE")
 
 
 def _create_user(c: Cursor, at: Position) -> s.Statement:
@@ -124,12 +124,7 @@ def _label(c: Cursor) -> Label:
 
 def _column(c: Cursor) -> s.Column:
     column = name(c, "the name of a column")
-    for type_ in TYPES:
-        if c.take_word(type_):
-            break
-    else:
-        raise c.expected(*(f"`{t}`" for t in TYPES))
-    return s.Column(column, type_, _label(c) if c.take_word("LABEL") else None)
+    return s.Column(column, read_type(c), _label(c) if c.take_word("LABEL") else None)
 
 
 def _columns(c: Cursor) -> tuple[s.Column, ...]:

@@ -1,0 +1,233 @@
+"""Queries, as written: `[AS role, ...] SELECT ... [WHERE ...] FROM stream [window] [alias], ... [WHERE ...] ...`
+
+WHERE before FROM and WHERE after FROM are kept apart: the first chooses what enters a window, the second what counts of
+its content (paper 002, section 4.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from headgate.cql.expressions import (
+    RESERVED,
+    LiteralSyntax,
+    NameSyntax,
+    Syntax,
+    read_expression,
+)
+from headgate.cql.reading import listed, names, object_name, whole_number
+from headgate.cql.statements import Name, Target
+from headgate.errors import Position
+from headgate.lexing import Cursor, fail
+
+MAX_SOURCES = 16
+MAX_BLOCKS = 16
+MAX_ITEMS = 200
+UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
+
+StreamOperator = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
+WindowKind = Literal["ROWS", "RANGE", "NOW", "UNBOUNDED", "PARTITIONED"]
+
+
+@dataclass(frozen=True)
+class WindowSyntax:
+    """`rows` for ROWS and PARTITIONED; `range` and `slide` in milliseconds; `level` is the condition `LEVEL = ...`."""
+
+    position: Position
+    kind: WindowKind
+    rows: int = 0
+    range: int = 0
+    slide: int = 0
+    columns: tuple[NameSyntax, ...] = ()
+    level: LiteralSyntax | None = None
+
+
+@dataclass(frozen=True)
+class SourceSyntax:
+    target: Target
+    window: WindowSyntax | None
+    alias: Name | None
+
+
+@dataclass(frozen=True)
+class ItemSyntax:
+    """An expression with its name, or all columns of a source (`star`; of all sources if `qualifier` is None)."""
+
+    position: Position
+    expression: Syntax | None
+    name: Name | None
+    star: bool = False
+    qualifier: Name | None = None
+
+
+@dataclass(frozen=True)
+class BlockSyntax:
+    position: Position
+    operator: StreamOperator | None
+    distinct: bool
+    items: tuple[ItemSyntax, ...]
+    before: Syntax | None
+    sources: tuple[SourceSyntax, ...]
+    after: Syntax | None
+    groups: tuple[NameSyntax, ...]
+    having: Syntax | None
+
+
+@dataclass(frozen=True)
+class QuerySyntax:
+    position: Position
+    roles: tuple[Name, ...]
+    blocks: tuple[BlockSyntax, ...]
+
+
+def parse_query(text: str) -> QuerySyntax:
+    """One query and nothing else."""
+    cursor = Cursor(text)
+    query = read_query(cursor)
+    cursor.take_symbol(";")
+    if not cursor.ended:
+        raise cursor.expected("the end of the text")
+    return query
+
+
+def read_query(c: Cursor) -> QuerySyntax:
+    at = c.position
+    roles = names(c, "the name of a role") if c.take_word("AS") else ()
+    blocks = [_block(c)]
+    while c.take_word("UNION"):
+        c.expect_word("ALL")
+        if len(blocks) == MAX_BLOCKS:
+            raise fail(c.text, c.token.offset, f"a query must not have more than {MAX_BLOCKS} blocks")
+        blocks.append(_block(c))
+    return QuerySyntax(at, roles, tuple(blocks))
+
+
+def _block(c: Cursor) -> BlockSyntax:
+    at = c.position
+    c.expect_word("SELECT")
+    operator = _stream_operator(c)
+    distinct = c.take_word("DISTINCT")
+    items = _items(c)
+    before = read_expression(c) if c.take_word("WHERE") else None
+    if not c.take_word("FROM"):
+        raise c.expected("`,`", "`FROM`") if before is None else c.expected("`FROM`")
+    sources = listed(c, _source)
+    if len(sources) > MAX_SOURCES:
+        raise fail(c.text, at.offset, f"a query must not read more than {MAX_SOURCES} sources")
+    after = read_expression(c) if c.take_word("WHERE") else None
+    groups: tuple[NameSyntax, ...] = ()
+    if c.take_word("GROUP"):
+        c.expect_word("BY")
+        groups = listed(c, _column)
+    having = read_expression(c) if c.take_word("HAVING") else None
+    return BlockSyntax(at, operator, distinct, items, before, sources, after, groups, having)
+
+
+def _stream_operator(c: Cursor) -> StreamOperator | None:
+    if c.take_word("ISTREAM"):
+        return "ISTREAM"
+    if c.take_word("DSTREAM"):
+        return "DSTREAM"
+    return "RSTREAM" if c.take_word("RSTREAM") else None
+
+
+def _items(c: Cursor) -> tuple[ItemSyntax, ...]:
+    at = c.position
+    if c.take_symbol("*"):
+        return (ItemSyntax(at, None, None, star=True),)
+    items = listed(c, _item)
+    if len(items) > MAX_ITEMS:
+        raise fail(c.text, at.offset, f"a query must not have more than {MAX_ITEMS} items")
+    return items
+
+
+def _item(c: Cursor) -> ItemSyntax:
+    at = c.position
+    ahead = c.tokens[c.index + 1 : c.index + 3]
+    if c.token.kind in ("name", "backquoted") and [t.text for t in ahead] == [".", "*"]:
+        qualifier = Name(c.next().text, at)
+        c.next()
+        c.next()
+        return ItemSyntax(at, None, None, star=True, qualifier=qualifier)
+    expression = read_expression(c)
+    name = None
+    if c.take_word("AS"):
+        position = c.position
+        name = Name(c.expect_column("a name for this item", RESERVED), position)
+    return ItemSyntax(at, expression, name)
+
+
+def _source(c: Cursor) -> SourceSyntax:
+    target = object_name(c, "STREAM")
+    window = _window(c) if c.at_symbol("[") else None
+    named = c.take_word("AS")
+    position = c.position
+    if named or c.token.kind == "backquoted" or _plain_alias(c):
+        return SourceSyntax(target, window, Name(c.expect_column("another name for this source", RESERVED), position))
+    return SourceSyntax(target, window, None)
+
+
+def _plain_alias(c: Cursor) -> bool:
+    return c.token.kind == "name" and c.token.text.upper() not in RESERVED
+
+
+def _window(c: Cursor) -> WindowSyntax:
+    at = c.position
+    c.expect_symbol("[")
+    window = _window_kind(c, at)
+    level = None
+    if c.take_word("LEVEL"):
+        c.expect_symbol("=")
+        position = c.position
+        if c.token.kind not in ("string", "quoted"):
+            raise c.expected("a level in quotes")
+        level = LiteralSyntax(position, c.next().text)
+    if not c.take_symbol("]"):
+        raise c.expected("`]`") if level else c.expected("`LEVEL`", "`]`")
+    return WindowSyntax(at, window.kind, window.rows, window.range, window.slide, window.columns, level)
+
+
+def _window_kind(c: Cursor, at: Position) -> WindowSyntax:
+    if c.take_word("ROWS"):
+        return WindowSyntax(at, "ROWS", rows=_at_least_one(c))
+    if c.take_word("RANGE"):
+        range_ = _duration(c)
+        return WindowSyntax(at, "RANGE", range=range_, slide=_duration(c) if c.take_word("SLIDE") else 0)
+    if c.take_word("NOW"):
+        return WindowSyntax(at, "NOW")
+    if c.take_word("UNBOUNDED"):
+        return WindowSyntax(at, "UNBOUNDED")
+    if c.take_word("PARTITIONED"):
+        c.expect_word("BY")
+        columns = listed(c, _column)
+        c.expect_word("ROWS")
+        return WindowSyntax(at, "PARTITIONED", rows=_at_least_one(c), columns=columns)
+    raise c.expected("`ROWS`", "`RANGE`", "`NOW`", "`UNBOUNDED`", "`PARTITIONED BY`")
+
+
+def _at_least_one(c: Cursor) -> int:
+    at = c.token.offset
+    number = whole_number(c, "a number of rows")
+    if number < 1:
+        raise fail(c.text, at, "a window holds at least one row")
+    return number
+
+
+def _duration(c: Cursor) -> int:
+    at = c.token.offset
+    number = whole_number(c, "a length of time, such as `2 MINUTES`")
+    for unit, milliseconds in UNITS.items():
+        if c.take_word(unit) or c.take_word(f"{unit}S"):
+            if not 1 <= number * milliseconds < 1 << 53:
+                raise fail(c.text, at, "this length of time cannot be used")
+            return number * milliseconds
+    raise c.expected(*(f"`{unit}S`" for unit in UNITS))
+
+
+def _column(c: Cursor) -> NameSyntax:
+    at = c.position
+    first = c.expect_column("the name of a column", RESERVED)
+    if c.take_symbol("."):
+        return NameSyntax(at, first, c.expect_column("the name of a column"))
+    return NameSyntax(at, None, first)

@@ -1,0 +1,1 @@
+"""Plans: what a query means as a tree of operators, and what trees of different people share."""

@@ -1,0 +1,292 @@
+"""From expressions as written to expressions as meant: names are resolved, types are checked, forms are normalised.
+
+Every refusal has the place of the word it is about, and names what would fit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from headgate.cql import expressions as x
+from headgate.errors import HeadgateError, Position, TextError
+from headgate.lexing import quote
+from headgate.plan import expressions as e
+from headgate.plan import normal
+from headgate.plan.expressions import Expr, Type, castable
+from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
+
+LEVEL = "LEVEL"
+_BIGGEST = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Side:
+    """One source of a query: what it is called, and its columns."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+
+
+@dataclass
+class Scope:
+    """The sources of a query, in the order of FROM; `equal` are columns that the join makes equal."""
+
+    sides: tuple[Side, ...]
+    equal: list[frozenset[e.Column]] = field(default_factory=list)
+
+    def column(self, name: x.NameSyntax) -> e.Column:
+        found = self._found(name)
+        if not found:
+            raise self._unknown(name)
+        if len(found) > 1 and not any(set(found) <= group for group in self.equal):
+            places = " or ".join(f"{quote(self.sides[c.input].name)}.{quote(c.name)}" for c in found)
+            raise TextError(f"`{name.name}` is ambiguous", position=name.position, hint=f"write {places}")
+        return found[0]
+
+    def _found(self, name: x.NameSyntax) -> list[e.Column]:
+        wanted = name.name.casefold()
+        found = []
+        for number, side in enumerate(self.sides):
+            if name.qualifier is None or name.qualifier.casefold() == side.name.casefold():
+                for column, type_ in (*side.columns, (LEVEL, Type.STRING)):
+                    if column.casefold() == wanted:
+                        found.append(e.Column(number, column, type_))
+                        break
+        return found
+
+    def _unknown(self, name: x.NameSyntax) -> HeadgateError:
+        if name.qualifier is not None and not any(
+            side.name.casefold() == name.qualifier.casefold() for side in self.sides
+        ):
+            sides = ", ".join(quote(side.name) for side in self.sides)
+            return TextError(f"there is no source `{name.qualifier}`", position=name.position, hint=f"there is {sides}")
+        known = [column for side in self.sides for column, _ in side.columns]
+        near = get_close_matches(name.name, known, 1, 0.6) or get_close_matches(name.name.casefold(), known, 1, 0.6)
+        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(dict.fromkeys(known))}"
+        return TextError(f"there is no column `{name.name}`", position=name.position, hint=hint)
+
+
+def wrong(position: Position, message: str, hint: str = "") -> TextError:
+    return TextError(message, position=position, hint=hint)
+
+
+class Binder:
+    """Binds expressions of one query. Aggregates are allowed where `aggregates` is true, and not inside each other."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def condition(self, syntax: x.Syntax, *, aggregates: bool = False) -> Expr:
+        return self._boolean(syntax, aggregates)
+
+    def bind(self, syntax: x.Syntax, *, aggregates: bool = False) -> Expr:
+        return self._bind(syntax, aggregates)
+
+    def _bind(self, syntax: x.Syntax, aggregates: bool) -> Expr:
+        match syntax:
+            case x.NameSyntax():
+                return self.scope.column(syntax)
+            case x.LiteralSyntax():
+                return _literal(syntax)
+            case x.UnarySyntax():
+                return self._unary(syntax, aggregates)
+            case x.BinarySyntax():
+                return self._binary(syntax, aggregates)
+            case x.IsNullSyntax():
+                found: Expr = e.IsNull(self._bind(syntax.operand, aggregates))
+                return normal.negate(found) if syntax.negated else found
+            case x.InSyntax():
+                return self._in(syntax, aggregates)
+            case x.BetweenSyntax():
+                return self._between(syntax, aggregates)
+            case x.LikeSyntax():
+                return self._like(syntax, aggregates)
+            case x.CaseSyntax():
+                return self._case(syntax, aggregates)
+            case x.CastSyntax():
+                return self._cast(syntax, aggregates)
+            case x.CallSyntax():
+                return self._call(syntax, aggregates)
+        raise wrong(syntax.position, "this is not an expression")
+
+    # Operators ------------------------------------------------------------------------------------------------------
+
+    def _boolean(self, syntax: x.Syntax, aggregates: bool) -> Expr:
+        found = self._bind(syntax, aggregates)
+        if found.type not in (Type.BOOLEAN, Type.NULL):
+            raise wrong(syntax.position, f"expected a condition, found {_a(found.type)}")
+        return found
+
+    def _unary(self, syntax: x.UnarySyntax, aggregates: bool) -> Expr:
+        if syntax.operator == "NOT":
+            return normal.negate(self._boolean(syntax.operand, aggregates))
+        found = self._bind(syntax.operand, aggregates)
+        if not found.type.numeric and found.type != Type.NULL:
+            raise wrong(syntax.position, f"- needs a number, this is {_a(found.type)}")
+        if isinstance(found, e.Literal) and isinstance(found.value, int | float):
+            return e.Literal(-found.value, found.type)
+        return e.Arithmetic("-", (found,), Type.BIGINT if found.type in e.INTEGERS else Type.DOUBLE)
+
+    def _binary(self, syntax: x.BinarySyntax, aggregates: bool) -> Expr:
+        if syntax.operator in ("AND", "OR"):
+            return self._logical(syntax, aggregates)
+        left, right = self._bind(syntax.left, aggregates), self._bind(syntax.right, aggregates)
+        if syntax.operator in normal.FLIPPED:
+            self._comparable(syntax.position, left, right)
+            return normal.compare(syntax.operator, left, right)
+        for side in (left, right):
+            if not side.type.numeric and side.type != Type.NULL:
+                raise wrong(syntax.position, f"{syntax.operator} needs numbers, this is {_a(side.type)}")
+        common = e.wider(left.type, right.type) or Type.DOUBLE
+        result = Type.DOUBLE if syntax.operator == "/" else Type.BIGINT if common in e.INTEGERS else Type.DOUBLE
+        return e.Arithmetic(syntax.operator, (left, right), result)
+
+    def _logical(self, syntax: x.BinarySyntax, aggregates: bool) -> Expr:
+        """A chain of ANDs or ORs, in whatever depth the parser left it; `LEVEL = "S" OR "TS"` is a list of levels."""
+        chain: list[x.Syntax] = []
+        waiting: list[x.Syntax] = [syntax]
+        while waiting:
+            top = waiting.pop()
+            if isinstance(top, x.BinarySyntax) and top.operator == syntax.operator:
+                waiting += [top.right, top.left]
+            else:
+                chain.append(top)
+        bound: list[Expr] = []
+        for member in chain:
+            last = bound[-1] if bound else None
+            if syntax.operator == "OR" and isinstance(member, x.LiteralSyntax) and _is_level_list(last):
+                bound.append(e.In(last.operand, frozenset({_literal(member)})))  # type: ignore[union-attr]
+            else:
+                bound.append(self._boolean(member, aggregates))
+        return normal.conjunction(tuple(bound)) if syntax.operator == "AND" else normal.disjunction(tuple(bound))
+
+    def _comparable(self, position: Position, left: Expr, right: Expr) -> None:
+        if e.wider(left.type, right.type) is None:
+            raise wrong(position, f"{_a(left.type)} cannot be compared with {_a(right.type)}", hint="CAST one of them")
+
+    def _in(self, syntax: x.InSyntax, aggregates: bool) -> Expr:
+        operand = self._bind(syntax.operand, aggregates)
+        items = [self._bind(item, aggregates=False) for item in syntax.items]
+        for item, written in zip(items, syntax.items, strict=True):
+            self._comparable(written.position, operand, item)
+        literals = [item for item in items if isinstance(item, e.Literal)]
+        if len(literals) == len(items) and not isinstance(operand, e.Literal):
+            found = normal.membership(operand, literals)
+        else:
+            found = normal.disjunction(tuple(normal.compare("=", operand, item) for item in items))
+        return normal.negate(found) if syntax.negated else found
+
+    def _between(self, syntax: x.BetweenSyntax, aggregates: bool) -> Expr:
+        operand = self._bind(syntax.operand, aggregates)
+        low, high = self._bind(syntax.low, aggregates), self._bind(syntax.high, aggregates)
+        self._comparable(syntax.low.position, operand, low)
+        self._comparable(syntax.high.position, operand, high)
+        found = normal.conjunction((normal.compare(">=", operand, low), normal.compare("<=", operand, high)))
+        return normal.negate(found) if syntax.negated else found
+
+    def _like(self, syntax: x.LikeSyntax, aggregates: bool) -> Expr:
+        operand = self._bind(syntax.operand, aggregates)
+        if operand.type not in (Type.STRING, Type.NULL):
+            raise wrong(syntax.position, f"LIKE needs a string, this is {_a(operand.type)}")
+        found: Expr = e.Like(operand, syntax.pattern)
+        return normal.negate(found) if syntax.negated else found
+
+    def _case(self, syntax: x.CaseSyntax, aggregates: bool) -> Expr:
+        branches = [(self._boolean(c, aggregates), self._bind(v, aggregates)) for c, v in syntax.branches]
+        otherwise = self._bind(syntax.otherwise, aggregates) if syntax.otherwise else e.Literal(None, Type.NULL)
+        result: Type | None = otherwise.type
+        for (_, value), (_, written) in zip(branches, syntax.branches, strict=True):
+            result = e.wider(result, value.type) if result else None
+            if result is None:
+                raise wrong(written.position, "the branches of CASE have different types")
+        return e.Case(tuple(branches), otherwise, result or Type.NULL)
+
+    def _cast(self, syntax: x.CastSyntax, aggregates: bool) -> Expr:
+        if syntax.literal:
+            return _moment(syntax)
+        operand, wanted = self._bind(syntax.operand, aggregates), Type(syntax.type)
+        if operand.type == wanted:
+            return operand
+        if not castable(operand.type, wanted):
+            raise wrong(syntax.position, f"{_a(operand.type)} cannot be cast to {_a(wanted)}")
+        return e.Cast(operand, wanted)
+
+    # Calls ----------------------------------------------------------------------------------------------------------
+
+    def _call(self, syntax: x.CallSyntax, aggregates: bool) -> Expr:
+        if syntax.function in AGGREGATES:
+            return self._aggregate(syntax, aggregates)
+        function = FUNCTIONS.get(syntax.function)
+        if function is None:
+            near = get_close_matches(syntax.function, [*FUNCTIONS, *AGGREGATES], 1, 0.6)
+            raise wrong(
+                syntax.position,
+                f"there is no function `{syntax.function}`",
+                hint=f"did you mean {near[0]}?" if near else f"there are {', '.join([*FUNCTIONS, *AGGREGATES])}",
+            )
+        if syntax.star or syntax.distinct:
+            raise wrong(syntax.position, f"{syntax.function} does not take {'*' if syntax.star else 'DISTINCT'}")
+        arguments = tuple(self._bind(a, aggregates) for a in syntax.arguments)
+        return e.Call(syntax.function, arguments, _typed(syntax, function, [a.type for a in arguments]))
+
+    def _aggregate(self, syntax: x.CallSyntax, aggregates: bool) -> Expr:
+        if not aggregates:
+            raise wrong(
+                syntax.position,
+                f"{syntax.function} is an aggregate and cannot stand here",
+                hint="aggregates stand in SELECT and HAVING, not inside each other",
+            )
+        if syntax.star:
+            if syntax.function != "COUNT":
+                raise wrong(syntax.position, f"{syntax.function} does not take *")
+            return e.AggregateCall("COUNT", None, False, Type.BIGINT)
+        arguments = [self._bind(a, aggregates=False) for a in syntax.arguments]
+        result = _typed(syntax, AGGREGATES[syntax.function], [a.type for a in arguments])
+        return e.AggregateCall(syntax.function, arguments[0], syntax.distinct, result)
+
+
+def _typed(syntax: x.CallSyntax, function: Function, types: Sequence[Type]) -> Type:
+    if len(types) < function.least or (function.most is not None and len(types) > function.most):
+        raise wrong(syntax.position, f"{syntax.function} takes {function.wants}, found {len(types)} arguments")
+    result = function.yields(types)
+    if result is None:
+        raise wrong(syntax.position, f"{syntax.function} takes {function.wants}, found {', '.join(map(_a, types))}")
+    return result
+
+
+def _literal(syntax: x.LiteralSyntax) -> e.Literal:
+    value = syntax.value
+    if value is None:
+        return e.Literal(None, Type.NULL)
+    if isinstance(value, bool):
+        return e.Literal(value, Type.BOOLEAN)
+    if isinstance(value, int):
+        if value > _BIGGEST:
+            raise wrong(syntax.position, "this number is too large")
+        return e.Literal(value, Type.INT if value < 1 << 31 else Type.BIGINT)
+    return e.Literal(value, Type.DOUBLE if isinstance(value, float) else Type.STRING)
+
+
+def _moment(syntax: x.CastSyntax) -> e.Literal:
+    """`DATE '2026-01-31'` or `TIMESTAMP '2026-01-31 12:00:00'`; a time without a zone is in UTC."""
+    text = syntax.operand.value if isinstance(syntax.operand, x.LiteralSyntax) else None
+    type_ = Type(syntax.type)
+    try:
+        if type_ == Type.DATE:
+            return e.Literal(dt.date.fromisoformat(str(text)), type_)
+        found = dt.datetime.fromisoformat(str(text))
+        return e.Literal(found.replace(tzinfo=found.tzinfo or dt.UTC).astimezone(dt.UTC), type_)
+    except (ValueError, OverflowError):
+        example = "2026-01-31" if type_ == Type.DATE else "2026-01-31 12:00:00"
+        raise wrong(syntax.position, f"this is not {_a(type_)}", hint=f"write {type_} '{example}'") from None
+
+
+def _is_level_list(expr: Expr | None) -> bool:
+    return isinstance(expr, e.In) and isinstance(expr.operand, e.Column) and expr.operand.name == LEVEL
+
+
+def _a(type_: Type) -> str:
+    return "NULL" if type_ == Type.NULL else f"a {type_}"

@@ -1,0 +1,393 @@
+"""Expressions, as meant: typed, bound to columns, comparable by value.
+
+Columns know which input of the query they belong to, not what the query calls it, so differently written but equal
+expressions are equal. The constructors bring each into one form (`120 < bp` is `bp > 120`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from headgate.cql.expressions import RESERVED
+
+
+class Type(StrEnum):
+    BOOLEAN = "BOOLEAN"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    STRING = "STRING"
+    TIMESTAMP = "TIMESTAMP"
+    DATE = "DATE"
+    NULL = "NULL"  # of the literal NULL: fits everywhere
+
+    @property
+    def numeric(self) -> bool:
+        return self in _WIDTH
+
+
+_WIDTH = {Type.INT: 0, Type.BIGINT: 1, Type.FLOAT: 2, Type.DOUBLE: 3}
+INTEGERS = frozenset({Type.INT, Type.BIGINT})
+
+# Timestamps are in UTC. Numbers are finite: what is no number, or too large for one, is NULL.
+Value = bool | int | float | str | dt.date | dt.datetime | None
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def written(name: str) -> str:
+    """A column's name as expressions write it."""
+    plain = _PLAIN.fullmatch(name) and name.upper() not in RESERVED
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def wider(a: Type, b: Type) -> Type | None:
+    """The type both can be read as; None if there is none."""
+    if a == b or b == Type.NULL:
+        return a
+    if a == Type.NULL:
+        return b
+    if a.numeric and b.numeric:
+        both = {a, b}
+        if Type.FLOAT in both and not both <= {Type.FLOAT, Type.INT}:
+            return Type.DOUBLE
+        return max(a, b, key=_WIDTH.__getitem__)
+    return None
+
+
+def castable(a: Type, b: Type) -> bool:
+    """Whether a value of the first type can be meant as one of the second; then it may still turn out NULL."""
+    if a == b or Type.NULL in (a, b) or Type.STRING in (a, b):
+        return True
+    moments = {Type.TIMESTAMP, Type.DATE}
+    return {a, b} == moments or ({a, b} & moments == set())
+
+
+@dataclass(frozen=True)
+class Expr:
+    """`type` is what it yields; `parts` are the expressions inside it."""
+
+    @property
+    def type(self) -> Type:
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return ()
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:  # noqa: ARG002
+        """The same with other parts, in the order of `parts`."""
+        return self
+
+    @cached_property
+    def columns(self) -> frozenset[Column]:
+        """Every column it reads."""
+        if isinstance(self, Column):
+            return frozenset({self})
+        return frozenset().union(*(part.columns for part in self.parts))
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        return frozenset(column.input for column in self.columns)
+
+    def walk(self) -> Iterator[Expr]:
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass(frozen=True)
+class Column(Expr):
+    """A column of the operator's input; `LEVEL` is the tuple's level. Names are as the stream declares them."""
+
+    input: int
+    name: str
+    column_type: Type
+
+    @property
+    def type(self) -> Type:
+        return self.column_type
+
+    def __str__(self) -> str:
+        return f"{written(self.name)}@{self.input}" if self.input else written(self.name)
+
+
+@dataclass(frozen=True)
+class Literal(Expr):
+    value: Value
+    literal_type: Type
+
+    @property
+    def type(self) -> Type:
+        return self.literal_type
+
+    def __str__(self) -> str:
+        match self.value:
+            case None:
+                return "NULL"
+            case str(text):
+                return "'" + text.replace("'", "''") + "'"
+            case dt.date():
+                return f"{self.literal_type} '{self.value.isoformat()}'"
+            case _:
+                return str(self.value).upper()
+
+
+@dataclass(frozen=True)
+class Compare(Expr):
+    """`=`, `<>`, `<`, `<=`, `>`, `>=`."""
+
+    operator: str
+    left: Expr
+    right: Expr
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.left, self.right
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Compare(self.operator, *parts)
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+@dataclass(frozen=True)
+class And(Expr):
+    operands: frozenset[Expr]
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return tuple(sorted(self.operands, key=str))
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return And(frozenset(parts))
+
+    def __str__(self) -> str:
+        return "(" + " AND ".join(map(str, self.parts)) + ")"
+
+
+@dataclass(frozen=True)
+class Or(Expr):
+    operands: frozenset[Expr]
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return tuple(sorted(self.operands, key=str))
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Or(frozenset(parts))
+
+    def __str__(self) -> str:
+        return "(" + " OR ".join(map(str, self.parts)) + ")"
+
+
+@dataclass(frozen=True)
+class Not(Expr):
+    operand: Expr
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Not(*parts)
+
+    def __str__(self) -> str:
+        return f"NOT {self.operand}"
+
+
+@dataclass(frozen=True)
+class IsNull(Expr):
+    operand: Expr
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return IsNull(*parts)
+
+    def __str__(self) -> str:
+        return f"{self.operand} IS NULL"
+
+
+@dataclass(frozen=True)
+class In(Expr):
+    """Membership in a set of literals."""
+
+    operand: Expr
+    items: frozenset[Literal]
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return In(parts[0], self.items)
+
+    def __str__(self) -> str:
+        return f"{self.operand} IN ({', '.join(sorted(map(str, self.items)))})"
+
+
+@dataclass(frozen=True)
+class Like(Expr):
+    operand: Expr
+    pattern: str
+
+    @property
+    def type(self) -> Type:
+        return Type.BOOLEAN
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Like(parts[0], self.pattern)
+
+    def __str__(self) -> str:
+        return f"{self.operand} LIKE {Literal(self.pattern, Type.STRING)}"
+
+
+@dataclass(frozen=True)
+class Arithmetic(Expr):
+    """`+ - * / %` and, with one operand, unary minus."""
+
+    operator: str
+    operands: tuple[Expr, ...]
+    result: Type
+
+    @property
+    def type(self) -> Type:
+        return self.result
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.operands
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Arithmetic(self.operator, parts, self.result)
+
+    def __str__(self) -> str:
+        if len(self.operands) == 1:
+            return f"(-{self.operands[0]})"
+        return f"({self.operands[0]} {self.operator} {self.operands[1]})"
+
+
+@dataclass(frozen=True)
+class Case(Expr):
+    branches: tuple[tuple[Expr, Expr], ...]
+    otherwise: Expr
+    result: Type
+
+    @property
+    def type(self) -> Type:
+        return self.result
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (*(part for branch in self.branches for part in branch), self.otherwise)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Case(tuple(zip(parts[:-1:2], parts[1:-1:2], strict=True)), parts[-1], self.result)
+
+    def __str__(self) -> str:
+        whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
+        return f"CASE {whens} ELSE {self.otherwise} END"
+
+
+@dataclass(frozen=True)
+class Cast(Expr):
+    operand: Expr
+    result: Type
+
+    @property
+    def type(self) -> Type:
+        return self.result
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return (self.operand,)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Cast(parts[0], self.result)
+
+    def __str__(self) -> str:
+        return f"CAST({self.operand} AS {self.result})"
+
+
+@dataclass(frozen=True)
+class Call(Expr):
+    function: str
+    arguments: tuple[Expr, ...]
+    result: Type
+
+    @property
+    def type(self) -> Type:
+        return self.result
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return self.arguments
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return Call(self.function, parts, self.result)
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True)
+class AggregateCall(Expr):
+    """`argument` is None for COUNT(*)."""
+
+    function: str
+    argument: Expr | None
+    distinct: bool
+    result: Type
+
+    @property
+    def type(self) -> Type:
+        return self.result
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return () if self.argument is None else (self.argument,)
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
+        return AggregateCall(self.function, parts[0] if parts else None, self.distinct, self.result)
+
+    def __str__(self) -> str:
+        inside = "*" if self.argument is None else str(self.argument)
+        return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"

@@ -1,0 +1,110 @@
+"""Which condition follows from which (`bp > 130` from nothing less than `bp > 120`): sharing beyond paper 002.
+
+`implies` may miss that something follows, but what it claims holds for every tuple, NULLs included.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from functools import lru_cache
+
+from headgate.plan.expressions import And, Compare, Expr, In, IsNull, Like, Literal, Not, Or
+
+_EXACT = 1 << 53  # from here on, whole numbers and DOUBLE are compared with rounding
+
+
+@lru_cache(maxsize=1 << 16)
+def implies(a: Expr, b: Expr) -> bool:
+    """Whether b is true wherever a is true."""
+    if a == b:
+        return True
+    if isinstance(a, Or):
+        return all(implies(x, b) for x in a.operands)
+    if isinstance(b, And):
+        return all(implies(a, x) for x in b.operands)
+    if isinstance(b, Or):
+        return any(implies(a, x) for x in b.operands)
+    if isinstance(a, And):
+        return any(implies(x, b) for x in a.operands)
+    if isinstance(b, Not) and isinstance(b.operand, IsNull):
+        return _never_null(a, b.operand.operand)
+    return _values_fit(a, b)
+
+
+def _never_null(a: Expr, operand: Expr) -> bool:
+    """A comparison is only true of what is there."""
+    return isinstance(a, Compare | In | Like) and operand in a.parts
+
+
+def _values_fit(a: Expr, b: Expr) -> bool:
+    """Both speak of one expression: every value that a allows must be one that b allows."""
+    if isinstance(a, In) and isinstance(b, In | Compare):
+        return a.operand == b.parts[0] and all(item.value is None or _allows(b, item) for item in a.items)
+    match a, b:
+        case Compare(before, left, Literal() as bound), Compare(after, right, Literal() as limit) if left == right:
+            return _range_fits(before, bound, after, limit)
+    return False
+
+
+def _allows(b: Expr, item: Literal) -> bool:
+    if isinstance(b, In):
+        return item in b.items
+    return isinstance(b, Compare) and isinstance(b.right, Literal) and _holds(item, b.operator, b.right)
+
+
+def _range_fits(a: str, x: Literal, b: str, y: Literal) -> bool:
+    """Whether v `a` x makes v `b` y true, for every v."""
+    if a == "<>":
+        return b == "<>" and x == y
+    if b == "<>":
+        return _holds(y, {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}[a], x)
+    if a[0] != b[0]:
+        return False
+    strict = a == b or b.endswith("=")  # x itself is allowed only where b allows its own bound
+    return _holds(x, f"{b[0]}=" if strict else b[0], y)
+
+
+def _holds(x: Literal, operator: str, y: Literal) -> bool:
+    """The comparison of two known values; false where it is not certain."""
+    left, right = x.value, y.value
+    if not _comparable(left, right):
+        return False
+    match operator:
+        case "<":
+            return left < right  # type: ignore[operator]
+        case "<=":
+            return left <= right  # type: ignore[operator]
+        case ">":
+            return left > right  # type: ignore[operator]
+        case ">=":
+            return left >= right  # type: ignore[operator]
+        case "<>":
+            return left != right
+        case _:
+            return left == right
+
+
+def _comparable(left: object, right: object) -> bool:
+    if isinstance(left, bool) or isinstance(right, bool):
+        return False
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return type(left) is type(right) or (abs(left) < _EXACT and abs(right) < _EXACT)
+    return type(left) is type(right) and isinstance(left, str | dt.date)
+
+
+def all_imply(conditions: Iterable[Expr], wanted: Iterable[Expr]) -> bool:
+    """Whether all of the wanted conditions follow from these."""
+    given = tuple(conditions)
+    return all(any(implies(a, b) for a in given) for b in wanted)
+
+
+def minimal(conditions: frozenset[Expr]) -> frozenset[Expr]:
+    """Without those that follow from others; of two that follow from each other one stays, always the same."""
+    ordered = sorted(conditions, key=str)
+    kept: list[Expr] = []
+    for number, condition in enumerate(ordered):
+        others = kept + ordered[number + 1 :]
+        if not any(implies(other, condition) for other in others):
+            kept.append(condition)
+    return frozenset(kept)

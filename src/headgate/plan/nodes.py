@@ -1,0 +1,252 @@
+"""The operators of plans: small frozen nodes with value equality (paper 002, Definition 1).
+
+A node is its operator, its parameters and its inputs, so two nodes are equivalent (Definition 2) exactly if they are
+equal, and complete sharing is finding the same value. `key` is a short stable name for that value, the same in every
+process, by which running state is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from headgate.cql.queries import StreamOperator, WindowKind
+from headgate.plan.expressions import AggregateCall, Column, Expr, Type, written
+from headgate.plan.functions import accumulators
+
+Columns = tuple[tuple[str, Type], ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """`blocking` operators keep a synopsis: the paper shares them only when equal (Definition 3)."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def blocking(self) -> bool:
+        return False
+
+    @property
+    def parameters(self) -> str:
+        raise NotImplementedError
+
+    @cached_property
+    def key(self) -> str:
+        text = f"{type(self).__name__}|{self.parameters}|{','.join(node.key for node in self.inputs)}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def walk(self) -> Iterator[Node]:
+        """Itself and everything below, each once, inputs first."""
+        found: dict[str, Node] = {}
+
+        def visit(node: Node) -> None:
+            if node.key not in found:
+                for below in node.inputs:
+                    visit(below)
+                found[node.key] = node
+
+        visit(self)
+        yield from found.values()
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.parameters})"
+
+
+@dataclass(frozen=True, eq=True)
+class Source(Node):
+    """A stream, by the name it has as a source in labels (`joe.in1`): given once, and to no other stream ever."""
+
+    stream: str
+
+    @property
+    def parameters(self) -> str:
+        return self.stream
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Select(Node):
+    """What meets all of a set of conditions."""
+
+    input: Node
+    conditions: frozenset[Expr]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def parameters(self) -> str:
+        return " AND ".join(sorted(map(str, self.conditions)))
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Window(Node):
+    """What a window holds at each instant; durations in milliseconds."""
+
+    input: Node
+    kind: WindowKind
+    rows: int = 0
+    range: int = 0
+    slide: int = 0
+    partition: tuple[Column, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def blocking(self) -> bool:
+        return True
+
+    @property
+    def parameters(self) -> str:
+        match self.kind:
+            case "ROWS":
+                return f"ROWS {self.rows}"
+            case "RANGE":
+                return f"RANGE {self.range} ms" + (f" SLIDE {self.slide} ms" if self.slide else "")
+            case "PARTITIONED":
+                return f"PARTITIONED BY {', '.join(map(str, self.partition))} ROWS {self.rows}"
+            case _:
+                return self.kind
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Join(Node):
+    """All combinations of its inputs' rows that meet the conditions; columns say which input they come from."""
+
+    sides: tuple[Node, ...]
+    conditions: frozenset[Expr]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.sides
+
+    @property
+    def blocking(self) -> bool:
+        return True
+
+    @property
+    def parameters(self) -> str:
+        return " AND ".join(sorted(map(str, self.conditions))) or "all"
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Aggregate(Node):
+    """One row per group. What stands above it reads the group's columns and the results of its calls."""
+
+    input: Node
+    groups: frozenset[Column]
+    calls: frozenset[AggregateCall]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def blocking(self) -> bool:
+        return True
+
+    @property
+    def parameters(self) -> str:
+        by = f" BY {', '.join(sorted(map(str, self.groups)))}" if self.groups else ""
+        return f"{', '.join(sorted(map(str, self.calls)))}{by}"
+
+    @property
+    def accumulators(self) -> frozenset[AggregateCall]:
+        """What has to be kept for its calls: aggregates of one input and one grouping share what they keep."""
+        return frozenset(kept for call in self.calls for kept in accumulators(call))
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Project(Node):
+    """The values of a result, with their names."""
+
+    input: Node
+    items: tuple[tuple[str, Expr], ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def parameters(self) -> str:
+        return ", ".join(f"{expr} AS {written(name)}" for name, expr in self.items)
+
+    @property
+    def columns(self) -> Columns:
+        return tuple((name, expr.type) for name, expr in self.items)
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Distinct(Node):
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def blocking(self) -> bool:
+        return True
+
+    @property
+    def parameters(self) -> str:
+        return ""
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class ToStream(Node):
+    """From relation to stream: ISTREAM, DSTREAM or RSTREAM of what changes from instant to instant."""
+
+    input: Node
+    operator: StreamOperator
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    @property
+    def parameters(self) -> str:
+        return self.operator
+
+    __hash__ = Node.__hash__
+
+
+@dataclass(frozen=True, eq=True)
+class Union(Node):
+    """What any of its inputs yields, in their order."""
+
+    blocks: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.blocks
+
+    @property
+    def parameters(self) -> str:
+        return "ALL"
+
+    __hash__ = Node.__hash__

@@ -1,0 +1,131 @@
+"""Normal forms: differently written but equal conditions become one (`120 < bp` is `bp > 120`, NOT moves inwards).
+
+Every step keeps SQL's third truth value: what was unknown stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from headgate.plan.expressions import And, Column, Compare, Expr, In, Literal, Not, Or, Type
+
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+TRUE = Literal(True, Type.BOOLEAN)
+FALSE = Literal(False, Type.BOOLEAN)
+MOST_CONJUNCTS = 64
+
+
+def compare(operator: str, left: Expr, right: Expr) -> Expr:
+    """In one form: literals stand right, otherwise the smaller text stands left; `=` with a literal is a list."""
+    left, right = _plain_number(left, right), _plain_number(right, left)
+    literal = isinstance(left, Literal), isinstance(right, Literal)
+    if literal == (True, False) or (literal[0] == literal[1] and str(left) > str(right)):
+        operator, left, right = FLIPPED[operator], right, left
+    if operator == "=" and isinstance(right, Literal) and not isinstance(left, Literal):
+        return In(left, frozenset({right}))
+    return Compare(operator, left, right)
+
+
+def _plain_number(side: Expr, other: Expr) -> Expr:
+    """`120.0` is `120` beside a number: both are compared as what is wider."""
+    match side:
+        case Literal(float(value)) if other.type.numeric and value.is_integer() and abs(value) < 1 << 31:
+            return Literal(int(value), Type.INT)
+    return side
+
+
+def membership(operand: Expr, items: Iterable[Literal]) -> Expr:
+    plain = (_plain_number(item, operand) for item in items)
+    return In(operand, frozenset(item for item in plain if isinstance(item, Literal)))
+
+
+def negate(operand: Expr) -> Expr:
+    """NOT, moved inwards as far as it goes."""
+    match operand:
+        case Not(inner):
+            return inner
+        case Literal(bool(value)):
+            return FALSE if value else TRUE
+        case And(operands):
+            return disjunction(negate(x) for x in operands)
+        case Or(operands):
+            return conjunction(negate(x) for x in operands)
+        case Compare(operator, left, right):
+            return compare(_NEGATED[operator], left, right)
+        case In(inner, items):
+            return conjunction(Compare("<>", inner, item) for item in items)
+        case _:
+            return Not(operand)
+
+
+def conjunction(operands: Iterable[Expr]) -> Expr:
+    flat: set[Expr] = set()
+    for operand in operands:
+        flat |= operand.operands if isinstance(operand, And) else {operand}
+    flat.discard(TRUE)
+    if not flat:
+        return TRUE
+    if FALSE in flat:
+        return FALSE
+    return next(iter(flat)) if len(flat) == 1 else And(frozenset(flat))
+
+
+def disjunction(operands: Iterable[Expr]) -> Expr:
+    """Alternatives on the values of one expression become one list."""
+    flat: set[Expr] = set()
+    for operand in operands:
+        flat |= operand.operands if isinstance(operand, Or) else {operand}
+    lists: dict[Expr, frozenset[Literal]] = {}
+    for operand in [x for x in flat if isinstance(x, In)]:
+        lists[operand.operand] = lists.get(operand.operand, frozenset()) | operand.items
+        flat.discard(operand)
+    flat |= {In(operand, items) for operand, items in lists.items()}
+    flat.discard(FALSE)
+    if TRUE in flat:
+        return TRUE
+    if not flat:
+        return FALSE
+    return next(iter(flat)) if len(flat) == 1 else Or(frozenset(flat))
+
+
+def conjuncts(condition: Expr | None) -> frozenset[Expr]:
+    """A condition as the set of its conjuncts, in conjunctive normal form; a part whose form would have more than
+    MOST_CONJUNCTS conjuncts stays as it is."""
+    if condition is None:
+        return frozenset()
+    normal = _distributed(condition)
+    found = normal.operands if isinstance(normal, And) else frozenset({normal})
+    return found - {TRUE}
+
+
+def _distributed(expr: Expr) -> Expr:
+    """OR over AND becomes AND over OR."""
+    if isinstance(expr, And):
+        return conjunction(_distributed(x) for x in expr.operands)
+    if not isinstance(expr, Or):
+        return expr
+    clauses: list[tuple[Expr, ...]] = [()]
+    for operand in expr.parts:
+        inner = _distributed(operand)
+        choices = inner.parts if isinstance(inner, And) else (inner,)
+        clauses = [(*clause, choice) for clause in clauses for choice in choices]
+        if len(clauses) > MOST_CONJUNCTS:
+            return expr
+    return conjunction(disjunction(clause) for clause in clauses)
+
+
+def is_conjunctive(condition: Expr) -> bool:
+    """Whether nothing in it has an AND below an OR."""
+    alternatives = condition.operands if isinstance(condition, Or) else frozenset()
+    return not any(isinstance(part, And) for part in alternatives)
+
+
+def moved(expr: Expr, move: Callable[[Column], Column]) -> Expr:
+    """The same expression over other columns."""
+    if isinstance(expr, Column):
+        return move(expr)
+    parts = tuple(moved(part, move) for part in expr.parts)
+    if isinstance(expr, Compare):
+        return compare(expr.operator, *parts)
+    return expr.rebuilt(parts)

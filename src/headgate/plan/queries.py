@@ -1,0 +1,298 @@
+"""From a query as written to a query as meant: sources and columns are found, types checked, results named.
+
+What comes out still has the query's own shape, conditions before and after FROM apart. The oracle evaluates it as it
+stands; `lowering` turns it into operators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headgate.cql.expressions import NameSyntax
+from headgate.cql.queries import BlockSyntax, ItemSyntax, QuerySyntax, StreamOperator, WindowKind, WindowSyntax
+from headgate.cql.statements import Target
+from headgate.errors import Position
+from headgate.labels import Label
+from headgate.plan import expressions as e
+from headgate.plan import normal
+from headgate.plan.binding import LEVEL, Binder, Scope, Side, wrong
+from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream as queries see it: its name as a source, its columns, and the labels that some of them carry."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    labels: tuple[tuple[str, Label], ...] = ()
+
+
+@dataclass(frozen=True)
+class Window:
+    """Durations in milliseconds. `level` is the condition `LEVEL = ...` in its brackets."""
+
+    kind: WindowKind
+    rows: int = 0
+    range: int = 0
+    slide: int = 0
+    partition: tuple[Column, ...] = ()
+
+
+UNBOUNDED = Window("UNBOUNDED")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One source of a block. `window` is None where tuples pass through without one."""
+
+    stream: Stream
+    window: Window | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """`before` chooses what enters the windows, `after` what counts of their content; items are named results.
+
+    Columns say by number which of the readings they belong to. With aggregates, items and `having` read `groups` and
+    the results of aggregate calls, and nothing else.
+    """
+
+    readings: tuple[Reading, ...]
+    before: Expr
+    after: Expr
+    items: tuple[tuple[str, Expr], ...]
+    groups: tuple[Column, ...]
+    having: Expr
+    aggregated: bool
+    distinct: bool
+    operator: StreamOperator
+
+    @property
+    def stateless(self) -> bool:
+        return self.readings[0].window is None
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return tuple((name, expr.type) for name, expr in self.items)
+
+
+@dataclass(frozen=True)
+class Query:
+    blocks: tuple[Block, ...]
+
+    @property
+    def columns(self) -> tuple[tuple[str, Type], ...]:
+        return self.blocks[0].columns
+
+
+def bind_query(syntax: QuerySyntax, find: Callable[[Target], Stream]) -> Query:
+    """`find` answers what stream a name means, or raises; it is asked once per source, in the order of the text."""
+    blocks = tuple(_bind_block(block, find) for block in syntax.blocks)
+    for block, written in zip(blocks[1:], syntax.blocks[1:], strict=True):
+        _check_union(blocks[0], block, written.position)
+    return Query(blocks)
+
+
+def _check_union(first: Block, other: Block, at: Position) -> None:
+    if len(first.items) != len(other.items):
+        raise wrong(at, f"this block has {len(other.items)} columns, the first has {len(first.items)}")
+    for (name, type_), (_, found) in zip(first.columns, other.columns, strict=True):
+        if type_ != found:
+            raise wrong(at, f"column {e.written(name)} is {type_} in the first block and {found} here", hint="CAST it")
+
+
+def _bind_block(syntax: BlockSyntax, find: Callable[[Target], Stream]) -> Block:
+    streams = [find(source.target) for source in syntax.sources]
+    names = [source.alias.text if source.alias else source.target.name for source in syntax.sources]
+    for name, times in Counter(name.casefold() for name in names).items():
+        if times > 1:
+            second = [s for s, n in zip(syntax.sources, names, strict=True) if n.casefold() == name][1]
+            at = second.alias.position if second.alias else second.target.position
+            raise wrong(
+                at,
+                f"two sources are called `{second.target.name if not second.alias else second.alias.text}`",
+                hint="give one another name: FROM stream AS name",
+            )
+    return _BlockBinder(syntax, streams, names).block()
+
+
+class _BlockBinder:
+    def __init__(self, syntax: BlockSyntax, streams: list[Stream], names: list[str]) -> None:
+        self.syntax = syntax
+        self.streams = streams
+        self.scope = Scope(tuple(Side(n, s.columns) for n, s in zip(names, streams, strict=True)))
+        self.binder = Binder(self.scope)
+
+    def block(self) -> Block:
+        x = self.syntax
+        before = self.binder.condition(x.before) if x.before else normal.TRUE
+        after = self.binder.condition(x.after) if x.after else normal.TRUE
+        self._check_joins(before, x)
+        self.scope.equal = _equal_columns(normal.conjuncts(before) | normal.conjuncts(after))
+        windows = tuple(self._window(number, source.window) for number, source in enumerate(x.sources))
+        levels = self._window_levels()
+        items = self._items()
+        having = self.binder.condition(x.having, aggregates=True) if x.having else normal.TRUE
+        calls = [part for _, expr, _ in items for part in expr.walk() if isinstance(part, AggregateCall)]
+        aggregated = bool(calls or x.groups or x.having)
+        groups = tuple(dict.fromkeys(self.scope.column(name) for name in x.groups))
+        if aggregated:
+            groups = groups or tuple(column for window in windows if window for column in window.partition)
+            self._check_grouped(items, having, groups)
+        if not aggregated and not x.distinct and len(windows) == 1 and x.operator in (None, "ISTREAM"):
+            readings = tuple(Reading(s, w) for s, w in zip(self.streams, windows, strict=True))
+        else:
+            readings = tuple(Reading(s, w or UNBOUNDED) for s, w in zip(self.streams, windows, strict=True))
+        self._check_operator(aggregated)
+        self._check_slides(readings)
+        return Block(
+            readings,
+            normal.conjunction((before, *levels)),
+            after,
+            tuple((name, expr) for name, expr, _ in items),
+            groups if aggregated else (),
+            having,
+            aggregated,
+            x.distinct,
+            x.operator or "ISTREAM",
+        )
+
+    def _check_joins(self, before: Expr, x: BlockSyntax) -> None:
+        """What enters which window must be clear: conditions on several sources stand in conjunctive normal form."""
+        for conjunct in normal.conjuncts(before):
+            if len(conjunct.inputs) > 1 and not normal.is_conjunctive(conjunct):
+                raise wrong(
+                    x.before.position if x.before else x.position,
+                    f"this condition on several sources has more than {normal.MOST_CONJUNCTS} alternatives",
+                    hint="write it as conditions joined by AND",
+                )
+
+    # Windows --------------------------------------------------------------------------------------------------------
+
+    def _window(self, number: int, window: WindowSyntax | None) -> Window | None:
+        if window is None:
+            return None
+        columns = tuple(dict.fromkeys(self._own_column(number, name) for name in window.columns))
+        return Window(window.kind, window.rows, window.range, window.slide, tuple(sorted(columns, key=str)))
+
+    def _own_column(self, number: int, name: NameSyntax) -> Column:
+        """A partition is made by columns of the window's own source."""
+        own = Scope((self.scope.sides[number],)).column(name)
+        return Column(number, own.name, own.type)
+
+    def _window_levels(self) -> list[Expr]:
+        return [
+            normal.compare("=", Column(number, LEVEL, Type.STRING), Literal(source.window.level.value, Type.STRING))
+            for number, source in enumerate(self.syntax.sources)
+            if source.window and source.window.level
+        ]
+
+    def _check_slides(self, readings: tuple[Reading, ...]) -> None:
+        slides = {reading.window.slide for reading in readings if reading.window and reading.window.slide}
+        if len(slides) > 1:
+            at = [s.window.position for s in self.syntax.sources if s.window and s.window.slide][1]
+            raise wrong(at, "the windows of one query must slide by the same time")
+
+    def _check_operator(self, aggregated: bool) -> None:
+        x = self.syntax
+        if aggregated and x.distinct:
+            raise wrong(x.position, "DISTINCT is not allowed with aggregates", hint="groups are distinct already")
+        if aggregated and x.operator == "DSTREAM":
+            raise wrong(x.position, "DSTREAM is not allowed with aggregates", hint="RSTREAM yields all groups")
+
+    # Results --------------------------------------------------------------------------------------------------------
+
+    def _items(self) -> list[tuple[str, Expr, Position]]:
+        """Names are given, or those of columns, or made up (`avg_bp`); those made up give way to others."""
+        found: list[tuple[str | None, str, Expr, Position]] = []
+        for item in self.syntax.items:
+            if item.expression is None:
+                found += self._star(item)
+                continue
+            expr = self.binder.bind(item.expression, aggregates=True)
+            if expr.type == Type.NULL:
+                raise wrong(item.position, "this result has no type", hint="write CAST(NULL AS type)")
+            fixed = item.name.text if item.name else expr.name if isinstance(expr, Column) else None
+            found.append((fixed, _made_up(expr), expr, item.name.position if item.name else item.position))
+        return self._named(found)
+
+    def _named(self, found: list[tuple[str | None, str, Expr, Position]]) -> list[tuple[str, Expr, Position]]:
+        taken: set[str] = set()
+        for fixed, _, _, at in found:
+            if fixed is not None:
+                if fixed.casefold() in taken:
+                    raise wrong(at, f"two results are called `{fixed}`", hint=f"name one: {e.written(fixed)} AS ...")
+                taken.add(fixed.casefold())
+        named = []
+        for fixed, base, expr, at in found:
+            name, number = fixed or base, 2
+            while fixed is None and name.casefold() in taken:
+                name, number = f"{base}_{number}", number + 1
+            taken.add(name.casefold())
+            named.append((name, expr, at))
+        return named
+
+    def _star(self, item: ItemSyntax) -> list[tuple[str | None, str, Expr, Position]]:
+        """All columns; of several sources, those with the same name are told apart by the source's name."""
+        sides = list(enumerate(self.scope.sides))
+        if item.qualifier is not None:
+            wanted = item.qualifier.text.casefold()
+            sides = [(n, side) for n, side in sides if side.name.casefold() == wanted]
+            if not sides:
+                known = ", ".join(e.written(side.name) for side in self.scope.sides)
+                raise wrong(item.position, f"there is no source `{item.qualifier.text}`", hint=f"there is {known}")
+        times = Counter(name.casefold() for _, side in sides for name, _ in side.columns)
+        return [
+            (name if times[name.casefold()] == 1 else f"{side.name}_{name}", "", Column(n, name, type_), item.position)
+            for n, side in sides
+            for name, type_ in side.columns
+        ]
+
+    # Grouping -------------------------------------------------------------------------------------------------------
+
+    def _check_grouped(self, items: list[tuple[str, Expr, Position]], having: Expr, groups: tuple[Column, ...]) -> None:
+        checked: list[tuple[Expr, Position]] = [(expr, at) for _, expr, at in items]
+        if self.syntax.having:
+            checked.append((having, self.syntax.having.position))
+        for expr, at in checked:
+            for column in _outside_aggregates(expr):
+                if column not in groups:
+                    name = e.written(column.name)
+                    raise wrong(
+                        at,
+                        f"{name} is neither grouped nor inside an aggregate",
+                        hint=f"add GROUP BY {name}, or write an aggregate such as MAX({name})",
+                    )
+
+
+def _made_up(expr: Expr) -> str:
+    """A name for a result that was given none."""
+    if isinstance(expr, AggregateCall):
+        if isinstance(expr.argument, Column):
+            return f"{expr.function.lower()}_{expr.argument.name}"
+        return expr.function.lower()
+    return expr.function.lower() if isinstance(expr, e.Call) else "result"
+
+
+def _outside_aggregates(expr: Expr) -> Iterable[Column]:
+    if isinstance(expr, AggregateCall):
+        return
+    if isinstance(expr, Column):
+        yield expr
+    for part in expr.parts:
+        yield from _outside_aggregates(part)
+
+
+def _equal_columns(conditions: frozenset[Expr]) -> list[frozenset[Column]]:
+    """Columns that a join makes equal, in classes: whichever of them is meant, the value is the same."""
+    classes: list[frozenset[Column]] = []
+    for condition in conditions:
+        match condition:
+            case e.Compare("=", Column() as left, Column() as right) if left.type == right.type:
+                touched = [c for c in classes if left in c or right in c]
+                classes = [c for c in classes if c not in touched]
+                classes.append(frozenset({left, right}).union(*touched))
+    return classes

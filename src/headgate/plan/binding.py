@@ -6,6 +6,7 @@ Every refusal has the place of the word it is about, and names what would fit.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -20,6 +21,7 @@ from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
 
 LEVEL = "LEVEL"
 _BIGGEST = (1 << 63) - 1
+_LIKE_ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,8 @@ class Binder:
         operand = self._bind(syntax.operand, aggregates)
         if operand.type not in (Type.STRING, Type.NULL):
             raise wrong(syntax.position, f"LIKE needs a string, this is {_a(operand.type)}")
+        if _LIKE_ESCAPES.search(syntax.pattern):
+            raise wrong(syntax.position, "in a pattern, \\ stands before %, _ or \\ only")
         found: Expr = e.Like(operand, syntax.pattern)
         return normal.negate(found) if syntax.negated else found
 

@@ -235,16 +235,21 @@ class Authorizer:
 
 
 def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
-    """Which limits of a grant these parameters break, in words; a limited parameter must be given."""
-    faults = []
+    """Which limits of a grant these parameters break, in words. What is limited must be given; of several limited
+    numbers at least one (a window has rows or seconds)."""
+    faults, missing, sized = [], [], False
     for key, limit in limits.items():
         given = parameters.get(key)
         if isinstance(limit, list | tuple):
             if not isinstance(given, list | tuple) or not set(given) <= set(limit):
                 faults.append(f"{key} only {', '.join(limit)}")
-        elif not isinstance(given, int | float) or given > limit:
-            faults.append(f"{key} of at most {limit}")
-    return faults
+        elif not isinstance(given, int | float):
+            missing.append(f"{key} of at most {limit}")
+        else:
+            sized = True
+            if given > limit:
+                faults.append(f"{key} of at most {limit}")
+    return faults if sized else faults + missing
 
 
 def shown(thing: r.Object) -> str:

@@ -64,6 +64,8 @@ def drop(state: State, thing: r.Object) -> None:
     """Grants on it go too; a query takes its output along; queries that read it stop and no longer name it."""
     for grant in state.grants.find("object", thing.id):
         state.grants.remove(grant)
+    for subscription in state.subscriptions.find("stream", thing.id):
+        state.subscriptions.remove(subscription)
     state.objects.remove(thing)
     if thing.kind == Kind.QUERY:
         output = state.objects.get(json.loads(thing.definition)["output"])

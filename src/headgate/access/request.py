@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.audit import Record
 from headgate.access.authorizer import Authorizer, Decision, Principal, known_level, shown
@@ -93,9 +94,15 @@ class Request:
     def may(self, permission: Permission, thing: r.Object) -> bool:
         return self.authorizer.allows(self.principal, permission, thing)
 
-    def need(self, permission: Permission, thing: r.Object, parameters: Mapping[str, Limit] | None = None) -> None:
-        """Goes on only if the permission is there."""
-        decision = self.authorizer.decide(self.principal, permission, thing, parameters)
+    def need(
+        self,
+        permission: Permission,
+        thing: r.Object,
+        parameters: Mapping[str, Limit] | None = None,
+        principal: Principal | None = None,
+    ) -> None:
+        """Goes on only if the caller, or a narrower principal it acts as, has the permission."""
+        decision = self.authorizer.decide(principal or self.principal, permission, thing, parameters)
         self.decisions.append(decision)
         if not decision:
             raise AccessDenied(f"{permission} on {decision.object} is denied: {decision.reason}")
@@ -121,6 +128,12 @@ class Request:
         if self.hashed > MOST_HASHES and not self.may_administer():
             raise AccessDenied(f"a script may set at most {MOST_HASHES} passwords")
         return self.passwords.hash(password)
+
+    def add(self, kind: Kind, name: str, definition: dict[str, Any]) -> r.Object:
+        """A new object of the caller's."""
+        thing = objects.create(self.state, self.work.new_object_id(), kind, name, self.principal, definition)
+        self.about(shown(thing))
+        return thing
 
     # Finding --------------------------------------------------------------------------------------------------------
 

@@ -145,6 +145,17 @@ class Session(Row):
 
 
 @dataclass(frozen=True)
+class Subscription(Row):
+    """A session wants the results of a stream, for as long as it lasts."""
+
+    table = "subscriptions"
+    key_fields = ("session", "stream")
+
+    session: str  # the hash of its token
+    stream: int
+
+
+@dataclass(frozen=True)
 class Parameter(Row):
     table = "parameters"
     key_fields = ("name",)
@@ -175,6 +186,7 @@ ROWS: tuple[type[Row], ...] = (
     Object,
     Grant,
     Session,
+    Subscription,
     Parameter,
     SourceName,
 )

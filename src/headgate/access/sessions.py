@@ -123,7 +123,22 @@ class Sessions:
         return current
 
     def end(self, session: r.Session) -> None:
+        for subscription in self._state.subscriptions.find("session", session.token_hash):
+            self._state.subscriptions.remove(subscription)
         self._state.sessions.remove(session)
+
+    def subscribe(self, session: r.Session, stream: r.Object) -> bool:
+        """Whether it was not subscribed before."""
+        new = self._state.subscriptions.get(session.token_hash, stream.id) is None
+        self._state.subscriptions.put(r.Subscription(session.token_hash, stream.id))
+        return new
+
+    def unsubscribe(self, session: r.Session, stream: r.Object) -> bool:
+        """Whether it was subscribed before."""
+        found = self._state.subscriptions.get(session.token_hash, stream.id)
+        if found is not None:
+            self._state.subscriptions.remove(found)
+        return found is not None
 
     def _clean_up(self) -> None:
         """Dead sessions are refused anyway; now and then their rows go too."""

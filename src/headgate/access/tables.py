@@ -114,6 +114,12 @@ Table(
     Column("last_used", Double, nullable=False),
     Column("expires", Double, nullable=False),
 )
+Table(
+    "subscriptions",
+    metadata,
+    Column("session", Text, _reference("sessions.token_hash"), primary_key=True),
+    Column("stream", Integer, _reference("objects.id"), primary_key=True),
+)
 Table("parameters", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
 
 # One row that every writer locks: the version of the catalog and the head of the audit trail.

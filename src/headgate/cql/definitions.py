@@ -1,4 +1,4 @@
-"""CREATE, ALTER, DROP, START and STOP: how each is read."""
+"""CREATE, ALTER and DROP: how each is read (queries apart: see `continuous`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from headgate.cql import statements as s
 from headgate.cql.expressions import read_type
+from headgate.cql.queries import duration
 from headgate.cql.reading import (
     Reader,
     level,
-    limits,
     listed,
     name,
     names,
@@ -164,9 +164,57 @@ def _create_stream(c: Cursor, at: Position) -> s.Statement:
         schema = object_name(c, "SCHEMA")
     else:
         raise c.expected("`(`", "`SCHEMA`")
-    label = _label(c) if c.take_word("LABEL") else None
-    semantics = _semantics(c) if c.take_word("SEMANTICS") else Semantics.STRONG
-    return s.CreateStream(at, stream, columns, schema, label, semantics)
+    clauses: dict[str, object] = {}
+    while True:
+        start = c.token.offset
+        found = next((words for words in _STREAM_CLAUSES if c.take_word(*words.split())), None)
+        if found is None:
+            break
+        key, value = _STREAM_CLAUSES[found](c)
+        if key in clauses:
+            raise fail(c.text, start, f"`{found}` is given twice")
+        clauses[key] = value
+    from_columns = tuple((kind, column) for kind in ("LABEL", "ROLES", "LEVEL") if (column := clauses.pop(kind, None)))
+    return s.CreateStream(at, stream, columns, schema, label_columns=from_columns, **clauses)  # type: ignore[arg-type]
+
+
+def _label_column(kind: str) -> Callable[[Cursor], tuple[str, object]]:
+    return lambda c: (kind, name(c, "the name of a column"))
+
+
+def _option(c: Cursor) -> tuple[str, str]:
+    key = c.expect_name("the name of an option")
+    c.expect_symbol("=")
+    if c.token.kind not in ("string", "number"):
+        raise c.expected("a string", "a number")
+    return key, c.next().text
+
+
+def _input(c: Cursor) -> s.Input:
+    format_ = name(c, "the name of a format")
+    options: dict[str, str] = {}
+    if c.take_symbol("("):
+        start = c.token.offset
+        for key, value in listed(c, _option):
+            if key in options:
+                raise fail(c.text, start, f"option `{key}` is given twice")
+            options[key] = value
+        c.expect_symbol(")")
+    return s.Input(format_, tuple(options.items()))
+
+
+_STREAM_CLAUSES: dict[str, Callable[[Cursor], tuple[str, object]]] = {
+    "EVENT TIME": lambda c: ("event_time", name(c, "the name of a column")),
+    "LATENESS": lambda c: ("lateness", duration(c)),
+    "SKEW": lambda c: ("skew", duration(c)),
+    "LABEL FROM": _label_column("LABEL"),
+    "ROLES FROM": _label_column("ROLES"),
+    "LEVEL FROM": _label_column("LEVEL"),
+    "LABEL": lambda c: ("label", _label(c)),
+    "SEMANTICS": lambda c: ("semantics", _semantics(c)),
+    "ALLOW CUMULATIVE": lambda _: ("cumulative", True),
+    "SOURCE": lambda c: ("source", _input(c)),
+}
 
 
 def _alter_stream(c: Cursor, at: Position) -> s.Statement:
@@ -177,20 +225,11 @@ def _alter_stream(c: Cursor, at: Position) -> s.Statement:
         return s.AlterStream(at, changed, label=PUBLIC)
     if c.take_word("SEMANTICS"):
         return s.AlterStream(at, changed, semantics=_semantics(c))
-    raise c.expected("`LABEL`", "`DROP LABEL`", "`SEMANTICS`")
-
-
-def _operator_use(c: Cursor) -> s.OperatorUse:
-    return s.OperatorUse(name(c, "the name of an operator"), limits(c) if c.at_symbol("(") else {})
-
-
-def _create_query(c: Cursor, at: Position) -> s.Statement:
-    query = name(c, "the name of a query")
-    c.expect_word("READING")
-    inputs = listed(c, lambda c: object_name(c, "STREAM"))
-    operators = listed(c, _operator_use) if c.take_word("USING") else ()
-    c.expect_word("OUTPUT")
-    return s.CreateQuery(at, query, inputs, operators, name(c, "the name of a stream"))
+    if c.take_word("ALLOW", "CUMULATIVE"):
+        return s.AlterStream(at, changed, cumulative=True)
+    if c.take_word("FORBID", "CUMULATIVE"):
+        return s.AlterStream(at, changed, cumulative=False)
+    raise c.expected("`LABEL`", "`DROP LABEL`", "`SEMANTICS`", "`ALLOW CUMULATIVE`", "`FORBID CUMULATIVE`")
 
 
 def _by_name(make: type[s.Named], what: str) -> Reader:
@@ -201,10 +240,6 @@ def _drop_object(kind: str) -> Reader:
     return lambda c, at: s.DropObject(at, object_name(c, kind))
 
 
-def _query_status(running: bool) -> Reader:
-    return lambda c, at: s.SetQueryStatus(at, object_name(c, "QUERY"), running)
-
-
 READERS: dict[tuple[str, ...], Reader] = {
     ("CREATE", "USER"): _create_user,
     ("CREATE", "ROLE"): _create_role,
@@ -213,7 +248,6 @@ READERS: dict[tuple[str, ...], Reader] = {
     ("CREATE", "SEPARATION"): _create_separation,
     ("CREATE", "SCHEMA"): _create_schema,
     ("CREATE", "STREAM"): _create_stream,
-    ("CREATE", "QUERY"): _create_query,
     ("ALTER", "USER"): _alter_user,
     ("ALTER", "ROLE"): _alter_role,
     ("ALTER", "LEVEL"): _alter_level,
@@ -227,6 +261,4 @@ READERS: dict[tuple[str, ...], Reader] = {
     ("DROP", "SCHEMA"): _drop_object("SCHEMA"),
     ("DROP", "STREAM"): _drop_object("STREAM"),
     ("DROP", "QUERY"): _drop_object("QUERY"),
-    ("START", "QUERY"): _query_status(running=True),
-    ("STOP", "QUERY"): _query_status(running=False),
 }

@@ -5,7 +5,7 @@ The whole script is read before anything runs. A text that fits no statement is 
 
 from __future__ import annotations
 
-from headgate.cql import definitions, rights
+from headgate.cql import continuous, definitions, rights
 from headgate.cql.reading import Reader
 from headgate.cql.statements import Statement
 from headgate.errors import Position, TextError
@@ -14,7 +14,7 @@ from headgate.lexing import Cursor, fail
 MAX_SCRIPT = 1_000_000
 MAX_STATEMENTS = 10_000
 
-READERS: dict[tuple[str, ...], Reader] = {**definitions.READERS, **rights.READERS}
+READERS: dict[tuple[str, ...], Reader] = {**definitions.READERS, **continuous.READERS, **rights.READERS}
 _VERBS = sorted({words[0] for words in READERS})
 
 

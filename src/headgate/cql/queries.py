@@ -94,13 +94,17 @@ def parse_query(text: str) -> QuerySyntax:
 def read_query(c: Cursor) -> QuerySyntax:
     at = c.position
     roles = names(c, "the name of a role") if c.take_word("AS") else ()
+    return QuerySyntax(at, roles, read_blocks(c))
+
+
+def read_blocks(c: Cursor) -> tuple[BlockSyntax, ...]:
     blocks = [_block(c)]
     while c.take_word("UNION"):
         c.expect_word("ALL")
         if len(blocks) == MAX_BLOCKS:
             raise fail(c.text, c.token.offset, f"a query must not have more than {MAX_BLOCKS} blocks")
         blocks.append(_block(c))
-    return QuerySyntax(at, roles, tuple(blocks))
+    return tuple(blocks)
 
 
 def _block(c: Cursor) -> BlockSyntax:
@@ -192,8 +196,8 @@ def _window_kind(c: Cursor, at: Position) -> WindowSyntax:
     if c.take_word("ROWS"):
         return WindowSyntax(at, "ROWS", rows=_at_least_one(c))
     if c.take_word("RANGE"):
-        range_ = _duration(c)
-        return WindowSyntax(at, "RANGE", range=range_, slide=_duration(c) if c.take_word("SLIDE") else 0)
+        range_ = duration(c)
+        return WindowSyntax(at, "RANGE", range=range_, slide=duration(c) if c.take_word("SLIDE") else 0)
     if c.take_word("NOW"):
         return WindowSyntax(at, "NOW")
     if c.take_word("UNBOUNDED"):
@@ -214,7 +218,7 @@ def _at_least_one(c: Cursor) -> int:
     return number
 
 
-def _duration(c: Cursor) -> int:
+def duration(c: Cursor) -> int:
     at = c.token.offset
     number = whole_number(c, "a length of time, such as `2 MINUTES`")
     for unit, milliseconds in UNITS.items():

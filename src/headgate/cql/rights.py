@@ -37,6 +37,7 @@ SHOWN = (
     "PERMISSIONS",
     "SESSION",
     "SESSIONS",
+    "SUBSCRIPTIONS",
     "SYSTEM",
     "AUDIT",
 )

@@ -155,14 +155,29 @@ class AlterSchema(Statement):
 
 
 @dataclass(frozen=True)
+class Input:
+    """Where a stream's tuples come from: a format of Spark's, with its options."""
+
+    format: Name
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class CreateStream(Statement):
-    """`label` is the stream's own policy, combined with whatever label a tuple brings."""
+    """`label` is the stream's own policy, combined with the labels that tuples bring in `label_columns` (by what the
+    column holds: LABEL, ROLES or LEVEL). Times in milliseconds."""
 
     name: Name
     columns: tuple[Column, ...]
     schema: Target | None
-    label: Label | None
-    semantics: Semantics
+    label: Label | None = None
+    semantics: Semantics = Semantics.STRONG
+    event_time: Name | None = None
+    lateness: int = 0
+    skew: int | None = None
+    label_columns: tuple[tuple[str, Name], ...] = ()
+    cumulative: bool = False
+    source: Input | None = None
 
 
 @dataclass(frozen=True)
@@ -170,28 +185,7 @@ class AlterStream(Statement):
     target: Target
     label: Label | None = None
     semantics: Semantics | None = None
-
-
-@dataclass(frozen=True)
-class OperatorUse:
-    name: Name
-    parameters: Mapping[str, Limit] = field(repr=False)
-
-
-@dataclass(frozen=True)
-class CreateQuery(Statement):
-    """A query as its boxes: what it reads, which operators it uses, which stream it fills (paper 000, Figure 5)."""
-
-    name: Name
-    inputs: tuple[Target, ...]
-    operators: tuple[OperatorUse, ...]
-    output: Name
-
-
-@dataclass(frozen=True)
-class SetQueryStatus(Statement):
-    target: Target
-    running: bool
+    cumulative: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from headgate.access.statements import HANDLERS
 from headgate.access.store import Store, StoreJournal, Transaction
 from headgate.clock import Clock, SystemClock
 from headgate.cql import parse_script
-from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, SetQueryStatus, Show, Statement, Target
+from headgate.cql.continuous import SetQueryStatus, Subscribe
+from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Show, Statement, Target
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
@@ -364,6 +365,8 @@ def action_of(statement: Statement) -> str:
             return f"{verb} {', '.join(statement.permissions) if isinstance(statement, GrantPermissions) else 'ROLES'}"
         case SetQueryStatus():
             return "START QUERY" if statement.running else "STOP QUERY"
+        case Subscribe():
+            return "UNSUBSCRIBE" if statement.ends else "SUBSCRIBE"
         case AlterUser():
             return f"ALTER USER {', '.join(what for what, _ in statement.changes)}"
         case Show():

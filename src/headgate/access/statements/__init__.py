@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.access.request import Handler
-from headgate.access.statements import grants, levels, objects, roles, show, users
+from headgate.access.statements import grants, levels, objects, queries, roles, show, users
 from headgate.cql.statements import Statement
 
 HANDLERS: dict[type[Statement], Handler] = {
@@ -11,6 +11,7 @@ HANDLERS: dict[type[Statement], Handler] = {
     **roles.HANDLERS,
     **levels.HANDLERS,
     **objects.HANDLERS,
+    **queries.HANDLERS,
     **grants.HANDLERS,
     **show.HANDLERS,
 }

@@ -1,4 +1,4 @@
-"""Schemas, streams and queries: CREATE, ALTER, DROP, START, STOP."""
+"""Schemas and streams: CREATE, ALTER, DROP."""
 
 from __future__ import annotations
 
@@ -6,19 +6,12 @@ import json
 from typing import Any
 
 from headgate.access import objects
-from headgate.access import rows as r
-from headgate.access.authorizer import Principal, shown
+from headgate.access.authorizer import shown
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
-from headgate.errors import AccessDenied, Conflict, NotFound
+from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
-
-
-def _add(q: Request, kind: Kind, name: str, definition: dict[str, Any]) -> r.Object:
-    thing = objects.create(q.state, q.work.new_object_id(), kind, name, q.principal, definition)
-    q.about(shown(thing))
-    return thing
 
 
 def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
@@ -37,7 +30,7 @@ def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
 
 def _create_schema(q: Request, x: s.CreateSchema) -> Result:
     q.need_system(Permission.ADD)
-    thing = _add(q, Kind.SCHEMA, x.name.text, {"columns": _columns(q, x.columns)})
+    thing = q.add(Kind.SCHEMA, x.name.text, {"columns": _columns(q, x.columns)})
     return Result(f"{shown(thing)} created")
 
 
@@ -64,9 +57,32 @@ def _create_stream(q: Request, x: s.CreateStream) -> Result:
     q.need_system(Permission.ADD)
     columns = json.loads(q.find(x.schema).definition)["columns"] if x.schema else _columns(q, x.columns)
     label = str(q.check_label(x.label)) if x.label else "TRUE"
-    definition = {"columns": columns, "label": label, "semantics": x.semantics.value}
-    thing = _add(q, Kind.STREAM, x.name.text, definition)
+    definition: dict[str, Any] = {"columns": columns, "label": label, "semantics": x.semantics.value}
+    if x.event_time:
+        definition["event_time"] = _typed_column(columns, x.event_time, "TIMESTAMP", "the event time")
+    if x.label_columns:
+        definition["labels"] = {
+            kind: _typed_column(columns, name, "STRING", "a label") for kind, name in x.label_columns
+        }
+    if x.source:
+        q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's own rights, not with the caller's
+        definition["input"] = {"format": x.source.format.text, "options": dict(x.source.options)}
+    choices = {"lateness": x.lateness, "skew": x.skew, "cumulative": x.cumulative}
+    definition |= {key: value for key, value in choices.items() if value}
+    thing = q.add(Kind.STREAM, x.name.text, definition)
     return Result(f"{shown(thing)} created")
+
+
+def _typed_column(columns: list[dict[str, str]], name: s.Name, type_: str, what: str) -> str:
+    """The column that holds the event time or a label: one of the stream's own, of the right type, without a label."""
+    found = next((c for c in columns if c["name"].casefold() == name.text.casefold()), None)
+    if found is None:
+        raise NotFound(f"there is no column `{name.text}`", position=name.position)
+    if found["type"] != type_:
+        raise Conflict(f"{what} is a {type_}, column `{name.text}` is {found['type']}", position=name.position)
+    if "label" in found:
+        raise Conflict(f"column `{name.text}` has a label, so it cannot hold {what}", position=name.position)
+    return found["name"]
 
 
 def _alter_stream(q: Request, x: s.AlterStream) -> Result:
@@ -74,83 +90,11 @@ def _alter_stream(q: Request, x: s.AlterStream) -> Result:
     q.need_owner(thing)
     if x.semantics:
         objects.redefine(q.state, thing, semantics=x.semantics.value)
+    elif x.cumulative is not None:
+        objects.redefine(q.state, thing, cumulative=x.cumulative)
     elif x.label:
         objects.redefine(q.state, thing, label=str(q.check_label(x.label)))
     return Result(f"{shown(thing)} altered")
-
-
-def _create_query(q: Request, x: s.CreateQuery) -> Result:
-    """Checked recursively: the right to add, every input, every operator with its parameters (paper 000, 3.1, 5.4)."""
-    q.need_system(Permission.ADD)
-    inputs = [_readable(q, target) for target in x.inputs]
-    for use in x.operators:
-        position = use.name.position
-        q.need(Permission.USE, q.find(s.Target("OPERATOR", use.name.text, None, position)), use.parameters)
-    output = _add(q, Kind.STREAM, x.output.text, {"columns": [], "label": "TRUE", "semantics": "STRONG"})
-    query = _add(
-        q,
-        Kind.QUERY,
-        x.name.text,
-        {
-            "inputs": [thing.id for thing in inputs],
-            "operators": [[use.name.text, dict(use.parameters)] for use in x.operators],
-            "output": output.id,
-            "roles": sorted(q.principal.roles),
-            "running": False,
-        },
-    )
-    return Result(f"{shown(query)} created, with output {shown(output)}")
-
-
-def _readable(q: Request, target: s.Target) -> r.Object:
-    """An input must be visible, and readable as tuples or at least as aggregates."""
-    thing = q.find(target)
-    if not q.may(Permission.READ_TUPLE, thing) and q.may(Permission.AGGREGATE_READ, thing):
-        q.need(Permission.AGGREGATE_READ, thing)
-    else:
-        q.need(Permission.READ_TUPLE, thing)
-    return thing
-
-
-def _set_status(q: Request, x: s.SetQueryStatus) -> Result:
-    thing = q.find(x.target)
-    q.need(Permission.SET_QUERY_STATUS, thing)
-    definition = json.loads(thing.definition)
-    if x.running and definition.get("broken"):
-        raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
-    if x.running and not definition["running"]:
-        _check_rights(q, thing, definition)
-        _check_running(q, thing.owner)
-    objects.redefine(q.state, thing, running=x.running)
-    return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
-
-
-def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
-    """A query runs with its owner's rights: with what is left of the roles it was created with."""
-    roles = frozenset(definition["roles"]) & q.authorizer.authorised(query.owner)
-    owner = Principal(query.owner, roles, q.authorizer.level(query.level))
-    streams = [q.state.objects.get(i) for i in definition["inputs"]]
-    readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
-    allows = q.authorizer.allows
-    if not all(
-        s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
-    ):
-        raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
-    for name, parameters in definition["operators"]:
-        operator = q.catalog.find(owner, Kind.OPERATOR, name)
-        if not q.authorizer.decide(owner, Permission.USE, operator, parameters):
-            raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
-
-
-def _check_running(q: Request, owner: str) -> None:
-    """The largest limit that any role of the owner sets counts, active or not. Only queries at levels that the caller
-    may see are counted, so that nothing at a high level takes a place at a low one."""
-    roles = (q.state.roles.get(name) for name in q.authorizer.effective(q.authorizer.authorised(owner)))
-    limits = [role.max_queries for role in roles if role and role.max_queries is not None]
-    levels = set(q.authorizer.visible_levels(q.principal))
-    running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
-    if limits and running >= max(limits):
-        raise AccessDenied(f"the owner's roles allow at most {max(limits)} running queries", hint="stop one first")
 
 
 def _drop(q: Request, x: s.DropObject) -> Result:
@@ -172,7 +116,5 @@ HANDLERS: dict[type[s.Statement], Handler] = {
     s.AlterSchema: _alter_schema,
     s.CreateStream: _create_stream,
     s.AlterStream: _alter_stream,
-    s.CreateQuery: _create_query,
-    s.SetQueryStatus: _set_status,
     s.DropObject: _drop,
 }

@@ -66,7 +66,7 @@ def _queries(q: Request) -> Rows:
             d = json.loads(thing.definition)
             inputs = ", ".join(quote(seen[i].name) for i in d["inputs"] if i in seen)
             output = quote(seen[d["output"]].name) if d["output"] in seen else ""
-            operators = ", ".join(name for name, _ in d["operators"])
+            operators = ", ".join(dict.fromkeys(name for name, _ in d["operators"]))
             status = "broken" if d.get("broken") else "running" if d["running"] else "stopped"
             yield *_named(thing), inputs, operators, output, status
 
@@ -183,6 +183,13 @@ def _sessions(q: Request) -> Rows:
             yield _session_row(x)
 
 
+def _subscriptions(q: Request) -> Rows:
+    """Of this session. A stream that one may no longer see is not listed; nothing is delivered from it either."""
+    seen = {thing.id: thing for thing in _visible(q, Kind.STREAM)}
+    mine = q.state.subscriptions.find("session", q.session.token_hash)
+    return sorted(_named(seen[x.stream]) for x in mine if x.stream in seen)
+
+
 def _system(q: Request) -> Rows:
     return [(name, parameters.read(q.state, name)) for name in parameters.DEFAULTS]
 
@@ -219,6 +226,7 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
     "PERMISSIONS": (("role", "objects"), _permissions),
     "SESSION": (_SESSION, _session),
     "SESSIONS": (_SESSION, _sessions),
+    "SUBSCRIPTIONS": (_OBJECT, _subscriptions),
     "SYSTEM": (("parameter", "value"), _system),
 }
 

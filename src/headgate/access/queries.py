@@ -1,0 +1,40 @@
+"""From the catalog's objects to what plans are made of: streams as queries see them, queries as they were meant.
+
+A stored query is bound again from its own text, its sources by the objects they were when it was created: whatever is
+called the same today changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from headgate.access import rows as r
+from headgate.access.authorizer import source_name
+from headgate.cql.queries import parse_query
+from headgate.cql.statements import Target
+from headgate.labels import parse_label
+from headgate.plan.expressions import Type
+from headgate.plan.queries import Query, Stream, bind_query
+
+
+def as_stream(thing: r.Object) -> Stream:
+    columns = json.loads(thing.definition)["columns"]
+    return Stream(
+        source_name(thing),
+        tuple((column["name"], Type(column["type"])) for column in columns),
+        tuple((column["name"], parse_label(column["label"])) for column in columns if "label" in column),
+    )
+
+
+def stored_query(query: r.Object, objects: Mapping[int, r.Object]) -> Query | None:
+    """The meaning of a query of the catalog; None if it was declared as boxes only, or lost a source."""
+    definition = json.loads(query.definition)
+    if "text" not in definition or definition.get("broken"):
+        return None
+    sources = iter(definition["sources"])
+
+    def find(_: Target) -> Stream:
+        return as_stream(objects[next(sources)])
+
+    return bind_query(parse_query(definition["text"]), find)

@@ -1,0 +1,188 @@
+"""Queries: CREATE (as boxes or in CQL), START, STOP, SUBSCRIBE."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headgate.access import objects
+from headgate.access import rows as r
+from headgate.access.authorizer import Principal, shown
+from headgate.access.permissions import Kind, Permission
+from headgate.access.queries import as_stream
+from headgate.access.request import Handler, Request, Result
+from headgate.cql import continuous as c
+from headgate.cql.queries import QuerySyntax
+from headgate.cql.statements import Statement, Target
+from headgate.errors import AccessDenied, Conflict
+from headgate.lexing import quote
+from headgate.plan.queries import Query, Stream, bind_query
+from headgate.plan.uses import uses
+
+
+def _create_query(q: Request, x: c.CreateQuery) -> Result:
+    """Checked recursively: the right to add, every input, every operator with its parameters (paper 000, 3.1, 5.4)."""
+    q.need_system(Permission.ADD)
+    inputs = [_readable(q, q.principal, target) for target in x.inputs]
+    for use in x.operators:
+        position = use.name.position
+        q.need(Permission.USE, q.find(Target("OPERATOR", use.name.text, None, position)), use.parameters)
+    operators = [[use.name.text, dict(use.parameters)] for use in x.operators]
+    output = {"columns": [], "label": "TRUE", "semantics": "STRONG"}
+    return _add(q, x.name.text, x.output.text, output, {"inputs": [thing.id for thing in inputs]}, operators)
+
+
+def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
+    q.need_system(Permission.ADD)
+    bound = bind_for(q, x.query)
+    if x.cumulative:
+        for thing in bound.inputs:
+            if not json.loads(thing.definition).get("cumulative"):
+                raise AccessDenied(
+                    f"the owner of {shown(thing)} has not allowed cumulative queries", hint="use EXACT, the default"
+                )
+    output = {
+        "columns": [{"name": name, "type": type_.value} for name, type_ in bound.query.columns],
+        "label": "TRUE",
+        "semantics": "STRONG",
+        "lateness": _lateness(bound),
+    }
+    definition = {
+        "inputs": list(dict.fromkeys(thing.id for thing in bound.inputs)),
+        "sources": [thing.id for thing in bound.inputs],
+        "text": x.text,
+        "cumulative": x.cumulative,
+    }
+    roles = sorted(bound.reader.roles)
+    return _add(q, x.name.text, x.output.text, output, definition, bound.operators, roles)
+
+
+def _add(
+    q: Request,
+    name: str,
+    output_name: str,
+    output_definition: dict[str, Any],
+    definition: dict[str, Any],
+    operators: list[list[Any]],
+    roles: list[str] | None = None,
+) -> Result:
+    output = q.add(Kind.STREAM, output_name, output_definition)
+    roles = sorted(q.principal.roles) if roles is None else roles
+    whole = definition | {"operators": operators, "output": output.id, "roles": roles, "running": False}
+    query = q.add(Kind.QUERY, name, whole)
+    return Result(f"{shown(query)} created, with output {shown(output)}")
+
+
+class BoundFor:
+    """A query bound for a principal: every source visible and readable to it, every operator allowed."""
+
+    def __init__(self, reader: Principal) -> None:
+        self.reader = reader
+        self.inputs: list[r.Object] = []
+        self.operators: list[list[Any]] = []
+        self.query: Query
+
+
+def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
+    """`AS role, ...` narrows the rights of the caller to these of its active roles."""
+    principal = q.principal
+    for role in syntax.roles:
+        if role.text not in principal.roles:
+            raise AccessDenied(f"role {quote(role.text)} is not active", position=role.position)
+    roles = frozenset(role.text for role in syntax.roles) or principal.roles
+    bound = BoundFor(Principal(principal.user, roles, principal.level))
+
+    def find(target: Target) -> Stream:
+        thing = _readable(q, bound.reader, target)
+        bound.inputs.append(thing)
+        return as_stream(thing)
+
+    bound.query = bind_query(syntax, find)
+    for use in uses(syntax, bound.query):
+        operator = q.catalog.find(bound.reader, Kind.OPERATOR, use.operator)
+        try:
+            q.need(Permission.USE, operator, use.parameters, bound.reader)
+        except AccessDenied as denied:
+            raise denied.at(use.position) from None
+        if (entry := [use.operator, dict(use.parameters)]) not in bound.operators:
+            bound.operators.append(entry)
+    return bound
+
+
+def _lateness(bound: BoundFor) -> int:
+    """Results of windows come in order; those without a window come as their tuples do."""
+    late = [int(json.loads(thing.definition).get("lateness", 0)) for thing in bound.inputs]
+    return max(late) if any(block.stateless for block in bound.query.blocks) else 0
+
+
+def _readable(q: Request, reader: Principal, target: Target) -> r.Object:
+    """An input must be visible, and readable as tuples or at least as aggregates."""
+    thing = q.find(target)
+    only_aggregates = not q.authorizer.allows(reader, Permission.READ_TUPLE, thing) and q.authorizer.allows(
+        reader, Permission.AGGREGATE_READ, thing
+    )
+    q.need(Permission.AGGREGATE_READ if only_aggregates else Permission.READ_TUPLE, thing, principal=reader)
+    return thing
+
+
+def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
+    thing = q.find(x.target)
+    q.need(Permission.SET_QUERY_STATUS, thing)
+    definition = json.loads(thing.definition)
+    if x.running and definition.get("broken"):
+        raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
+    if x.running and not definition["running"]:
+        _check_rights(q, thing, definition)
+        _check_running(q, thing.owner)
+    objects.redefine(q.state, thing, running=x.running)
+    return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
+
+
+def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
+    """A query runs with its owner's rights: with what is left of the roles it was created with."""
+    roles = frozenset(definition["roles"]) & q.authorizer.authorised(query.owner)
+    owner = Principal(query.owner, roles, q.authorizer.level(query.level))
+    streams = [q.state.objects.get(i) for i in definition["inputs"]]
+    readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
+    allows = q.authorizer.allows
+    if not all(
+        s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
+    ):
+        raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
+    if definition.get("cumulative") and not all(s and json.loads(s.definition).get("cumulative") for s in streams):
+        raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
+    for name, parameters in definition["operators"]:
+        operator = q.catalog.find(owner, Kind.OPERATOR, name)
+        if not q.authorizer.decide(owner, Permission.USE, operator, parameters):
+            raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+
+
+def _check_running(q: Request, owner: str) -> None:
+    """The largest limit that any role of the owner sets counts, active or not. Only queries at levels that the caller
+    may see are counted, so that nothing at a high level takes a place at a low one."""
+    roles = (q.state.roles.get(name) for name in q.authorizer.effective(q.authorizer.authorised(owner)))
+    limits = [role.max_queries for role in roles if role and role.max_queries is not None]
+    levels = set(q.authorizer.visible_levels(q.principal))
+    running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
+    if limits and running >= max(limits):
+        raise AccessDenied(f"the owner's roles allow at most {max(limits)} running queries", hint="stop one first")
+
+
+def _subscribe(q: Request, x: c.Subscribe) -> Result:
+    """A subscription lasts as long as the session; what it delivers is decided result by result."""
+    thing = q.find(x.target)
+    if x.ends:
+        if not q.sessions.unsubscribe(q.session, thing):
+            raise Conflict(f"this session is not subscribed to {shown(thing)}")
+        return Result(f"unsubscribed from {shown(thing)}")
+    q.need(Permission.SUBSCRIBE, thing)
+    new = q.sessions.subscribe(q.session, thing)
+    return Result(f"{'subscribed' if new else 'already subscribed'} to {shown(thing)}")
+
+
+HANDLERS: dict[type[Statement], Handler] = {
+    c.CreateQuery: _create_query,
+    c.CreateQueryAs: _create_query_as,
+    c.SetQueryStatus: _set_status,
+    c.Subscribe: _subscribe,
+}

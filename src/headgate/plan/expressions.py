@@ -161,7 +161,7 @@ class Compare(Expr):
         return Compare(self.operator, *parts)
 
     def __str__(self) -> str:
-        return f"{self.left} {self.operator} {self.right}"
+        return f"{_operand(self.left)} {self.operator} {_operand(self.right)}"
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class Not(Expr):
         return Not(*parts)
 
     def __str__(self) -> str:
-        return f"NOT {self.operand}"
+        return f"NOT {_operand(self.operand)}"
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class IsNull(Expr):
         return IsNull(*parts)
 
     def __str__(self) -> str:
-        return f"{self.operand} IS NULL"
+        return f"{_operand(self.operand)} IS NULL"
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,9 @@ class In(Expr):
         return In(parts[0], self.items)
 
     def __str__(self) -> str:
-        return f"{self.operand} IN ({', '.join(sorted(map(str, self.items)))})"
+        if len(self.items) == 1:
+            return f"{_operand(self.operand)} = {next(iter(self.items))}"
+        return f"{_operand(self.operand)} IN ({', '.join(sorted(map(str, self.items)))})"
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,7 @@ class Like(Expr):
         return Like(parts[0], self.pattern)
 
     def __str__(self) -> str:
-        return f"{self.operand} LIKE {Literal(self.pattern, Type.STRING)}"
+        return f"{_operand(self.operand)} LIKE {Literal(self.pattern, Type.STRING)}"
 
 
 @dataclass(frozen=True)
@@ -393,3 +395,9 @@ class AggregateCall(Expr):
     def __str__(self) -> str:
         inside = "*" if self.argument is None else str(self.argument)
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
+
+
+def _operand(expr: Expr) -> str:
+    """Conditions inside conditions stand in parentheses: no two expressions have the same text, or nodes would be
+    mistaken for each other."""
+    return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)

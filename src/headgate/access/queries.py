@@ -7,7 +7,7 @@ called the same today changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from headgate.access import rows as r
 from headgate.access.authorizer import source_name
@@ -27,14 +27,17 @@ def as_stream(thing: r.Object) -> Stream:
     )
 
 
-def stored_query(query: r.Object, objects: Mapping[int, r.Object]) -> Query | None:
+def stored_query(query: r.Object, get: Callable[[int], r.Object | None]) -> Query | None:
     """The meaning of a query of the catalog; None if it was declared as boxes only, or lost a source."""
     definition = json.loads(query.definition)
     if "text" not in definition or definition.get("broken"):
         return None
-    sources = iter(definition["sources"])
+    sources = [get(number) for number in definition["sources"]]
+    streams = iter([as_stream(thing) for thing in sources if thing is not None])
+    if None in sources:
+        return None
 
     def find(_: Target) -> Stream:
-        return as_stream(objects[next(sources)])
+        return next(streams)
 
     return bind_query(parse_query(definition["text"]), find)

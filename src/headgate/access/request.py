@@ -14,6 +14,7 @@ from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
+from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, Sessions
 from headgate.access.state import State
 from headgate.cql.statements import Limit, Name, Target
@@ -24,11 +25,12 @@ from headgate.labels.text import MAX_TEXT
 
 @dataclass(frozen=True)
 class Result:
-    """What a statement answers: a sentence, or a table."""
+    """What a statement answers: a text or a table, possibly with a picture."""
 
     text: str
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
+    picture: str = ""  # SVG
 
 
 MOST_HASHES = 3
@@ -62,6 +64,7 @@ class Request:
     duties: Duties
     sessions: Sessions
     passwords: Passwords
+    running: Running
     work: Work
     session: r.Session
     now: float

@@ -12,6 +12,7 @@ from headgate.cli.access import access
 from headgate.cli.audit import audit
 from headgate.cli.context import Place
 from headgate.cli.demo import demo
+from headgate.cli.explain import explain
 from headgate.cli.label import label
 from headgate.cli.scripts import run, show_command
 from headgate.cli.session import init, login, logout
@@ -53,11 +54,12 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
       headgate login joe                     opens a session
       headgate run policy.cql                users, roles, streams, grants: all of it or nothing
       headgate show streams                  what you may see
+      headgate explain "SELECT ..."          what a query would share, and what its results carry
       headgate access why bob "READ TUPLE" stream in1
       headgate audit verify
     """
     context.obj = Place(home, store, session_file or home / "session")
 
 
-for command in (init, login, logout, run, show_command, access, audit, label, demo, bench):
+for command in (init, login, logout, run, show_command, explain, access, audit, label, demo, bench):
     main.add_command(command)

@@ -54,7 +54,7 @@ class Subscribe(Statement):
 
 @dataclass(frozen=True)
 class ExplainQuery(Statement):
-    """A query of the catalog by its name, or any query by its text."""
+    """A query of the catalog by its name, or any query by its text; neither: all that run."""
 
     target: Target | None
     query: QuerySyntax | None
@@ -96,8 +96,10 @@ def _subscribe(ends: bool) -> Reader:
 def _explain(c: Cursor, at: Position) -> Statement:
     if c.take_word("QUERY"):
         return ExplainQuery(at, object_name(c, "QUERY"), None)
+    if c.take_word("QUERIES"):
+        return ExplainQuery(at, None, None)
     if not (c.at_word("SELECT") or c.at_word("AS")):
-        raise c.expected("`QUERY`", "`SELECT`", "`AS`")
+        raise c.expected("`QUERY`", "`QUERIES`", "`SELECT`", "`AS`")
     return ExplainQuery(at, None, read_query(c))
 
 

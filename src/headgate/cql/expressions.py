@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.errors import Position
-from headgate.lexing import Cursor, fail
+from headgate.lexing import STRINGS, Cursor, fail
 
 TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE")
 MAX_DEPTH = 32
@@ -259,7 +259,7 @@ class _Reader:
         if token.kind == "number":
             self.c.next()
             return LiteralSyntax(at, int(token.text) if token.text.isdigit() else float(token.text))
-        if token.kind in ("string", "quoted"):  # the papers write strings in double quotes
+        if token.kind in STRINGS:  # the papers write strings in double quotes
             self.c.next()
             return LiteralSyntax(at, token.text)
         if self.c.take_symbol("("):
@@ -280,7 +280,7 @@ class _Reader:
         return self.name_or_call(at)
 
     def string(self, what: str) -> str:
-        if self.c.token.kind not in ("string", "quoted"):
+        if self.c.token.kind not in STRINGS:
             raise self.c.expected(what)
         return self.c.next().text
 

@@ -19,7 +19,7 @@ from headgate.cql.expressions import (
 from headgate.cql.reading import listed, names, object_name, whole_number
 from headgate.cql.statements import Name, Target
 from headgate.errors import Position
-from headgate.lexing import Cursor, fail
+from headgate.lexing import STRINGS, Cursor, fail
 
 MAX_SOURCES = 16
 MAX_BLOCKS = 16
@@ -184,7 +184,7 @@ def _window(c: Cursor) -> WindowSyntax:
     if c.take_word("LEVEL"):
         c.expect_symbol("=")
         position = c.position
-        if c.token.kind not in ("string", "quoted"):
+        if c.token.kind not in STRINGS:
             raise c.expected("a level in quotes")
         level = LiteralSyntax(position, c.next().text)
     if not c.take_symbol("]"):

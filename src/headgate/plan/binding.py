@@ -129,7 +129,7 @@ class Binder:
         if not found.type.numeric and found.type != Type.NULL:
             raise wrong(syntax.position, f"- needs a number, this is {_a(found.type)}")
         if isinstance(found, e.Literal) and isinstance(found.value, int | float):
-            return e.Literal(-found.value, found.type)
+            return e.Literal(0 - found.value, found.type)  # there is one zero: -0.0 is 0.0
         return e.Arithmetic("-", (found,), Type.BIGINT if found.type in e.INTEGERS else Type.DOUBLE)
 
     def _binary(self, syntax: x.BinarySyntax, aggregates: bool) -> Expr:
@@ -171,7 +171,7 @@ class Binder:
 
     def _in(self, syntax: x.InSyntax, aggregates: bool) -> Expr:
         operand = self._bind(syntax.operand, aggregates)
-        items = [self._bind(item, aggregates=False) for item in syntax.items]
+        items = [self._bind(item, aggregates) for item in syntax.items]
         for item, written in zip(items, syntax.items, strict=True):
             self._comparable(written.position, operand, item)
         literals = [item for item in items if isinstance(item, e.Literal)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headgate.plan import nodes as n
 from headgate.plan.merged import MergedPlan
 from headgate.plan.sharing import Kind, relation
-from headgate.plan.words import describe, operator
+from headgate.plan.words import describe, expression, operator
 
 _DEFINITIONS = {
     Kind.COMPLETE: "complete (Definition 5)",
@@ -30,7 +30,7 @@ class Shared:
 
 
 def tree(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[str]:
-    """The tree of a query in the plan, its result first; `others` are visible queries of the plan, as they are shown."""
+    """The tree of a query in the plan, its result first; `others` are visible queries, by the names to show."""
     return list(_lines(plan, plan.queries[name], name, others, "", ""))
 
 
@@ -54,7 +54,7 @@ def _remarks(plan: MergedPlan, node: n.Node, name: str, others: Mapping[str, str
     if base is not None and (owners := _seen(plan, base, name, others)):
         yield f"computed from {operator(base)} {describe(base)} of {', '.join(owners)}"
     if isinstance(node, n.Aggregate):
-        yield f"keeps {', '.join(sorted(map(str, node.accumulators)))}"
+        yield f"keeps {', '.join(sorted(expression(kept, node.input) for kept in node.accumulators))}"
 
 
 def _seen(plan: MergedPlan, node: n.Node, name: str, others: Mapping[str, str]) -> list[str]:

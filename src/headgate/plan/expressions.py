@@ -98,6 +98,14 @@ class Expr:
     def inputs(self) -> frozenset[int]:
         return frozenset(column.input for column in self.columns)
 
+    @cached_property
+    def text(self) -> str:
+        """Differs wherever the meaning differs: normal forms and the keys of plans go by it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.text
+
     def walk(self) -> Iterator[Expr]:
         yield self
         for part in self.parts:
@@ -116,7 +124,8 @@ class Column(Expr):
     def type(self) -> Type:
         return self.column_type
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"{written(self.name)}@{self.input}" if self.input else written(self.name)
 
 
@@ -129,7 +138,8 @@ class Literal(Expr):
     def type(self) -> Type:
         return self.literal_type
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         match self.value:
             case None:
                 return "NULL"
@@ -160,7 +170,8 @@ class Compare(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Compare(self.operator, *parts)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"{_operand(self.left)} {self.operator} {_operand(self.right)}"
 
 
@@ -179,7 +190,8 @@ class And(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return And(frozenset(parts))
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return "(" + " AND ".join(map(str, self.parts)) + ")"
 
 
@@ -198,7 +210,8 @@ class Or(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Or(frozenset(parts))
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return "(" + " OR ".join(map(str, self.parts)) + ")"
 
 
@@ -217,7 +230,8 @@ class Not(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Not(*parts)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"NOT {_operand(self.operand)}"
 
 
@@ -236,7 +250,8 @@ class IsNull(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return IsNull(*parts)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"{_operand(self.operand)} IS NULL"
 
 
@@ -258,7 +273,8 @@ class In(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return In(parts[0], self.items)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         if len(self.items) == 1:
             return f"{_operand(self.operand)} = {next(iter(self.items))}"
         return f"{_operand(self.operand)} IN ({', '.join(sorted(map(str, self.items)))})"
@@ -280,7 +296,8 @@ class Like(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Like(parts[0], self.pattern)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"{_operand(self.operand)} LIKE {Literal(self.pattern, Type.STRING)}"
 
 
@@ -303,7 +320,8 @@ class Arithmetic(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Arithmetic(self.operator, parts, self.result)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         if len(self.operands) == 1:
             return f"(-{self.operands[0]})"
         return f"({self.operands[0]} {self.operator} {self.operands[1]})"
@@ -326,7 +344,8 @@ class Case(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Case(tuple(zip(parts[:-1:2], parts[1:-1:2], strict=True)), parts[-1], self.result)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
         return f"CASE {whens} ELSE {self.otherwise} END"
 
@@ -347,7 +366,8 @@ class Cast(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Cast(parts[0], self.result)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"CAST({self.operand} AS {self.result})"
 
 
@@ -368,7 +388,8 @@ class Call(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return Call(self.function, parts, self.result)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
 
 
@@ -392,7 +413,8 @@ class AggregateCall(Expr):
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:
         return AggregateCall(self.function, parts[0] if parts else None, self.distinct, self.result)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
         inside = "*" if self.argument is None else str(self.argument)
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
 
@@ -400,4 +422,9 @@ class AggregateCall(Expr):
 def _operand(expr: Expr) -> str:
     """Conditions inside conditions stand in parentheses: no two expressions have the same text, or nodes would be
     mistaken for each other."""
+    return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)
+
+
+def _operand(expr: Expr) -> str:
+    """A condition inside another stands in parentheses: `(NOT a) IS NULL` is not `NOT (a IS NULL)`."""
     return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)

@@ -20,9 +20,9 @@ class Function:
     wants: str
 
 
-def _all(kind: Callable[[Type], bool], result: Type | None = None) -> Typing:
-    """All arguments of one kind; yields `result`, or the type of the first."""
-    return lambda types: (result or types[0]) if all(kind(t) or t == Type.NULL for t in types) else None
+def _all(kind: Callable[[Type], bool], result: Type) -> Typing:
+    """All arguments of one kind."""
+    return lambda types: result if all(kind(t) or t == Type.NULL for t in types) else None
 
 
 def _common(types: Sequence[Type]) -> Type | None:
@@ -67,12 +67,12 @@ FUNCTIONS: dict[str, Function] = {
     "GREATEST": Function(2, None, _common, "values of one type"),
     "LEAST": Function(2, None, _common, "values of one type"),
     "NULLIF": Function(2, 2, lambda types: types[0] if _common(types) else None, "two values of one type"),
-    "CONCAT": Function(1, None, _all(_text), "strings"),
+    "CONCAT": Function(1, None, _all(_text, Type.STRING), "strings"),
     "LENGTH": Function(1, 1, _all(_text, Type.INT), "a string"),
-    "LOWER": Function(1, 1, _all(_text), "a string"),
+    "LOWER": Function(1, 1, _all(_text, Type.STRING), "a string"),
     "SUBSTRING": Function(2, 3, _substring, "a string, a start and possibly a length"),
-    "TRIM": Function(1, 1, _all(_text), "a string"),
-    "UPPER": Function(1, 1, _all(_text), "a string"),
+    "TRIM": Function(1, 1, _all(_text, Type.STRING), "a string"),
+    "UPPER": Function(1, 1, _all(_text, Type.STRING), "a string"),
     "YEAR": Function(1, 1, _all(_day, Type.INT), "a timestamp or date"),
     "MONTH": Function(1, 1, _all(_day, Type.INT), "a timestamp or date"),
     "DAY": Function(1, 1, _all(_day, Type.INT), "a timestamp or date"),

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable
 from functools import lru_cache
 
-from headgate.plan.expressions import And, Compare, Expr, In, IsNull, Like, Literal, Not, Or
-
-_EXACT = 1 << 53  # from here on, whole numbers and DOUBLE are compared with rounding
+from headgate.plan.expressions import INTEGERS, And, Compare, Expr, In, IsNull, Like, Literal, Not, Or, Type
 
 
 @lru_cache(maxsize=1 << 16)
@@ -43,14 +40,18 @@ def _values_fit(a: Expr, b: Expr) -> bool:
         return a.operand == b.parts[0] and all(item.value is None or _allows(b, item) for item in a.items)
     match a, b:
         case Compare(before, left, Literal() as bound), Compare(after, right, Literal() as limit) if left == right:
-            return _range_fits(before, bound, after, limit)
+            exact = orderly(left.type, bound) and orderly(left.type, limit)
+            return exact and _range_fits(before, bound, after, limit)
     return False
 
 
 def _allows(b: Expr, item: Literal) -> bool:
     if isinstance(b, In):
         return item in b.items
-    return isinstance(b, Compare) and isinstance(b.right, Literal) and _holds(item, b.operator, b.right)
+    if not isinstance(b, Compare) or not isinstance(b.right, Literal):
+        return False
+    exact = orderly(b.left.type, item) and orderly(b.left.type, b.right)
+    return exact and _holds(item, b.operator, b.right)
 
 
 def _range_fits(a: str, x: Literal, b: str, y: Literal) -> bool:
@@ -66,10 +67,8 @@ def _range_fits(a: str, x: Literal, b: str, y: Literal) -> bool:
 
 
 def _holds(x: Literal, operator: str, y: Literal) -> bool:
-    """The comparison of two known values; false where it is not certain."""
+    """The comparison of two known, orderly values."""
     left, right = x.value, y.value
-    if not _comparable(left, right):
-        return False
     match operator:
         case "<":
             return left < right  # type: ignore[operator]
@@ -85,12 +84,19 @@ def _holds(x: Literal, operator: str, y: Literal) -> bool:
             return left == right
 
 
-def _comparable(left: object, right: object) -> bool:
-    if isinstance(left, bool) or isinstance(right, bool):
-        return False
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return type(left) is type(right) or (abs(left) < _EXACT and abs(right) < _EXACT)
-    return type(left) is type(right) and isinstance(left, str | dt.date)
+def orderly(operand: Type, literal: Literal) -> bool:
+    """Whether values of that type are compared with this one without rounding, so that bounds of one expression that
+    are orderly all lie in one order."""
+    match literal.value:
+        case bool() | None:
+            return False
+        case int(value):
+            digits = 24 if operand == Type.FLOAT and literal.type == Type.INT else 53
+            return operand in INTEGERS or (operand.numeric and abs(value) <= 1 << digits)
+        case float(value):
+            return operand.numeric and (operand not in INTEGERS or abs(value) < 1 << 53)
+        case _:
+            return operand == literal.type
 
 
 def all_imply(conditions: Iterable[Expr], wanted: Iterable[Expr]) -> bool:

@@ -5,14 +5,18 @@ Every step keeps SQL's third truth value: what was unknown stays unknown.
 
 from __future__ import annotations
 
+import operator as op
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from headgate.plan.expressions import And, Column, Compare, Expr, In, Literal, Not, Or, Type
+from headgate.plan.expressions import And, Cast, Column, Compare, Expr, In, Literal, Not, Or, Type
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_OPERATIONS = {"=": op.eq, "<>": op.ne, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
 TRUE = Literal(True, Type.BOOLEAN)
 FALSE = Literal(False, Type.BOOLEAN)
+UNKNOWN = Cast(Literal(None, Type.NULL), Type.BOOLEAN)
 MOST_CONJUNCTS = 64
 
 
@@ -28,9 +32,10 @@ def compare(operator: str, left: Expr, right: Expr) -> Expr:
 
 
 def _plain_number(side: Expr, other: Expr) -> Expr:
-    """`120.0` is `120` beside a number: both are compared as what is wider."""
+    """`120.0` is `120` beside a number: both are compared as what is wider; beside a FLOAT that may not be DOUBLE."""
+    limit = 1 << 24 if other.type == Type.FLOAT else 1 << 31
     match side:
-        case Literal(float(value)) if other.type.numeric and value.is_integer() and abs(value) < 1 << 31:
+        case Literal(float(value)) if other.type.numeric and value.is_integer() and abs(value) < limit:
             return Literal(int(value), Type.INT)
     return side
 
@@ -47,6 +52,8 @@ def negate(operand: Expr) -> Expr:
             return inner
         case Literal(bool(value)):
             return FALSE if value else TRUE
+        case Literal(None) | Cast(Literal(None)):
+            return UNKNOWN
         case And(operands):
             return disjunction(negate(x) for x in operands)
         case Or(operands):
@@ -126,6 +133,11 @@ def moved(expr: Expr, move: Callable[[Column], Column]) -> Expr:
     if isinstance(expr, Column):
         return move(expr)
     parts = tuple(moved(part, move) for part in expr.parts)
-    if isinstance(expr, Compare):
-        return compare(expr.operator, *parts)
+    match expr:
+        case Compare(operator):
+            return compare(operator, *parts)
+        case And():
+            return conjunction(parts)
+        case Or():
+            return disjunction(parts)
     return expr.rebuilt(parts)

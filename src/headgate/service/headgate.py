@@ -22,6 +22,7 @@ from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request, Result
+from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, REFUSED, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
@@ -33,6 +34,7 @@ from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Sho
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
+from headgate.plan.secure import SecurePlan
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
@@ -77,6 +79,7 @@ class Headgate:
         self._catalog = Catalog(self._state, self._authorizer)
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
+        self._running = Running(self._state, self._authorizer)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -238,6 +241,7 @@ class Headgate:
             self._duties,
             self._sessions,
             self._passwords,
+            self._running,
             work,
             session,
             self._clock.now(),
@@ -324,6 +328,12 @@ class Headgate:
         decision = self._authorizer.decide(principal, permission, thing)
         details = self._authorizer.explain(principal, permission, thing) if auditor else []
         return Explanation(decision, tuple(details))
+
+    def plan(self) -> SecurePlan:
+        """The plans of all running queries at this moment, for whatever executes them."""
+        with self._lock:
+            self._refresh()
+            return self._running.plan()
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
 

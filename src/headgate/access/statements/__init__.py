@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.access.request import Handler
-from headgate.access.statements import grants, levels, objects, queries, roles, show, users
+from headgate.access.statements import explain, grants, levels, objects, queries, roles, show, users
 from headgate.cql.statements import Statement
 
 HANDLERS: dict[type[Statement], Handler] = {
@@ -12,6 +12,7 @@ HANDLERS: dict[type[Statement], Handler] = {
     **levels.HANDLERS,
     **objects.HANDLERS,
     **queries.HANDLERS,
+    **explain.HANDLERS,
     **grants.HANDLERS,
     **show.HANDLERS,
 }

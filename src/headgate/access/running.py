@@ -1,0 +1,85 @@
+"""The running queries as plans, in step with the catalog: what changed there is seen when a plan is next asked for.
+
+A query that can no longer be planned is left out and named in `faults`: nothing runs that is not understood.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from headgate.access import rows as r
+from headgate.access.authorizer import Authorizer
+from headgate.access.permissions import Kind
+from headgate.access.queries import stored_query
+from headgate.access.state import State
+from headgate.errors import HeadgateError
+from headgate.plan.lowering import lower
+from headgate.plan.nodes import Node
+from headgate.plan.secure import Mode, SecurePlan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A running query, as the catalog has it and as a plan."""
+
+    query: r.Object
+    root: Node
+    mode: Mode
+
+
+class Running:
+    def __init__(self, state: State, authorizer: Authorizer, *, trusted: bool = False) -> None:
+        self._state = state
+        self._authorizer = authorizer
+        self._plan = SecurePlan(trusted=trusted)
+        self._known: dict[int, r.Object] = {}
+        self._planned: dict[int, Planned] = {}
+        self._faults: dict[int, str] = {}
+        self._seen = -1
+
+    def plan(self) -> SecurePlan:
+        """The plans of this moment; queries go by their number in the catalog."""
+        self._catch_up()
+        return self._plan
+
+    def queries(self) -> list[Planned]:
+        self._catch_up()
+        return list(self._planned.values())
+
+    def faults(self) -> dict[int, str]:
+        """What cannot be planned, and why."""
+        self._catch_up()
+        return dict(self._faults)
+
+    def _catch_up(self) -> None:
+        version = self._state.changed["objects"]
+        if version == self._seen:
+            return
+        current = {query.id: query for query in self._state.objects.peek("kind", Kind.QUERY.value)}
+        for number in [number for number, row in self._known.items() if current.get(number) is not row]:
+            self._forget(number)
+        for number in [number for number in current if number not in self._known]:
+            self._take(current[number])
+        self._seen = version
+
+    def _forget(self, number: int) -> None:
+        del self._known[number]
+        self._faults.pop(number, None)
+        if self._planned.pop(number, None):
+            self._plan.remove(str(number))
+
+    def _take(self, query: r.Object) -> None:
+        self._known[query.id] = query
+        definition = json.loads(query.definition)
+        if not definition["running"]:
+            return
+        try:
+            found = stored_query(query, self._state.objects.get)
+        except HeadgateError as error:
+            self._faults[query.id] = error.message
+            return
+        if found is not None:  # boxes without a text have nothing to run
+            mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
+            planned = self._planned[query.id] = Planned(query, lower(found), mode)
+            self._plan.add(str(query.id), planned.root, mode=mode, level=self._authorizer.level(query.level))

@@ -1,0 +1,148 @@
+"""The second part of `headgate bench plan`: what security adds to setting a query up (paper 000, Figures 11 and 12).
+
+Six queries of 4 to 140 objects, sized as in the paper, are set up from their text: schemas, streams, the query, its
+plan. Once with all of Headgate, once with security left out: no session, no decisions, no audit trail. Both take turns
+in one run, on stores of their own.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headgate.access.authorizer import Authorizer, Decision, Principal
+from headgate.access.permissions import Permission
+from headgate.access.request import Result
+from headgate.access.rows import Object, Session
+from headgate.access.statements import HANDLERS
+from headgate.bench.harness import Goal, Progress, Row
+from headgate.cql import parse_script
+from headgate.labels import LEAST
+from headgate.service import Headgate
+
+MOST_OVERHEAD = 5.0
+_ROUNDS, _QUICK_ROUNDS = 150, 20
+_KEY = bytes(32)
+_PASSWORD = "only for the bench"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class Size:
+    """A query of the paper: one schema per stream, and that many boxes."""
+
+    streams: int
+    boxes: int
+
+    @property
+    def objects(self) -> int:
+        return 2 * self.streams + self.boxes
+
+
+SIZES = (Size(1, 2), Size(2, 4), Size(3, 16), Size(4, 32), Size(5, 64), Size(6, 128))
+
+# Blocks by the number of boxes they take; {a} and {b} are streams.
+_BLOCKS = {
+    1: "SELECT k, v FROM {a}",
+    2: "SELECT k, v WHERE v > {n} FROM {a}",
+    3: "SELECT k, v WHERE v > {n} FROM {a} [ROWS 10]",
+    4: "SELECT {a}.k, {b}.v FROM {a} [ROWS 10], {b} [ROWS 10]",
+    5: "SELECT k, MAX(v) AS v WHERE v > {n} FROM {a} [ROWS 10] GROUP BY k HAVING COUNT(*) > 1",
+    7: "SELECT {a}.k, MAX({b}.v) AS v WHERE {a}.v > {n} FROM {a} [ROWS 10], {b} [ROWS 10] GROUP BY {a}.k "
+    "HAVING COUNT(*) > 1",
+    8: "SELECT {a}.k, MAX({b}.v) AS v WHERE {a}.v > {n} FROM {a} [ROWS 10], {b} [ROWS 10] WHERE {b}.v > {n} "
+    "GROUP BY {a}.k HAVING COUNT(*) > 1",
+}
+_PARTS = {
+    2: (2,),
+    4: (4,),
+    16: (5, 5, 5),
+    32: (5, 5, 5, 5, 5, 5, 1),
+    64: (*(5,) * 12, 3),
+    128: (*(8,) * 15, 7),
+}
+
+
+class Unsecured(Headgate):
+    """Headgate with security left out, for comparison only: whoever asks is anybody, and anybody may do anything."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, _KEY)
+        self._authorizer.__class__ = _Anything
+        self._anybody = Session("", "", "joe", (), str(LEAST), 0.0, 0.0, 1e12)
+
+    def execute(self, token: str, script: str) -> list[Result]:  # noqa: ARG002
+        statements = parse_script(script)
+        with self._lock, self._transaction() as work:
+            request = self._request(self._anybody, work)
+            return [HANDLERS[type(statement)](request, statement) for statement in statements]
+
+
+class _Anything(Authorizer):
+    def allows(self, principal: Principal, permission: Permission, thing: Object) -> bool:  # noqa: ARG002
+        return True
+
+    def decide(self, *_: object) -> Decision:
+        return _GRANTED
+
+
+_GRANTED = Decision(True, Permission.USE, "", "")
+
+
+def script(size: Size, number: int) -> str:
+    """Everything that one set-up creates, under names of its own."""
+    streams = [f"s{number}_{i}" for i in range(size.streams)]
+    lines = []
+    for stream in streams:
+        lines.append(f"CREATE SCHEMA t_{stream} (k INT, v INT, at TIMESTAMP)")
+        lines.append(f"CREATE STREAM {stream} SCHEMA t_{stream} EVENT TIME at LATENESS 5 SECONDS")
+    blocks = [
+        _BLOCKS[part].format(a=streams[i % len(streams)], b=streams[(i + 1) % len(streams)], n=i)
+        for i, part in enumerate(_PARTS[size.boxes])
+    ]
+    lines.append(f"CREATE QUERY q{number} AS {' UNION ALL '.join(blocks)}")
+    lines.append(f"START QUERY q{number}")
+    return ";\n".join(lines)
+
+
+def rows(quick: bool, progress: Progress) -> Iterator[tuple[Row, Goal]]:
+    """One row and one goal for each size."""
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
+    progress.expect(len(SIZES))
+    for size in SIZES:
+        progress.step(f"setting up queries of {size.objects} objects")
+        with_security, without = _measure(size, rounds)
+        overhead = 100 * (with_security / without - 1)
+        row = {
+            "objects": size.objects,
+            "ms without security": round(without, 2),
+            "ms with security": round(with_security, 2),
+            "overhead %": round(overhead, 1),
+        }
+        yield row, Goal(f"set-up with security, {size.objects} objects: overhead", overhead, MOST_OVERHEAD, "%")
+
+
+def _measure(size: Size, rounds: int) -> tuple[float, float]:
+    """Milliseconds with and without security: medians of rounds in which both take turns, in an order drawn anew."""
+    drawn = random.Random(11)
+    with tempfile.TemporaryDirectory() as folder:
+        secure, plain = Headgate(f"sqlite:///{folder}/a.db", _KEY), Unsecured(f"sqlite:///{folder}/b.db")
+        for headgate in (secure, plain):
+            headgate.initialise("joe", _PASSWORD)
+        token = secure.login("joe", _PASSWORD)
+        times: dict[Headgate, list[float]] = {secure: [], plain: []}
+        for number in range(rounds):
+            text = script(size, number)
+            pair = [secure, plain]
+            drawn.shuffle(pair)
+            for headgate in pair:
+                start = time.perf_counter()
+                headgate.execute(token, text)
+                headgate.plan()
+                times[headgate].append(1000 * (time.perf_counter() - start))
+        for headgate in (secure, plain):
+            headgate.close()
+    return statistics.median(times[secure]), statistics.median(times[plain])

@@ -1,0 +1,54 @@
+"""`headgate explain`: plans as trees and as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from headgate.cli.context import Place, pass_place, reported
+from headgate.errors import HeadgateError
+
+_VERB = "EXPLAIN "
+
+
+@click.command()
+@click.argument("text", required=False)
+@click.option("--query", "name", help="A query of the catalog, by its name or as OWNER.NAME, instead of a text.")
+@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plan into this file.")
+@pass_place
+def explain(place: Place, text: str | None, name: str | None, svg: Path | None) -> None:
+    """Explain the query TEXT, a query of the catalog, or (without either) all running queries that you may see.
+
+    Prints the tree of operators, what is shared with which running query and by which definition, and the labels that
+    results will carry. Queries that you may not see do not show, in any way.
+
+    \b
+    headgate explain "SELECT patID, AVG(pulseRate) FROM HRStr [RANGE 2 MINUTES] GROUP BY patID"
+    headgate explain --query high --svg plan.svg
+    """
+    if text is not None and name is not None:
+        raise click.UsageError("give a text or --query, not both")
+    asked = text if text is not None else f"QUERY {name}" if name is not None else "QUERIES"
+    with reported(), place.headgate() as headgate, _places_in_text():
+        result = headgate.execute(place.token(), _VERB + asked)[-1]
+    click.echo(result.text)
+    if svg is not None:
+        svg.write_text(result.picture, encoding="utf-8")
+        click.echo(f"drawn into {svg}")
+
+
+@contextmanager
+def _places_in_text() -> Iterator[None]:
+    """Errors name places in what was typed, not in the statement made of it."""
+    try:
+        yield
+    except HeadgateError as error:
+        if error.position is not None:
+            shift = len(_VERB) if error.position.line == 1 else 0
+            offset, column = max(0, error.position.offset - len(_VERB)), max(1, error.position.column - shift)
+            error.position = replace(error.position, offset=offset, column=column)
+        raise

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headgate.errors import StoreError
@@ -49,6 +49,8 @@ class Event:
 
 
 def _clean(text: str) -> str:
+    if len(text) <= MAX_FIELD and text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_FIELD])
 
 
@@ -79,7 +81,7 @@ class Seal:
         self._key = key
 
     def record(self, previous: str, number: int, time: float, event: Event) -> str:
-        body = json.dumps([previous, number, time, asdict(event)], sort_keys=True, ensure_ascii=True, default=repr)
+        body = json.dumps([previous, number, time, vars(event)], sort_keys=True, ensure_ascii=True, default=repr)
         return self._mac("record", body)
 
     def head(self, count: int, mac: str) -> Head:

@@ -23,6 +23,7 @@ NO_SESSION = "no valid session"
 NOBODY = ""  # cannot be a name
 MOST_REFUSED = 1_000_000_000
 _CLEAN_EVERY = 60.0
+_NOTED_EVERY = 1.0
 
 
 class Sessions:
@@ -114,11 +115,14 @@ class Sessions:
         return now < session.expires and now - session.last_used < idle
 
     def touch(self, session: r.Session) -> r.Session:
-        """Notes that a session was used."""
+        """Notes that a session was used; not more than once a second, which nobody's idle time depends on."""
         current = self._state.sessions.get(session.token_hash)
         if current is None:
             return session
-        current = replace(current, last_used=self._clock.now())
+        now = self._clock.now()
+        if 0 <= now - current.last_used < _NOTED_EVERY:
+            return current
+        current = replace(current, last_used=now)
         self._state.sessions.put(current)
         return current
 

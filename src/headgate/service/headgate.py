@@ -175,10 +175,11 @@ class Headgate:
 
     def execute(self, token: str, script: str) -> list[Result]:
         """Runs a script, as a whole or not at all. Strangers are turned away before anything is read."""
-        session = self._recognised(token)
+        session = self._familiar(token) or self._recognised(token)
         try:
             statements = parse_script(script)
         except TextError as error:
+            session = self._recognised(token)
             with self._lock:
                 where = f"line {error.position.line}, column {error.position.column}" if error.position else ""
                 self._record(session, _event(session, "EXECUTE", "script", reason=f"not understood, {where}"))
@@ -194,6 +195,14 @@ class Headgate:
             except HeadgateError as error:
                 self._record(session, *(tried or [_event(session, "EXECUTE", "script", reason=error.message)]))
                 raise
+
+    def _familiar(self, token: str) -> r.Session | None:
+        """The session, if it lived when the store was last looked at; whoever acts on it looks again."""
+        with self._lock:
+            try:
+                return self._sessions.find(token)
+            except AuthenticationFailed:
+                return None
 
     def _recognised(self, token: str) -> r.Session:
         with self._lock:

@@ -1,0 +1,177 @@
+"""EXPLAIN: the tree, the sharing, the labels; and that what one may not see does not show, in any way."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations
+
+import pytest
+from conftest import System
+
+from headgate.access.request import Result
+from headgate.errors import AccessDenied, Conflict, HeadgateError
+
+STREAMS = """
+CREATE STREAM Vitals (sid INT, bp INT, pr INT LABEL 'doctor', who STRING) LABEL 'staff' ROLES FROM who;
+CREATE STREAM Position (sid INT, lat STRING, lon STRING);
+"""
+Q4 = """SELECT AVG(pr) WHERE V.sid = P.sid AND bp > 120 AND lon = "4E" FROM Vitals [ROWS 10] V, Position [ROWS 10] P"""
+Q5 = (
+    """SELECT V.sid, pr WHERE V.sid = P.sid AND bp > 120 AND lon = "4E" FROM Vitals [ROWS 10] V, Position [ROWS 10] P"""
+)
+
+
+def explained(system: System, what: str, token: str = "") -> Result:
+    return system.run(f"EXPLAIN {what}", token)[-1]
+
+
+@pytest.fixture
+def field(sqlite_system: System) -> System:
+    sqlite_system.run(STREAMS)
+    return sqlite_system
+
+
+def test_a_query_is_explained_with_what_it_shares_and_what_results_carry(field: System) -> None:
+    field.run(f"CREATE QUERY q5 AS {Q5}; START QUERY q5")
+    shared = (
+        "SELECT lon = '4E', WINDOW ROWS 10, SELECT bp > 120, WINDOW ROWS 10, JOIN root.Position.sid = root.Vitals.sid"
+    )
+    assert explained(field, Q4).text.splitlines() == [
+        "this query: exact, level U",
+        "",
+        "  ISTREAM",
+        "  └─ PROJECT AVG(root.Vitals.pr) AS avg_pr",
+        "     └─ AGGREGATE AVG(root.Vitals.pr)   -- keeps COUNT(root.Vitals.pr), SUM(root.Vitals.pr)",
+        "        └─ JOIN root.Position.sid = root.Vitals.sid   -- shared with root.q5",
+        "           ├─ WINDOW ROWS 10   -- shared with root.q5",
+        "           │  └─ SELECT lon = '4E'   -- shared with root.q5",
+        "           │     └─ SOURCE root.Position",
+        "           └─ WINDOW ROWS 10   -- shared with root.q5",
+        "              └─ SELECT bp > 120   -- shared with root.q5",
+        "                 └─ SOURCE root.Vitals",
+        "",
+        "shared with",
+        f"  root.q5: strict partial (Definition 7): {shared}",
+        "",
+        "each result carries",
+        "  of root.Vitals: the policy `staff`, the roles in column who, `doctor` for column pr",
+        "  of root.Position: what its tuples bring",
+        "  level U, the level of the query",
+    ]
+
+
+def test_a_stricter_selection_is_computed_from_a_weaker_one(field: System) -> None:
+    field.run("CREATE QUERY weak AS SELECT sid FROM Vitals WHERE bp > 120; START QUERY weak")
+    text = explained(field, "SELECT sid FROM Vitals WHERE bp > 130").text
+    assert "SELECT bp > 130   -- computed from SELECT bp > 120 of root.weak" in text
+    assert "root.weak: loose partial (Definition 8): SELECT bp > 120" in text
+
+
+def test_an_equal_query_is_shared_completely(field: System) -> None:
+    field.run("CREATE QUERY a AS SELECT sid FROM Vitals WHERE bp > 120 AND pr > 3; START QUERY a")
+    assert (
+        "root.a: complete (Definition 5)"
+        in explained(field, "select SID from Vitals v where 3 < v.pr and v.bp > 120").text
+    )
+
+
+def test_stopped_queries_and_those_of_another_mode_share_nothing(field: System) -> None:
+    field.run(
+        "ALTER STREAM Vitals ALLOW CUMULATIVE; CREATE QUERY a CUMULATIVE AS SELECT sid FROM Vitals; START QUERY a"
+    )
+    field.run("CREATE QUERY b AS SELECT sid FROM Vitals")
+    assert "shared with no running query that you may see" in explained(field, "SELECT sid FROM Vitals").text
+    field.run("START QUERY b")
+    assert "root.b: complete" in explained(field, "SELECT sid FROM Vitals").text
+    both = explained(field, "QUERIES")
+    assert both.text.startswith("2 running queries, 4 operators instead of 4")
+    field.run("STOP QUERY b; DROP QUERY a")
+    assert explained(field, "QUERIES").text == "0 running queries, 0 operators instead of 0"
+
+
+def test_a_query_of_boxes_has_no_plan(field: System) -> None:
+    field.run("CREATE QUERY boxes READING Vitals USING select OUTPUT out; START QUERY boxes")
+    with pytest.raises(Conflict):
+        explained(field, "QUERY boxes")
+    assert explained(field, "QUERIES").text.startswith("0 running queries")
+
+
+def test_the_picture_is_an_svg_that_names_and_marks(field: System) -> None:
+    field.run(f"CREATE QUERY q4 AS {Q4}; CREATE QUERY q5 AS {Q5}; START QUERY q4; START QUERY q5")
+    root = ElementTree.fromstring(explained(field, "QUERIES").picture)  # noqa: S314
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts.count("shared by root.q4, root.q5") == 5
+    assert {"root.q4", "root.q5", "JOIN", "SOURCE"} <= set(texts)
+
+
+def test_names_cannot_break_out_of_a_picture(sqlite_system: System) -> None:
+    name = '"<script>alert(1)</script>&"'
+    sqlite_system.run(
+        f"CREATE STREAM {name} (a STRING); CREATE QUERY q AS SELECT a FROM {name} WHERE a = '<b>'; START QUERY q"
+    )
+    picture = explained(sqlite_system, "QUERY q").picture
+    ElementTree.fromstring(picture)  # noqa: S314
+    assert "<script" not in picture and "<b>" not in picture
+
+
+# What is hidden -------------------------------------------------------------------------------------------------------
+
+HIDDEN = (
+    "CREATE QUERY h1 AS SELECT sid FROM Vitals WHERE bp > 125; START QUERY h1",
+    "CREATE QUERY h2 AS SELECT sid FROM Vitals WHERE bp > 130; START QUERY h2",
+    "CREATE QUERY h3 AS SELECT AVG(bp) FROM Vitals [ROWS 50] WHERE bp > 120; START QUERY h3",
+    "CREATE QUERY h4 AS SELECT sid, bp FROM Vitals; START QUERY h4",
+)
+
+
+@pytest.mark.parametrize("hidden", [h for size in (1, 2, 4) for h in combinations(HIDDEN, size)])
+def test_queries_one_may_not_see_change_nothing_in_an_explanation(field: System, hidden: tuple[str, ...]) -> None:
+    """`h1` is nearer to the asker's query than the visible `weak`: were the plan of all queries asked, the remark that
+    `weak` serves it would be gone, and with it the secret that `h1` runs."""
+    ann = field.new_user("ann", "doctor")
+    field.run(
+        "GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO doctor;"
+        "CREATE QUERY weak AS SELECT sid FROM Vitals WHERE bp > 120; START QUERY weak;"
+        "GRANT VIEW OBJECT ON QUERY weak TO doctor"
+    )
+    asked = ("SELECT sid FROM Vitals WHERE bp > 130", "SELECT AVG(bp) FROM Vitals [ROWS 20]", "QUERY weak", "QUERIES")
+    before = [explained(field, what, ann) for what in asked]
+    assert "computed from SELECT bp > 120 of root.weak" in before[0].text
+    field.run("; ".join(hidden))
+    assert [explained(field, what, ann) for what in asked] == before
+
+
+def test_queries_of_higher_levels_change_nothing_in_an_explanation(field: System) -> None:
+    field.run(
+        "CREATE LEVEL S ABOVE U; GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO PUBLIC;GRANT ADD ON SYSTEM TO PUBLIC"
+    )
+    field.new_user("spy", "agent", clearance="S")
+    spy = field.login("spy", level="S")
+    field.run("CREATE QUERY low AS SELECT sid FROM Vitals WHERE bp > 120; START QUERY low")
+    before = explained(field, "SELECT sid FROM Vitals WHERE bp > 130"), explained(field, "QUERIES")
+    field.run(HIDDEN[0], spy)
+    assert (explained(field, "SELECT sid FROM Vitals WHERE bp > 130"), explained(field, "QUERIES")) == before
+    assert (
+        "shared with no running query"
+        in explained(field, "SELECT bp FROM Vitals WHERE bp > 130", spy).text.replace("computed from", "")
+        or "spy.h1" in explained(field, "SELECT bp FROM Vitals WHERE bp > 130", spy).text
+    )
+
+
+def test_a_query_over_hidden_streams_is_not_explained(field: System) -> None:
+    ann = field.new_user("ann", "doctor")
+    field.run(f"CREATE QUERY q4 AS {Q4}; GRANT VIEW OBJECT ON QUERY q4 TO doctor")
+    with pytest.raises(AccessDenied) as caught:
+        explained(field, "QUERY q4", ann)
+    assert "Vitals" not in str(caught.value) and "Position" not in str(caught.value)
+
+
+def test_explaining_needs_the_same_rights_as_creating(field: System) -> None:
+    ann = field.new_user("ann", "doctor")
+    field.run("GRANT VIEW OBJECT ON STREAM Vitals TO doctor; GRANT ADD ON SYSTEM TO doctor")
+    refusals = []
+    for statement in ("EXPLAIN {}", "CREATE QUERY q AS {}"):
+        with pytest.raises(HeadgateError) as caught:
+            field.run(statement.format("SELECT bp FROM Vitals"), ann)
+        refusals.append((type(caught.value), caught.value.message))
+    assert refusals[0] == refusals[1]

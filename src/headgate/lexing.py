@@ -17,7 +17,9 @@ from headgate.errors import Position, TextError
 
 MAX_NAME = 128
 
-Kind = Literal["name", "quoted", "backquoted", "string", "number", "symbol", "end"]
+# `text` stands in double quotes but cannot be a name; where CQL wants a string, `quoted` and `text` are strings too.
+Kind = Literal["name", "quoted", "text", "backquoted", "string", "number", "symbol", "end"]
+STRINGS: frozenset[Kind] = frozenset({"string", "quoted", "text"})
 
 _TOKEN = re.compile(
     r"""(?P<space>(?:[ \t\r\n]+|--[^\r\n]*|/\*(?s:.*?)\*/)++)
@@ -60,6 +62,8 @@ class Token(NamedTuple):
                 return "a string"
             case "quoted":
                 return '`"' + self.text.replace('"', '""') + '"`'
+            case "text":
+                return "a text in double quotes"
             case "backquoted":
                 return "a name in backticks"
             case _:
@@ -113,8 +117,10 @@ def _token(text: str, match: re.Match[str]) -> Token:
     kind, found, start = match.lastgroup, match.group(), match.start()
     if kind in ("quoted", "backquoted"):
         found = found[1:-1].replace(found[0] * 2, found[0])
-        if fault := name_fault(found):
+        fault = name_fault(found)
+        if fault and kind == "backquoted":
             raise fail(text, start, fault)
+        kind = "text" if fault else kind
     elif kind == "string":
         found = found[1:-1].replace("''", "'")
     elif kind == "name" and len(found) > MAX_NAME:
@@ -218,5 +224,7 @@ class Cursor:
         raise self.expected(what)
 
     def expected(self, *what: str) -> TextError:
+        if self.token.kind == "text" and (fault := name_fault(self.token.text)):
+            return fail(self.text, self.token.offset, fault)
         listed = what[0] if len(what) == 1 else f"{', '.join(what[:-1])} or {what[-1]}"
         return fail(self.text, self.token.offset, f"expected {listed}, found {self.token.shown()}")

@@ -7,5 +7,6 @@ that what one bench needs is not needed by the others.
 BENCHES: dict[str, tuple[str, str]] = {
     "labels": ("headgate.bench.labels", "What label decisions cost, beside accumulo-access (Java)."),
     "access": ("headgate.bench.access", "What one access check costs as users, roles and objects grow."),
+    "plan": ("headgate.bench.plan", "What it costs to add a query to the shared plan as more queries run."),
 }
 """Name of the bench -> (module, one line of help)."""

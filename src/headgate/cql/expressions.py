@@ -46,7 +46,7 @@ class LiteralSyntax(Syntax):
 
 @dataclass(frozen=True)
 class UnarySyntax(Syntax):
-    """`-x`, `NOT x`."""
+    """`-x`, `+x`, `NOT x`."""
 
     operator: str
     operand: Syntax
@@ -246,11 +246,10 @@ class _Reader:
         signs = []
         while self.c.at_symbol("-") or self.c.at_symbol("+"):
             at = self.count()
-            if self.c.next().text == "-":
-                signs.append(at)
+            signs.append((at, self.c.next().text))
         found = self.atom()
-        for at in reversed(signs):
-            found = UnarySyntax(at, "-", found)
+        for at, sign in reversed(signs):
+            found = UnarySyntax(at, sign, found)
         return found
 
     def atom(self) -> Syntax:
@@ -288,7 +287,7 @@ class _Reader:
         plain = self.c.token.kind == "name"
         name = self.c.expect_column("an expression", RESERVED)
         if self.c.take_symbol("."):
-            return NameSyntax(at, name, self.c.expect_column("the name of a column"))
+            return NameSyntax(at, name, self.c.expect_column("the name of a column", RESERVED))
         if not plain or not self.c.take_symbol("("):
             return NameSyntax(at, None, name)
         if self.c.take_symbol("*"):

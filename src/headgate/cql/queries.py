@@ -148,11 +148,10 @@ def _items(c: Cursor) -> tuple[ItemSyntax, ...]:
 
 def _item(c: Cursor) -> ItemSyntax:
     at = c.position
-    ahead = c.tokens[c.index + 1 : c.index + 3]
-    if c.token.kind in ("name", "backquoted") and [t.text for t in ahead] == [".", "*"]:
-        qualifier = Name(c.next().text, at)
-        c.next()
-        c.next()
+    if [(t.kind, t.text) for t in c.tokens[c.index + 1 : c.index + 3]] == [("symbol", "."), ("symbol", "*")]:
+        qualifier = Name(c.expect_column("the name of a source", RESERVED), at)
+        c.expect_symbol(".")
+        c.expect_symbol("*")
         return ItemSyntax(at, None, None, star=True, qualifier=qualifier)
     expression = read_expression(c)
     name = None
@@ -233,5 +232,5 @@ def _column(c: Cursor) -> NameSyntax:
     at = c.position
     first = c.expect_column("the name of a column", RESERVED)
     if c.take_symbol("."):
-        return NameSyntax(at, first, c.expect_column("the name of a column"))
+        return NameSyntax(at, first, c.expect_column("the name of a column", RESERVED))
     return NameSyntax(at, None, first)

@@ -13,14 +13,15 @@ from difflib import get_close_matches
 
 from headgate.cql import expressions as x
 from headgate.errors import HeadgateError, Position, TextError
-from headgate.lexing import quote
 from headgate.plan import expressions as e
 from headgate.plan import normal
 from headgate.plan.expressions import Expr, Type, castable
 from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
 
 LEVEL = "LEVEL"
-_BIGGEST = (1 << 63) - 1
+MOST_NAMED = 30
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?")
 _LIKE_ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
 
 
@@ -44,7 +45,7 @@ class Scope:
         if not found:
             raise self._unknown(name)
         if len(found) > 1 and not any(set(found) <= group for group in self.equal):
-            places = " or ".join(f"{quote(self.sides[c.input].name)}.{quote(c.name)}" for c in found)
+            places = " or ".join(f"{e.written(self.sides[c.input].name)}.{e.written(c.name)}" for c in found)
             raise TextError(f"`{name.name}` is ambiguous", position=name.position, hint=f"write {places}")
         return found[0]
 
@@ -53,22 +54,34 @@ class Scope:
         found = []
         for number, side in enumerate(self.sides):
             if name.qualifier is None or name.qualifier.casefold() == side.name.casefold():
-                for column, type_ in (*side.columns, (LEVEL, Type.STRING)):
+                for column, type_ in ((LEVEL, Type.STRING), *side.columns):
                     if column.casefold() == wanted:
                         found.append(e.Column(number, column, type_))
                         break
         return found
 
     def _unknown(self, name: x.NameSyntax) -> HeadgateError:
-        if name.qualifier is not None and not any(
-            side.name.casefold() == name.qualifier.casefold() for side in self.sides
-        ):
-            sides = ", ".join(quote(side.name) for side in self.sides)
-            return TextError(f"there is no source `{name.qualifier}`", position=name.position, hint=f"there is {sides}")
-        known = [column for side in self.sides for column, _ in side.columns]
-        near = get_close_matches(name.name, known, 1, 0.6) or get_close_matches(name.name.casefold(), known, 1, 0.6)
-        hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(dict.fromkeys(known))}"
-        return TextError(f"there is no column `{name.name}`", position=name.position, hint=hint)
+        if not self._meant(name):
+            hint = _suggestion(name.qualifier or "", [side.name for side in self.sides])
+            return TextError(f"there is no source `{name.qualifier}`", position=name.position, hint=hint)
+        known = [column for side in self._meant(name) for column, _ in side.columns]
+        place = f" in {e.written(name.qualifier)}" if name.qualifier is not None else ""
+        hint = _suggestion(name.name, known)
+        return TextError(f"there is no column `{name.name}`{place}", position=name.position, hint=hint)
+
+    def _meant(self, name: x.NameSyntax) -> list[Side]:
+        wanted = name.qualifier.casefold() if name.qualifier is not None else None
+        return [side for side in self.sides if wanted in (None, side.name.casefold())]
+
+
+def _suggestion(name: str, known: Sequence[str]) -> str:
+    """What may have been meant, or what there is."""
+    folded = {other.casefold(): e.written(other) for other in known}
+    near = get_close_matches(name.casefold(), folded, 1, 0.6)
+    if near:
+        return f"did you mean {folded[near[0]]}?"
+    more = ", ..." if len(folded) > MOST_NAMED else ""
+    return f"there is {', '.join(list(folded.values())[:MOST_NAMED])}{more}"
 
 
 def wrong(position: Position, message: str, hint: str = "") -> TextError:
@@ -119,7 +132,8 @@ class Binder:
     def _boolean(self, syntax: x.Syntax, aggregates: bool) -> Expr:
         found = self._bind(syntax, aggregates)
         if found.type not in (Type.BOOLEAN, Type.NULL):
-            raise wrong(syntax.position, f"expected a condition, found {_a(found.type)}")
+            hint = "write a comparison, such as x = 1 OR x = 2" if isinstance(syntax, x.LiteralSyntax) else ""
+            raise wrong(syntax.position, f"expected a condition, found {_a(found.type)}", hint)
         return found
 
     def _unary(self, syntax: x.UnarySyntax, aggregates: bool) -> Expr:
@@ -127,7 +141,9 @@ class Binder:
             return normal.negate(self._boolean(syntax.operand, aggregates))
         found = self._bind(syntax.operand, aggregates)
         if not found.type.numeric and found.type != Type.NULL:
-            raise wrong(syntax.position, f"- needs a number, this is {_a(found.type)}")
+            raise wrong(syntax.position, f"{syntax.operator} needs a number, this is {_a(found.type)}")
+        if syntax.operator == "+":
+            return found
         if isinstance(found, e.Literal) and isinstance(found.value, int | float):
             return e.Literal(0 - found.value, found.type)  # there is one zero: -0.0 is 0.0
         return e.Arithmetic("-", (found,), Type.BIGINT if found.type in e.INTEGERS else Type.DOUBLE)
@@ -158,11 +174,11 @@ class Binder:
                 chain.append(top)
         bound: list[Expr] = []
         for member in chain:
-            last = bound[-1] if bound else None
-            if syntax.operator == "OR" and isinstance(member, x.LiteralSyntax) and _is_level_list(last):
-                bound.append(e.In(last.operand, frozenset({_literal(member)})))  # type: ignore[union-attr]
-            else:
-                bound.append(self._boolean(member, aggregates))
+            match syntax.operator, bound[-1:], member:
+                case "OR", [e.In(e.Column() as level)], x.LiteralSyntax(value=str()) if level.name == LEVEL:
+                    bound.append(e.In(level, frozenset({_literal(member)})))
+                case _:
+                    bound.append(self._boolean(member, aggregates))
         return normal.conjunction(tuple(bound)) if syntax.operator == "AND" else normal.disjunction(tuple(bound))
 
     def _comparable(self, position: Position, left: Expr, right: Expr) -> None:
@@ -225,12 +241,8 @@ class Binder:
             return self._aggregate(syntax, aggregates)
         function = FUNCTIONS.get(syntax.function)
         if function is None:
-            near = get_close_matches(syntax.function, [*FUNCTIONS, *AGGREGATES], 1, 0.6)
-            raise wrong(
-                syntax.position,
-                f"there is no function `{syntax.function}`",
-                hint=f"did you mean {near[0]}?" if near else f"there are {', '.join([*FUNCTIONS, *AGGREGATES])}",
-            )
+            hint = _suggestion(syntax.function, [*FUNCTIONS, *AGGREGATES])
+            raise wrong(syntax.position, f"there is no function `{syntax.function}`", hint)
         if syntax.star or syntax.distinct:
             raise wrong(syntax.position, f"{syntax.function} does not take {'*' if syntax.star else 'DISTINCT'}")
         arguments = tuple(self._bind(a, aggregates) for a in syntax.arguments)
@@ -268,8 +280,6 @@ def _literal(syntax: x.LiteralSyntax) -> e.Literal:
     if isinstance(value, bool):
         return e.Literal(value, Type.BOOLEAN)
     if isinstance(value, int):
-        if value > _BIGGEST:
-            raise wrong(syntax.position, "this number is too large")
         return e.Literal(value, Type.INT if value < 1 << 31 else Type.BIGINT)
     return e.Literal(value, Type.DOUBLE if isinstance(value, float) else Type.STRING)
 
@@ -278,19 +288,19 @@ def _moment(syntax: x.CastSyntax) -> e.Literal:
     """`DATE '2026-01-31'` or `TIMESTAMP '2026-01-31 12:00:00'`; a time without a zone is in UTC."""
     text = syntax.operand.value if isinstance(syntax.operand, x.LiteralSyntax) else None
     type_ = Type(syntax.type)
+    example = "2026-01-31" if type_ == Type.DATE else "2026-01-31 12:00:00"
+    refusal = wrong(syntax.position, f"this is not {_a(type_)}", hint=f"write {type_} '{example}'")
+    if not (_DATE if type_ == Type.DATE else _TIMESTAMP).fullmatch(str(text)):
+        raise refusal
     try:
         if type_ == Type.DATE:
             return e.Literal(dt.date.fromisoformat(str(text)), type_)
         found = dt.datetime.fromisoformat(str(text))
         return e.Literal(found.replace(tzinfo=found.tzinfo or dt.UTC).astimezone(dt.UTC), type_)
     except (ValueError, OverflowError):
-        example = "2026-01-31" if type_ == Type.DATE else "2026-01-31 12:00:00"
-        raise wrong(syntax.position, f"this is not {_a(type_)}", hint=f"write {type_} '{example}'") from None
-
-
-def _is_level_list(expr: Expr | None) -> bool:
-    return isinstance(expr, e.In) and isinstance(expr.operand, e.Column) and expr.operand.name == LEVEL
+        raise refusal from None
 
 
 def _a(type_: Type) -> str:
-    return "NULL" if type_ == Type.NULL else f"a {type_}"
+    article = "an" if type_ == Type.INT else "a"
+    return "NULL" if type_ == Type.NULL else f"{article} {type_}"

@@ -423,8 +423,3 @@ def _operand(expr: Expr) -> str:
     """Conditions inside conditions stand in parentheses: no two expressions have the same text, or nodes would be
     mistaken for each other."""
     return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)
-
-
-def _operand(expr: Expr) -> str:
-    """A condition inside another stands in parentheses: `(NOT a) IS NULL` is not `NOT (a IS NULL)`."""
-    return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)

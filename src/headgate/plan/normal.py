@@ -22,13 +22,29 @@ MOST_CONJUNCTS = 64
 
 def compare(operator: str, left: Expr, right: Expr) -> Expr:
     """In one form: literals stand right, otherwise the smaller text stands left; `=` with a literal is a list."""
+    if isinstance(left, Literal) and isinstance(right, Literal):
+        return _known(operator, left, right)
     left, right = _plain_number(left, right), _plain_number(right, left)
-    literal = isinstance(left, Literal), isinstance(right, Literal)
-    if literal == (True, False) or (literal[0] == literal[1] and str(left) > str(right)):
+    if isinstance(left, Literal) or (not isinstance(right, Literal) and _backwards(operator, left, right)):
         operator, left, right = FLIPPED[operator], right, left
-    if operator == "=" and isinstance(right, Literal) and not isinstance(left, Literal):
+    if operator == "=" and isinstance(right, Literal):
         return In(left, frozenset({right}))
     return Compare(operator, left, right)
+
+
+def _backwards(operator: str, left: Expr, right: Expr) -> bool:
+    return operator[0] == ">" if left == right else str(left) > str(right)
+
+
+def _known(operator: str, left: Literal, right: Literal) -> Expr:
+    """Two values, compared as the language compares them: whole numbers beside a DOUBLE as DOUBLE."""
+    a: Any = left.value
+    b: Any = right.value
+    if a is None or b is None:
+        return UNKNOWN
+    if isinstance(a, float) or isinstance(b, float):
+        a, b = float(a), float(b)
+    return TRUE if _OPERATIONS[operator](a, b) else FALSE
 
 
 def _plain_number(side: Expr, other: Expr) -> Expr:

@@ -10,8 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headgate.cql.expressions import NameSyntax
-from headgate.cql.queries import BlockSyntax, ItemSyntax, QuerySyntax, StreamOperator, WindowKind, WindowSyntax
+from headgate.cql.expressions import CallSyntax, NameSyntax, Syntax, parts
+from headgate.cql.queries import (
+    MAX_ITEMS,
+    BlockSyntax,
+    ItemSyntax,
+    QuerySyntax,
+    StreamOperator,
+    WindowKind,
+    WindowSyntax,
+)
 from headgate.cql.statements import Target
 from headgate.errors import Position
 from headgate.labels import Label
@@ -19,6 +27,7 @@ from headgate.plan import expressions as e
 from headgate.plan import normal
 from headgate.plan.binding import LEVEL, Binder, Scope, Side, wrong
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
+from headgate.plan.functions import AGGREGATES
 
 
 @dataclass(frozen=True)
@@ -132,15 +141,19 @@ class _BlockBinder:
         after = self.binder.condition(x.after) if x.after else normal.TRUE
         self._check_joins(before, x)
         self.scope.equal = _equal_columns(normal.conjuncts(before) | normal.conjuncts(after))
+        self.same = {column: self._first(group) for group in self.scope.equal for column in group}
         windows = tuple(self._window(number, source.window) for number, source in enumerate(x.sources))
         levels = self._window_levels()
         items = self._items()
-        having = self.binder.condition(x.having, aggregates=True) if x.having else normal.TRUE
-        calls = [part for _, expr, _ in items for part in expr.walk() if isinstance(part, AggregateCall)]
-        aggregated = bool(calls or x.groups or x.having)
-        groups = tuple(dict.fromkeys(self.scope.column(name) for name in x.groups))
+        having = self._named_once(self.binder.condition(x.having, aggregates=True)) if x.having else normal.TRUE
+        aggregated = bool(
+            x.groups or x.having or any(item.expression and _aggregates(item.expression) for item in x.items)
+        )
+        grouped = [self.scope.column(name) for name in x.groups]
         if aggregated:
-            groups = groups or tuple(column for window in windows if window for column in window.partition)
+            grouped = grouped or [column for window in windows if window for column in window.partition]
+        groups = tuple(dict.fromkeys(self.same.get(column, column) for column in grouped))
+        if aggregated:
             self._check_grouped(items, having, groups)
         if not aggregated and not x.distinct and len(windows) == 1 and x.operator in (None, "ISTREAM"):
             readings = tuple(Reading(s, w) for s, w in zip(self.streams, windows, strict=True))
@@ -153,12 +166,19 @@ class _BlockBinder:
             normal.conjunction((before, *levels)),
             after,
             tuple((name, expr) for name, expr, _ in items),
-            groups if aggregated else (),
+            groups,
             having,
             aggregated,
             x.distinct,
             x.operator or "ISTREAM",
         )
+
+    def _first(self, group: frozenset[Column]) -> Column:
+        """Of columns that are equal, the one that is read, however the query is written."""
+        return min(group, key=lambda column: (self.streams[column.input].name, column.input, column.name))
+
+    def _named_once(self, expr: Expr) -> Expr:
+        return normal.moved(expr, lambda column: self.same.get(column, column)) if self.same else expr
 
     def _check_joins(self, before: Expr, x: BlockSyntax) -> None:
         """What enters which window must be clear: conditions on several sources stand in conjunctive normal form."""
@@ -193,8 +213,9 @@ class _BlockBinder:
     def _check_slides(self, readings: tuple[Reading, ...]) -> None:
         slides = {reading.window.slide for reading in readings if reading.window and reading.window.slide}
         if len(slides) > 1:
-            at = [s.window.position for s in self.syntax.sources if s.window and s.window.slide][1]
-            raise wrong(at, "the windows of one query must slide by the same time")
+            sliding = [source.window for source in self.syntax.sources if source.window and source.window.slide]
+            other = next(window for window in sliding if window.slide != sliding[0].slide)
+            raise wrong(other.position, "the windows of one block must slide by the same time")
 
     def _check_operator(self, aggregated: bool) -> None:
         x = self.syntax
@@ -216,7 +237,10 @@ class _BlockBinder:
             if expr.type == Type.NULL:
                 raise wrong(item.position, "this result has no type", hint="write CAST(NULL AS type)")
             fixed = item.name.text if item.name else expr.name if isinstance(expr, Column) else None
-            found.append((fixed, _made_up(expr), expr, item.name.position if item.name else item.position))
+            at = item.name.position if item.name else item.position
+            found.append((fixed, _made_up(expr), self._named_once(expr), at))
+        if len(found) > MAX_ITEMS:
+            raise wrong(self.syntax.items[0].position, f"a query must not have more than {MAX_ITEMS} results")
         return self._named(found)
 
     def _named(self, found: list[tuple[str | None, str, Expr, Position]]) -> list[tuple[str, Expr, Position]]:
@@ -246,7 +270,12 @@ class _BlockBinder:
                 raise wrong(item.position, f"there is no source `{item.qualifier.text}`", hint=f"there is {known}")
         times = Counter(name.casefold() for _, side in sides for name, _ in side.columns)
         return [
-            (name if times[name.casefold()] == 1 else f"{side.name}_{name}", "", Column(n, name, type_), item.position)
+            (
+                name if times[name.casefold()] == 1 else f"{side.name}_{name}",
+                "",
+                self._named_once(Column(n, name, type_)),
+                item.position,
+            )
             for n, side in sides
             for name, type_ in side.columns
         ]
@@ -275,6 +304,13 @@ def _made_up(expr: Expr) -> str:
             return f"{expr.function.lower()}_{expr.argument.name}"
         return expr.function.lower()
     return expr.function.lower() if isinstance(expr, e.Call) else "result"
+
+
+def _aggregates(syntax: Syntax) -> bool:
+    """Whether there is an aggregate in it, even in a part that does not matter."""
+    if isinstance(syntax, CallSyntax) and syntax.function in AGGREGATES:
+        return True
+    return any(_aggregates(part) for part in parts(syntax))
 
 
 def _outside_aggregates(expr: Expr) -> Iterable[Column]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 
+from headgate.cql.continuous import CreateQueryAs
 from headgate.cql.statements import Name, Statement, Target
 from headgate.errors import Position
 from headgate.labels import Label, Level
@@ -27,7 +28,9 @@ def plain(value: object) -> object:
         case Mapping():
             return {key: plain(member) for key, member in value.items()}
     if is_dataclass(value):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.type != "Position"}
+        left_out = ("text",) if isinstance(value, CreateQueryAs) else ()  # white space and all, as it was written
+        shown = [f.name for f in fields(value) if f.type != "Position" and f.name not in left_out]
+        return {name: plain(getattr(value, name)) for name in shown}
     return value
 
 

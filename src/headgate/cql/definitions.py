@@ -169,7 +169,9 @@ def _create_stream(c: Cursor, at: Position) -> s.Statement:
         start = c.token.offset
         found = next((words for words in _STREAM_CLAUSES if c.take_word(*words.split())), None)
         if found is None:
-            break
+            if c.ended or c.at_symbol(";"):
+                break
+            raise c.expected(*(f"`{words}`" for words in _STREAM_CLAUSES), "`;`")
         key, value = _STREAM_CLAUSES[found](c)
         if key in clauses:
             raise fail(c.text, start, f"`{found}` is given twice")

@@ -33,6 +33,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_LONG = re.compile(r"[0-9]{19}|[0-9]+\.[0-9]{19}")
+_EXPONENT = re.compile(r"[0-9]+(\.[0-9]+)?[eE][+-]?[0-9]+")
 _UNCLOSED = {'"': "quoted name", "`": "name in backticks", "'": "string", "/": "comment"}
 # Control, format, surrogate, private use, unassigned, line and paragraph separators: cannot be seen or told apart.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -60,9 +62,7 @@ class Token(NamedTuple):
                 return "the end of the text"
             case "string":
                 return "a string"
-            case "quoted":
-                return '`"' + self.text.replace('"', '""') + '"`'
-            case "text":
+            case "quoted" | "text":
                 return "a text in double quotes"
             case "backquoted":
                 return "a name in backticks"
@@ -133,11 +133,15 @@ def _stray(text: str, offset: int) -> TextError:
     if char in _UNCLOSED and (char != "/" or text.startswith("/*", offset)):
         return fail(text, offset, f"this {_UNCLOSED[char]} is not closed")
     if char.isdigit():
-        long = text[offset : offset + 19].isdigit()
-        hint = "a number has at most 18 digits" if long else "names that begin with a digit need double quotes"
+        hint = "names that begin with a digit need double quotes, in queries backticks"
+        if _LONG.match(text, offset):
+            hint = "a number has at most 18 digits"
+        elif _EXPONENT.match(text, offset):
+            hint = "a number has no exponent"
         return fail(text, offset, "this is not a number", hint=hint)
     shown = f"`{char}`" if char.isprintable() else f"character U+{ord(char):04X}"
-    return fail(text, offset, f"unexpected {shown}", hint="names beyond letters, digits and _ need double quotes")
+    hint = "names beyond letters, digits and _ need double quotes, in queries backticks"
+    return fail(text, offset, f"unexpected {shown}", hint=hint)
 
 
 class Cursor:
@@ -184,10 +188,10 @@ class Cursor:
 
     def at_word(self, *words: str) -> bool:
         """Whether the next tokens are these key words, in any case."""
+        if self.tokens[self.index].kind != "name":
+            return False
         ahead = self.tokens[self.index : self.index + len(words)]
-        return len(ahead) == len(words) and all(
-            t.kind == "name" and t.text.upper() == w for t, w in zip(ahead, words, strict=True)
-        )
+        return tuple([t.text.upper() for t in ahead if t.kind == "name"]) == words
 
     def take_word(self, *words: str) -> bool:
         if self.at_word(*words):
@@ -221,6 +225,9 @@ class Cursor:
         if token.kind == "backquoted" or (token.kind == "name" and token.text.upper() not in reserved):
             self.index += 1
             return token.text
+        if token.kind in STRINGS:
+            hint = "in queries double quotes make strings; names that are not plain stand in backticks"
+            raise fail(self.text, token.offset, f"expected {what}, found a string", hint=hint)
         raise self.expected(what)
 
     def expected(self, *what: str) -> TextError:

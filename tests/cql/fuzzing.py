@@ -13,7 +13,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from labels.ebnf import Choice, Node, Repeated, Symbol, Terminal
 
-from .grammar import LABELS, STATEMENTS
+from headgate.plan.expressions import Type
+from headgate.plan.queries import Stream
+from headgate.testing.queries import random_query
+
+from .grammar import LABELS, QUERIES, STATEMENTS
 
 # What the texts are about. Everything belongs to root but the things whose names begin with j, which are joe's.
 WORLD = """
@@ -34,6 +38,11 @@ JOES_WORLD = """
     CREATE SCHEMA jv (n INT); CREATE STREAM j1 (n INT); CREATE STREAM in1 (n INT);
     CREATE QUERY jq READING j1, root.in1 OUTPUT jout; START QUERY jq; GRANT VIEW OBJECT ON STREAM j1 TO doctor;
 """
+
+STREAMS = (
+    Stream("in1", (("patient", Type.STRING), ("pulse", Type.INT))),
+    Stream("in2", (("patient", Type.STRING), ("pulse", Type.INT))),
+)
 
 KNOWN = {
     "user": ["root", "joe", "al"],
@@ -123,8 +132,11 @@ class Author:
             self.tokens.append(self._name())
         elif name == "roles" and fuel <= 0:
             self.tokens.append("nurse")
+        elif name in ("query", "blocks"):
+            roles = ("nurse", "doctor") if name == "query" else ()
+            self.tokens.append(random_query(self.random, STREAMS, roles=roles, depth=1, levels=("U", "C", "S")))
         else:
-            self.write(STATEMENTS.get(name) or LABELS[name], fuel - 1)
+            self.write(STATEMENTS.get(name) or LABELS.get(name) or QUERIES[name], fuel - 1)
 
     def _last_word(self) -> str:
         return next((token for token in reversed(self.tokens) if token in NAMED_AFTER), "")

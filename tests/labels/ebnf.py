@@ -85,7 +85,7 @@ class Series(Node):
 @dataclass(frozen=True)
 class Choice(Node):
     def grow(self, writer: Writer, fuel: int) -> None:
-        fitting = [part for part in self.parts if fuel > 0 or not isinstance(part, Series)]
+        fitting = [part for part in self.parts if fuel > 0 or not isinstance(part, Series)] or self.parts
         fitting[writer.draw(st.integers(0, len(fitting) - 1))].grow(writer, fuel)
 
     def ends(self, checker: Checker, begin: int) -> set[int]:
@@ -202,15 +202,17 @@ class Checker:
 
     grammar: Grammar
     tokens: Sequence[str]
-    known: dict[tuple[Node, int], set[int]] = field(default_factory=dict)
+    known: dict[tuple[int, int], set[int]] = field(default_factory=dict)
 
     def token(self, place: int) -> str:
         return self.tokens[place] if place < len(self.tokens) else ""
 
     def ends(self, node: Node, begin: int) -> set[int]:
-        if (node, begin) not in self.known:
-            self.known[node, begin] = node.ends(self, begin)
-        return self.known[node, begin]
+        """Known by the node itself and not by its value, which is costly to compare; the grammar keeps it alive."""
+        place = (id(node), begin)
+        if place not in self.known:
+            self.known[place] = node.ends(self, begin)
+        return self.known[place]
 
 
 def accepts(grammar: Grammar, start: str, tokens: Sequence[str]) -> bool:

@@ -142,9 +142,7 @@ def test_queries_one_may_not_see_change_nothing_in_an_explanation(field: System,
 
 
 def test_queries_of_higher_levels_change_nothing_in_an_explanation(field: System) -> None:
-    field.run(
-        "CREATE LEVEL S; GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO PUBLIC; GRANT ADD ON SYSTEM TO PUBLIC"
-    )
+    field.run("CREATE LEVEL S; GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO PUBLIC; GRANT ADD ON SYSTEM TO PUBLIC")
     field.new_user("spy", "agent", clearance="S")
     spy = field.login("spy", level="S")
     field.run("CREATE QUERY low AS SELECT sid FROM Vitals WHERE bp > 120; START QUERY low")

@@ -20,6 +20,7 @@ from pathlib import Path
 from headgate.errors import StoreError
 
 START = "0" * 64
+_encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=repr).encode
 
 
 MAX_FIELD = 500
@@ -39,6 +40,9 @@ class Event:
 
     def clean(self) -> Event:
         """Fit to be written: cut to a length, and without what cannot be printed. Strangers write here too."""
+        texts = self.user, self.action, self.object, self.reason
+        if all(len(text) <= MAX_FIELD and text.isprintable() for text in texts):
+            return self
         return replace(
             self,
             user=_clean(self.user),
@@ -49,8 +53,6 @@ class Event:
 
 
 def _clean(text: str) -> str:
-    if len(text) <= MAX_FIELD and text.isprintable():
-        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:MAX_FIELD])
 
 
@@ -81,8 +83,7 @@ class Seal:
         self._key = key
 
     def record(self, previous: str, number: int, time: float, event: Event) -> str:
-        body = json.dumps([previous, number, time, vars(event)], sort_keys=True, ensure_ascii=True, default=repr)
-        return self._mac("record", body)
+        return self._mac("record", _encode([previous, number, time, vars(event)]))
 
     def head(self, count: int, mac: str) -> Head:
         return Head(count, mac, self._mac("head", f"{count}:{mac}"))

@@ -21,6 +21,7 @@ from headgate.lexing import quote
 EVERYONE = "PUBLIC"
 SYSTEM_ID = 0
 MAX_COMPARTMENTS = 64
+MOST_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Authorizer:
         self._inherited: dict[str, frozenset[str]] = {}
         self._authorised: dict[str, frozenset[str]] = {}
         self._effective: dict[frozenset[str], frozenset[str]] = {}
+        self._principals: dict[str, tuple[r.Session, Principal]] = {}
         self._levels_seen = -1
         self._order = LevelOrder()
         self._level_texts: dict[str, Level] = {}
@@ -96,7 +98,7 @@ class Authorizer:
         now = (changed["roles"], changed["memberships"], changed["inheritances"])
         if now != self._seen:
             self._seen = now
-            self._inherited, self._authorised, self._effective = {}, {}, {}
+            self._inherited, self._authorised, self._effective, self._principals = {}, {}, {}, {}
 
     # Levels ---------------------------------------------------------------------------------------------------------
 
@@ -135,9 +137,15 @@ class Authorizer:
 
     def principal(self, session: r.Session) -> Principal:
         """A session's principal at this moment: a role that was taken away is no longer active."""
-        return Principal(
-            session.user, frozenset(session.roles) & self.authorised(session.user), self.level(session.level)
-        )
+        self._forget_if_changed()
+        known = self._principals.get(session.token_hash)
+        if known is None or known[0] is not session:
+            roles = frozenset(session.roles) & self.authorised(session.user)
+            known = session, Principal(session.user, roles, self.level(session.level))
+            if len(self._principals) >= MOST_REMEMBERED:
+                self._principals.clear()
+            self._principals[session.token_hash] = known
+        return known[1]
 
     def potential(self, user: r.User) -> Principal:
         """All that a user could show: every assigned role, at the clearance itself."""

@@ -123,8 +123,6 @@ def _check_depth(text: str, syntax: Syntax) -> None:
     waiting = [(syntax, 1)]
     while waiting:
         top, depth = waiting.pop()
-        if depth > MAX_DEPTH:
-            raise fail(text, top.position.offset, f"an expression must not be nested deeper than {MAX_DEPTH}")
         for part in parts(top):
             chained = (
                 isinstance(top, BinarySyntax)
@@ -132,6 +130,11 @@ def _check_depth(text: str, syntax: Syntax) -> None:
                 and top.operator == part.operator
                 and top.operator in ("AND", "OR")
             )
+            if depth == MAX_DEPTH and not chained:
+                hint = "a chain such as a + b + c is as deep as it is long" if isinstance(top, BinarySyntax) else ""
+                raise fail(
+                    text, part.position.offset, f"an expression must not be nested deeper than {MAX_DEPTH}", hint
+                )
             waiting.append((part, depth if chained else depth + 1))
 
 
@@ -209,11 +212,13 @@ class _Reader:
         if self.c.token.kind == "symbol" and self.c.token.text in COMPARISONS:
             self.count()
             return BinarySyntax(at, COMPARISONS[self.c.next().text], left, self.sum())
+        if self.c.token.kind != "name":
+            return left
         if self.c.take_word("IS"):
             negated = self.c.take_word("NOT")
             self.c.expect_word("NULL")
             return IsNullSyntax(at, left, negated)
-        negated = self.c.at_word("NOT") and self.c.take_word("NOT")
+        negated = self.c.take_word("NOT")
         if self.c.take_word("IN"):
             self.c.expect_symbol("(")
             items = self.arguments()
@@ -272,6 +277,8 @@ class _Reader:
             if self.c.at_word(word) and self.c.tokens[self.c.index + 1].kind == "string":
                 self.c.next()
                 return CastSyntax(at, LiteralSyntax(self.c.position, self.c.next().text), word, literal=True)
+        if self.c.at_word("SELECT"):
+            raise fail(self.c.text, at.offset, "expected an expression, found `SELECT`", "queries do not nest")
         if self.c.take_word("CASE"):
             return self.case(at)
         if self.c.take_word("CAST"):

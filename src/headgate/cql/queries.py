@@ -21,10 +21,23 @@ from headgate.cql.statements import Name, Target
 from headgate.errors import Position
 from headgate.lexing import STRINGS, Cursor, fail
 
+MAX_QUERY = 100_000
 MAX_SOURCES = 16
 MAX_BLOCKS = 16
 MAX_ITEMS = 200
 UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
+
+LONGEST = 100_000_000 * UNITS["DAY"]
+_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "ON", "USING")
+_WINDOWS = ("[", "WINDOW", "ROWS", "RANGE", "PARTITIONED")
+# What other languages have behind a source, by its first word, which may have been taken for a name of that source.
+_INSTEAD = {
+    "ORDER": "results are ordered by time",
+    "LIMIT": "a window such as [ROWS 10] holds the last rows",
+    **dict.fromkeys(("EXCEPT", "INTERSECT", "MINUS"), "blocks are joined by UNION ALL"),
+    **dict.fromkeys(_JOINS, "a join lists its sources with commas: FROM a, b WHERE a.x = b.x"),
+    **dict.fromkeys(_WINDOWS, "a window stands in brackets after its stream: FROM s [ROWS 10] AS x"),
+}
 
 StreamOperator = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
 WindowKind = Literal["ROWS", "RANGE", "NOW", "UNBOUNDED", "PARTITIONED"]
@@ -83,6 +96,8 @@ class QuerySyntax:
 
 def parse_query(text: str) -> QuerySyntax:
     """One query and nothing else."""
+    if len(text) > MAX_QUERY:
+        raise fail(text, MAX_QUERY, f"a query must not be longer than {MAX_QUERY} characters")
     cursor = Cursor(text)
     query = read_query(cursor)
     cursor.take_symbol(";")
@@ -98,13 +113,25 @@ def read_query(c: Cursor) -> QuerySyntax:
 
 
 def read_blocks(c: Cursor) -> tuple[BlockSyntax, ...]:
+    first = c.token.offset
     blocks = [_block(c)]
     while c.take_word("UNION"):
         c.expect_word("ALL")
         if len(blocks) == MAX_BLOCKS:
             raise fail(c.text, c.token.offset, f"a query must not have more than {MAX_BLOCKS} blocks")
         blocks.append(_block(c))
+    _check_end(c, first)
     return tuple(blocks)
+
+
+def _check_end(c: Cursor, first: int) -> None:
+    """Whatever goes on as SQL might is told what there is instead."""
+    before, found = c.tokens[c.index - 1], c.token
+    if before.end - first > MAX_QUERY:
+        raise fail(c.text, first + MAX_QUERY, f"a query must not be longer than {MAX_QUERY} characters")
+    alias = before.text if before.kind == "name" and found.kind not in ("end", "symbol") else ""
+    if hint := _INSTEAD.get(found.text.upper()) or _INSTEAD.get(alias.upper()):
+        raise fail(c.text, found.offset, f"expected the end of the query, found {found.shown()}", hint=hint)
 
 
 def _block(c: Cursor) -> BlockSyntax:
@@ -115,10 +142,11 @@ def _block(c: Cursor) -> BlockSyntax:
     items = _items(c)
     before = read_expression(c) if c.take_word("WHERE") else None
     if not c.take_word("FROM"):
-        raise c.expected("`,`", "`FROM`") if before is None else c.expected("`FROM`")
+        raise c.expected(*_before_from(items[-1], before))
     sources = listed(c, _source)
     if len(sources) > MAX_SOURCES:
-        raise fail(c.text, at.offset, f"a query must not read more than {MAX_SOURCES} sources")
+        offset = sources[MAX_SOURCES].target.position.offset
+        raise fail(c.text, offset, f"a query must not read more than {MAX_SOURCES} sources")
     after = read_expression(c) if c.take_word("WHERE") else None
     groups: tuple[NameSyntax, ...] = ()
     if c.take_word("GROUP"):
@@ -126,6 +154,15 @@ def _block(c: Cursor) -> BlockSyntax:
         groups = listed(c, _column)
     having = read_expression(c) if c.take_word("HAVING") else None
     return BlockSyntax(at, operator, distinct, items, before, sources, after, groups, having)
+
+
+def _before_from(last: ItemSyntax, before: Syntax | None) -> list[str]:
+    """What could have stood where FROM is missing."""
+    if before is not None:
+        return ["`FROM`"]
+    more = [] if last.star and last.qualifier is None else ["`,`"]
+    named = ["`AS`"] if last.expression is not None and last.name is None else []
+    return [*more, *named, "`WHERE`", "`FROM`"]
 
 
 def _stream_operator(c: Cursor) -> StreamOperator | None:
@@ -142,7 +179,8 @@ def _items(c: Cursor) -> tuple[ItemSyntax, ...]:
         return (ItemSyntax(at, None, None, star=True),)
     items = listed(c, _item)
     if len(items) > MAX_ITEMS:
-        raise fail(c.text, at.offset, f"a query must not have more than {MAX_ITEMS} items")
+        offset = items[MAX_ITEMS].position.offset
+        raise fail(c.text, offset, f"a query must not have more than {MAX_ITEMS} results")
     return items
 
 
@@ -157,7 +195,7 @@ def _item(c: Cursor) -> ItemSyntax:
     name = None
     if c.take_word("AS"):
         position = c.position
-        name = Name(c.expect_column("a name for this item", RESERVED), position)
+        name = Name(c.expect_column("a name for this result", RESERVED), position)
     return ItemSyntax(at, expression, name)
 
 
@@ -222,8 +260,10 @@ def duration(c: Cursor) -> int:
     number = whole_number(c, "a length of time, such as `2 MINUTES`")
     for unit, milliseconds in UNITS.items():
         if c.take_word(unit) or c.take_word(f"{unit}S"):
-            if not 1 <= number * milliseconds < 1 << 53:
-                raise fail(c.text, at, "this length of time cannot be used")
+            if number < 1:
+                raise fail(c.text, at, "a length of time is at least 1 MILLISECOND")
+            if number * milliseconds > LONGEST:
+                raise fail(c.text, at, f"a length of time is at most {LONGEST // UNITS['DAY']} DAYS")
             return number * milliseconds
     raise c.expected(*(f"`{unit}S`" for unit in UNITS))
 

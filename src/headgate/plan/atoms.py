@@ -59,24 +59,24 @@ class Atoms:
             if not self._lists[one]:
                 del self._lists[one]
 
-    def weaker(self, atom: Expr) -> Iterator[tuple[int, str]]:
+    def weaker(self, atom: Expr, most: int = NEAREST) -> Iterator[tuple[int, str]]:
         """The texts of conditions that follow from it, itself left out, each with how far away it is."""
-        for found in self._wider(atom), self._longer(atom), self._there(atom):
+        for found in self._wider(atom, most), self._longer(atom, most), self._there(atom):
             yield from enumerate(found, 1)
 
-    def _wider(self, atom: Expr) -> Iterator[str]:
+    def _wider(self, atom: Expr, most: int) -> Iterator[str]:
         for line, place in _limits(atom):
             bounds = self._ranges.get(line)
             if bounds is not None:
-                yield from bounds.before(place, NEAREST) if line[1] == ">" else bounds.since(place, NEAREST)
+                yield from bounds.before(place, most) if line[1] == ">" else bounds.since(place, most)
 
-    def _longer(self, atom: Expr) -> Iterator[str]:
+    def _longer(self, atom: Expr, most: int) -> Iterator[str]:
         """Lists that hold all of its alternatives and more, looked for where the fewest are."""
         own = _alternatives(atom)
         lines = [self._lists.get(one) for one in sorted(own, key=str)]
         shared = [line for line in lines if line is not None]
         if len(shared) == len(own):
-            for text in min(shared, key=len).since((len(own) + 1,), NEAREST):
+            for text in min(shared, key=len).since((len(own) + 1,), most):
                 if own <= self._alternatives[text]:
                     yield text
 
@@ -84,6 +84,20 @@ class Atoms:
         if isinstance(atom, Compare | In | Like):
             texts = (str(Not(IsNull(part))) for part in atom.parts)
             yield from (text for text in texts if text in self._uses)
+
+
+def independent(conditions: frozenset[Expr]) -> bool:
+    """Whether none of them is weaker than another.
+
+    Go from one independent set to another that is made of its conditions or weaker ones, and so on: there is no way
+    back. On a way back the strongest condition in which the sets differ would be in all of them.
+    """
+    if len(conditions) == 1:
+        return True
+    atoms = Atoms()
+    for condition in conditions:
+        atoms.put(condition)
+    return not any(True for condition in conditions for _ in atoms.weaker(condition, len(conditions)))
 
 
 def _bound(atom: Expr) -> tuple[tuple[str, str], Place] | None:

@@ -15,6 +15,7 @@ from headgate.cql import expressions as x
 from headgate.errors import HeadgateError, Position, TextError
 from headgate.plan import expressions as e
 from headgate.plan import normal
+from headgate.plan.equality import Equalities
 from headgate.plan.expressions import Expr, Type, castable
 from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
 
@@ -35,16 +36,16 @@ class Side:
 
 @dataclass
 class Scope:
-    """The sources of a query, in the order of FROM; `equal` are columns that the join makes equal."""
+    """The sources of a query, in the order of FROM."""
 
     sides: tuple[Side, ...]
-    equal: list[frozenset[e.Column]] = field(default_factory=list)
+    equal: Equalities = field(default_factory=lambda: Equalities((), lambda column: (column.input,)))
 
     def column(self, name: x.NameSyntax) -> e.Column:
         found = self._found(name)
         if not found:
             raise self._unknown(name)
-        if len(found) > 1 and not any(set(found) <= group for group in self.equal):
+        if not self.equal.hold(found):
             places = " or ".join(f"{e.written(self.sides[c.input].name)}.{e.written(c.name)}" for c in found)
             raise TextError(f"`{name.name}` is ambiguous", position=name.position, hint=f"write {places}")
         return found[0]
@@ -210,19 +211,22 @@ class Binder:
         if operand.type not in (Type.STRING, Type.NULL):
             raise wrong(syntax.position, f"LIKE needs a string, this is {_a(operand.type)}")
         if _LIKE_ESCAPES.search(syntax.pattern):
-            raise wrong(syntax.position, "in a pattern, \\ stands before %, _ or \\ only")
+            message = "in a pattern, \\ stands before %, _ or \\ only"
+            raise wrong(syntax.position, message, hint="write \\\\ for \\ itself")
         found: Expr = e.Like(operand, syntax.pattern)
         return normal.negate(found) if syntax.negated else found
 
     def _case(self, syntax: x.CaseSyntax, aggregates: bool) -> Expr:
         branches = [(self._boolean(c, aggregates), self._bind(v, aggregates)) for c, v in syntax.branches]
         otherwise = self._bind(syntax.otherwise, aggregates) if syntax.otherwise else e.Literal(None, Type.NULL)
-        result: Type | None = otherwise.type
+        result = otherwise.type
         for (_, value), (_, written) in zip(branches, syntax.branches, strict=True):
-            result = e.wider(result, value.type) if result else None
-            if result is None:
-                raise wrong(written.position, "the branches of CASE have different types")
-        return e.Case(tuple(branches), otherwise, result or Type.NULL)
+            both = e.wider(result, value.type)
+            if both is None:
+                message = f"this branch of CASE is {_a(value.type)}, another is {_a(result)}"
+                raise wrong(written.position, message, hint="CAST one of them")
+            result = both
+        return e.Case(tuple(branches), otherwise, result)
 
     def _cast(self, syntax: x.CastSyntax, aggregates: bool) -> Expr:
         if syntax.literal:
@@ -231,7 +235,8 @@ class Binder:
         if operand.type == wanted:
             return operand
         if not castable(operand.type, wanted):
-            raise wrong(syntax.position, f"{_a(operand.type)} cannot be cast to {_a(wanted)}")
+            hint = "CAST it to BIGINT first" if wanted == Type.STRING else ""
+            raise wrong(syntax.position, f"{_a(operand.type)} cannot be cast to {_a(wanted)}", hint)
         return e.Cast(operand, wanted)
 
     # Calls ----------------------------------------------------------------------------------------------------------
@@ -266,7 +271,8 @@ class Binder:
 
 def _typed(syntax: x.CallSyntax, function: Function, types: Sequence[Type]) -> Type:
     if len(types) < function.least or (function.most is not None and len(types) > function.most):
-        raise wrong(syntax.position, f"{syntax.function} takes {function.wants}, found {len(types)} arguments")
+        found = f"{len(types) or 'no'} argument{'' if len(types) == 1 else 's'}"
+        raise wrong(syntax.position, f"{syntax.function} takes {function.wants}, found {found}")
     result = function.yields(types)
     if result is None:
         raise wrong(syntax.position, f"{syntax.function} takes {function.wants}, found {', '.join(map(_a, types))}")

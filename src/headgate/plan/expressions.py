@@ -106,6 +106,9 @@ class Expr:
     def __str__(self) -> str:
         return self.text
 
+    def __hash__(self) -> int:
+        return hash(self.text)
+
     def walk(self) -> Iterator[Expr]:
         yield self
         for part in self.parts:
@@ -128,6 +131,8 @@ class Column(Expr):
     def text(self) -> str:
         return f"{written(self.name)}@{self.input}" if self.input else written(self.name)
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class Literal(Expr):
@@ -149,6 +154,8 @@ class Literal(Expr):
                 return f"{self.literal_type} '{self.value.isoformat()}'"
             case _:
                 return str(self.value).upper()
+
+    __hash__ = Expr.__hash__
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,8 @@ class Compare(Expr):
     def text(self) -> str:
         return f"{_operand(self.left)} {self.operator} {_operand(self.right)}"
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class And(Expr):
@@ -193,6 +202,8 @@ class And(Expr):
     @cached_property
     def text(self) -> str:
         return "(" + " AND ".join(map(str, self.parts)) + ")"
+
+    __hash__ = Expr.__hash__
 
 
 @dataclass(frozen=True)
@@ -214,6 +225,8 @@ class Or(Expr):
     def text(self) -> str:
         return "(" + " OR ".join(map(str, self.parts)) + ")"
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class Not(Expr):
@@ -234,6 +247,8 @@ class Not(Expr):
     def text(self) -> str:
         return f"NOT {_operand(self.operand)}"
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class IsNull(Expr):
@@ -253,6 +268,8 @@ class IsNull(Expr):
     @cached_property
     def text(self) -> str:
         return f"{_operand(self.operand)} IS NULL"
+
+    __hash__ = Expr.__hash__
 
 
 @dataclass(frozen=True)
@@ -279,6 +296,8 @@ class In(Expr):
             return f"{_operand(self.operand)} = {next(iter(self.items))}"
         return f"{_operand(self.operand)} IN ({', '.join(sorted(map(str, self.items)))})"
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class Like(Expr):
@@ -299,6 +318,8 @@ class Like(Expr):
     @cached_property
     def text(self) -> str:
         return f"{_operand(self.operand)} LIKE {Literal(self.pattern, Type.STRING)}"
+
+    __hash__ = Expr.__hash__
 
 
 @dataclass(frozen=True)
@@ -326,6 +347,8 @@ class Arithmetic(Expr):
             return f"(-{self.operands[0]})"
         return f"({self.operands[0]} {self.operator} {self.operands[1]})"
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class Case(Expr):
@@ -349,6 +372,8 @@ class Case(Expr):
         whens = " ".join(f"WHEN {condition} THEN {value}" for condition, value in self.branches)
         return f"CASE {whens} ELSE {self.otherwise} END"
 
+    __hash__ = Expr.__hash__
+
 
 @dataclass(frozen=True)
 class Cast(Expr):
@@ -369,6 +394,8 @@ class Cast(Expr):
     @cached_property
     def text(self) -> str:
         return f"CAST({self.operand} AS {self.result})"
+
+    __hash__ = Expr.__hash__
 
 
 @dataclass(frozen=True)
@@ -391,6 +418,8 @@ class Call(Expr):
     @cached_property
     def text(self) -> str:
         return f"{self.function}({', '.join(map(str, self.arguments))})"
+
+    __hash__ = Expr.__hash__
 
 
 @dataclass(frozen=True)
@@ -417,6 +446,8 @@ class AggregateCall(Expr):
     def text(self) -> str:
         inside = "*" if self.argument is None else str(self.argument)
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
+
+    __hash__ = Expr.__hash__
 
 
 def _operand(expr: Expr) -> str:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.plan import nodes as n
-from headgate.plan.expressions import AggregateCall, Column, Expr
+from headgate.plan.expressions import AggregateCall, Column, Expr, Or
 from headgate.plan.implication import minimal
 from headgate.plan.normal import conjuncts, moved
 from headgate.plan.queries import Block, Query, Reading
+
+MOST_COMPARED = 32
 
 
 def lower(query: Query) -> n.Node:
@@ -27,7 +29,7 @@ def _lower_block(block: Block) -> n.Node:
     sides = tuple(_side(reading, number, before, after) for number, reading in enumerate(block.readings))
     node = sides[0]
     if len(sides) > 1:
-        node = n.Join(sides, minimal(frozenset(c for c in before | after if len(c.inputs) > 1)))
+        node = n.Join(sides, _needed(frozenset(c for c in before | after if len(c.inputs) > 1)))
     if block.aggregated:
         calls = frozenset(
             part
@@ -64,7 +66,13 @@ def _local(column: Column) -> Column:
 
 
 def _select(node: n.Node, conditions: frozenset[Expr]) -> n.Node:
-    return n.Select(node, minimal(conditions)) if conditions else node
+    return n.Select(node, _needed(conditions)) if conditions else node
+
+
+def _needed(conditions: frozenset[Expr]) -> frozenset[Expr]:
+    """Without those that follow from others; of very many all stay, since each is compared with each."""
+    alternatives = sum(len(c.operands) if isinstance(c, Or) else 1 for c in conditions)
+    return minimal(conditions) if alternatives <= MOST_COMPARED else conditions
 
 
 def _in_order(block: Block) -> Block:

@@ -38,7 +38,7 @@ class Node:
     @cached_property
     def key(self) -> str:
         text = f"{type(self).__name__}|{self.parameters}|{','.join(node.key for node in self.inputs)}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def walk(self) -> Iterator[Node]:
         """Itself and everything below, each once, inputs first."""

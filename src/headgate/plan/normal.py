@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator as op
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Any
 
 from headgate.plan.expressions import And, Cast, Column, Compare, Expr, In, Literal, Not, Or, Type
@@ -113,13 +114,25 @@ def disjunction(operands: Iterable[Expr]) -> Expr:
 
 
 def conjuncts(condition: Expr | None) -> frozenset[Expr]:
-    """A condition as the set of its conjuncts, in conjunctive normal form; a part whose form would have more than
-    MOST_CONJUNCTS conjuncts stays as it is."""
+    """A condition as the set of its conjuncts, in conjunctive normal form; where that would make more than
+    MOST_CONJUNCTS new ones, as they are."""
     if condition is None:
         return frozenset()
-    normal = _distributed(condition)
-    found = normal.operands if isinstance(normal, And) else frozenset({normal})
+    found = condition.operands if isinstance(condition, And) else frozenset({condition})
+    mixed = [conjunct for conjunct in found if not is_conjunctive(conjunct)]
+    if mixed and sum(map(_size, mixed)) <= MOST_CONJUNCTS:
+        return conjuncts(_distributed(condition))
     return found - {TRUE}
+
+
+def _size(expr: Expr) -> int:
+    """How many conjuncts the normal form has."""
+    match expr:
+        case And(operands):
+            return sum(map(_size, operands))
+        case Or(operands):
+            return prod(map(_size, operands))
+    return 1
 
 
 def _distributed(expr: Expr) -> Expr:
@@ -133,8 +146,6 @@ def _distributed(expr: Expr) -> Expr:
         inner = _distributed(operand)
         choices = inner.parts if isinstance(inner, And) else (inner,)
         clauses = [(*clause, choice) for clause in clauses for choice in choices]
-        if len(clauses) > MOST_CONJUNCTS:
-            return expr
     return conjunction(disjunction(clause) for clause in clauses)
 
 

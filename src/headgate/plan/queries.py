@@ -23,9 +23,11 @@ from headgate.cql.queries import (
 from headgate.cql.statements import Target
 from headgate.errors import Position
 from headgate.labels import Label
+from headgate.lexing import MAX_NAME
 from headgate.plan import expressions as e
 from headgate.plan import normal
 from headgate.plan.binding import LEVEL, Binder, Scope, Side, wrong
+from headgate.plan.equality import Equalities
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
 from headgate.plan.functions import AGGREGATES
 
@@ -107,7 +109,8 @@ def bind_query(syntax: QuerySyntax, find: Callable[[Target], Stream]) -> Query:
 
 def _check_union(first: Block, other: Block, at: Position) -> None:
     if len(first.items) != len(other.items):
-        raise wrong(at, f"this block has {len(other.items)} columns, the first has {len(first.items)}")
+        found = f"{len(other.items)} and not {len(first.items)}"
+        raise wrong(at, f"this block has another number of results than the first: {found}")
     for (name, type_), (_, found) in zip(first.columns, other.columns, strict=True):
         if type_ != found:
             raise wrong(at, f"column {e.written(name)} is {type_} in the first block and {found} here", hint="CAST it")
@@ -140,19 +143,18 @@ class _BlockBinder:
         before = self.binder.condition(x.before) if x.before else normal.TRUE
         after = self.binder.condition(x.after) if x.after else normal.TRUE
         self._check_joins(before, x)
-        self.scope.equal = _equal_columns(normal.conjuncts(before) | normal.conjuncts(after))
-        self.same = {column: self._first(group) for group in self.scope.equal for column in group}
+        equal = self.scope.equal = Equalities(normal.conjuncts(before) | normal.conjuncts(after), self._order)
         windows = tuple(self._window(number, source.window) for number, source in enumerate(x.sources))
         levels = self._window_levels()
         items = self._items()
-        having = self._named_once(self.binder.condition(x.having, aggregates=True)) if x.having else normal.TRUE
+        having = equal.read_once(self.binder.condition(x.having, aggregates=True)) if x.having else normal.TRUE
         aggregated = bool(
             x.groups or x.having or any(item.expression and _aggregates(item.expression) for item in x.items)
         )
         grouped = [self.scope.column(name) for name in x.groups]
         if aggregated:
             grouped = grouped or [column for window in windows if window for column in window.partition]
-        groups = tuple(dict.fromkeys(self.same.get(column, column) for column in grouped))
+        groups = tuple(dict.fromkeys(map(equal.first, grouped)))
         if aggregated:
             self._check_grouped(items, having, groups)
         if not aggregated and not x.distinct and len(windows) == 1 and x.operator in (None, "ISTREAM"):
@@ -173,12 +175,8 @@ class _BlockBinder:
             x.operator or "ISTREAM",
         )
 
-    def _first(self, group: frozenset[Column]) -> Column:
-        """Of columns that are equal, the one that is read, however the query is written."""
-        return min(group, key=lambda column: (self.streams[column.input].name, column.input, column.name))
-
-    def _named_once(self, expr: Expr) -> Expr:
-        return normal.moved(expr, lambda column: self.same.get(column, column)) if self.same else expr
+    def _order(self, column: Column) -> tuple[str | int, ...]:
+        return self.streams[column.input].name, column.input, column.name
 
     def _check_joins(self, before: Expr, x: BlockSyntax) -> None:
         """What enters which window must be clear: conditions on several sources stand in conjunctive normal form."""
@@ -238,7 +236,7 @@ class _BlockBinder:
                 raise wrong(item.position, "this result has no type", hint="write CAST(NULL AS type)")
             fixed = item.name.text if item.name else expr.name if isinstance(expr, Column) else None
             at = item.name.position if item.name else item.position
-            found.append((fixed, _made_up(expr), self._named_once(expr), at))
+            found.append((fixed, _made_up(expr), self.scope.equal.read_once(expr), at))
         if len(found) > MAX_ITEMS:
             raise wrong(self.syntax.items[0].position, f"a query must not have more than {MAX_ITEMS} results")
         return self._named(found)
@@ -248,13 +246,15 @@ class _BlockBinder:
         for fixed, _, _, at in found:
             if fixed is not None:
                 if fixed.casefold() in taken:
-                    raise wrong(at, f"two results are called `{fixed}`", hint=f"name one: {e.written(fixed)} AS ...")
+                    raise wrong(at, f"two results are called `{fixed}`", hint="give one another name: ... AS name")
                 taken.add(fixed.casefold())
         named = []
         for fixed, base, expr, at in found:
             name, number = fixed or base, 2
             while fixed is None and name.casefold() in taken:
                 name, number = f"{base}_{number}", number + 1
+            if len(name) > MAX_NAME:
+                raise wrong(at, f"the name of this result is longer than {MAX_NAME} characters", hint="name it with AS")
             taken.add(name.casefold())
             named.append((name, expr, at))
         return named
@@ -273,7 +273,7 @@ class _BlockBinder:
             (
                 name if times[name.casefold()] == 1 else f"{side.name}_{name}",
                 "",
-                self._named_once(Column(n, name, type_)),
+                self.scope.equal.first(Column(n, name, type_)),
                 item.position,
             )
             for n, side in sides
@@ -320,15 +320,3 @@ def _outside_aggregates(expr: Expr) -> Iterable[Column]:
         yield expr
     for part in expr.parts:
         yield from _outside_aggregates(part)
-
-
-def _equal_columns(conditions: frozenset[Expr]) -> list[frozenset[Column]]:
-    """Columns that a join makes equal, in classes: whichever of them is meant, the value is the same."""
-    classes: list[frozenset[Column]] = []
-    for condition in conditions:
-        match condition:
-            case e.Compare("=", Column() as left, Column() as right) if left.type == right.type:
-                touched = [c for c in classes if left in c or right in c]
-                classes = [c for c in classes if c not in touched]
-                classes.append(frozenset({left, right}).union(*touched))
-    return classes

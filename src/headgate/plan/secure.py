@@ -48,7 +48,7 @@ class SharingClass:
         level = None if self.level is None else self.level.sort_key()
         streams = None if self.streams is None else sorted(self.streams)
         text = json.dumps([self.mode, level, streams, node.key])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class SecurePlan:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.plan.atoms import Atoms
+from headgate.plan.atoms import Atoms, independent
 from headgate.plan.nodes import Select
 
 
@@ -19,18 +19,21 @@ class _Stored:
 
 
 class Selections:
-    """The selections over one input, as `lowering` makes them: none has a condition that follows from another of its
-    own, so two of them that follow from each other are equal, and bases never lead in a circle."""
+    """The selections over one input. One with a condition that follows from another of its own has no base and is none,
+    so that bases never lead in a circle; `lowering` makes such only of very many conditions."""
 
     def __init__(self) -> None:
         self._atoms = Atoms()
         self._under: dict[str, dict[str, _Stored]] = {}
-        self._home: dict[str, str] = {}
+        self._home: dict[str, str | None] = {}
 
     def __len__(self) -> int:
         return len(self._home)
 
     def put(self, select: Select) -> None:
+        self._home[select.key] = None
+        if not independent(select.conditions):
+            return
         stored = _Stored(select, frozenset(map(str, select.conditions)))
         home = min(sorted(stored.conditions), key=lambda text: len(self._under.get(text, ())))
         self._under.setdefault(home, {})[select.key] = stored
@@ -40,6 +43,8 @@ class Selections:
 
     def drop(self, select: Select) -> None:
         home = self._home.pop(select.key)
+        if home is None:
+            return
         del self._under[home][select.key]
         if not self._under[home]:
             del self._under[home]
@@ -48,21 +53,23 @@ class Selections:
 
     def base(self, select: Select) -> Select | None:
         """The one with the most conditions that all follow from those of this one; of several the nearest."""
+        if not independent(select.conditions):
+            return None
         known = self._known(select)
         texts = frozenset(known)
-        found = [
+        able = [
             stored
             for text in known
             for stored in self._under.get(text, {}).values()
             if stored.conditions <= texts and stored.select.key != select.key
         ]
-        if not found:
-            return None
+        most = max((len(stored.conditions) for stored in able), default=0)
+        best = [stored for stored in able if len(stored.conditions) == most]
 
-        def rank(stored: _Stored) -> tuple[int, int, str]:
-            return -len(stored.conditions), sum(map(known.__getitem__, stored.conditions)), stored.select.key
+        def rank(stored: _Stored) -> tuple[int, str]:
+            return sum(map(known.__getitem__, stored.conditions)), stored.select.key
 
-        return min(found, key=rank).select
+        return min(best, key=rank).select if best else None
 
     def _known(self, select: Select) -> dict[str, int]:
         """Its conditions and those near them that follow, with how far away they are."""

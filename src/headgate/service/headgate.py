@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -391,4 +392,9 @@ def action_of(statement: Statement) -> str:
         case Show():
             return f"SHOW {statement.what}"
         case _:
-            return "".join(f" {c}" if c.isupper() else c for c in type(statement).__name__).strip().upper()
+            return _words(type(statement).__name__)
+
+
+@cache
+def _words(name: str) -> str:
+    return "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()

@@ -99,13 +99,14 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
 
     bound.query = bind_query(syntax, find)
     for use in uses(syntax, bound.query):
+        if (entry := [use.operator, dict(use.parameters)]) in bound.operators:
+            continue
         operator = q.catalog.find(bound.reader, Kind.OPERATOR, use.operator)
         try:
             q.need(Permission.USE, operator, use.parameters, bound.reader)
         except AccessDenied as denied:
             raise denied.at(use.position) from None
-        if (entry := [use.operator, dict(use.parameters)]) not in bound.operators:
-            bound.operators.append(entry)
+        bound.operators.append(entry)
     return bound
 
 

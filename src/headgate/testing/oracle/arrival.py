@@ -1,0 +1,221 @@
+"""What subscribers receive (SPEC.md, 4.3): tuples and changes of rights arrive in one order, and instants become final.
+
+A view holds what may be seen: by one subscriber for exact answers, by at least one of all for cumulative ones. Its
+windows move on with its watermark, and keep nothing that they lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from headgate.labels import LEAST, Clearance, Label, Level, Rules
+from headgate.plan.queries import Block, Query, Stream
+from headgate.testing.oracle.blocks import BlockOver, Row, Yield
+from headgate.testing.oracle.tuples import Change, Event, Position, Result, Seen, Tuple
+from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
+
+Subscribers = Mapping[str, Clearance | None]
+
+
+def exact(
+    query: Query,
+    events: Sequence[Event],
+    subscribers: Subscribers,
+    *,
+    rules: Rules | None = None,
+    lateness: Mapping[str, int] | None = None,
+    level: Level = LEAST,
+) -> dict[str, list[Result]]:
+    """What each subscriber receives, each by its own view. `lateness` is by stream, in milliseconds."""
+    setting = _Setting(query, rules or Rules(), lateness or {}, level, masking=True)
+    return {name: _replay(setting, events, {name: subscribers[name]})[name] for name in subscribers}
+
+
+def cumulative(
+    query: Query,
+    events: Sequence[Event],
+    subscribers: Subscribers,
+    *,
+    rules: Rules | None = None,
+    lateness: Mapping[str, int] | None = None,
+    level: Level = LEAST,
+) -> dict[str, list[Result]]:
+    """What each subscriber of one shared plan receives."""
+    setting = _Setting(query, rules or Rules(), lateness or {}, level, masking=False)
+    return _replay(setting, events, subscribers)
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """`masking`: columns that may not be read are NULL (exact), not a part of the result's label (cumulative)."""
+
+    query: Query
+    rules: Rules
+    lateness: Mapping[str, int]
+    level: Level
+    masking: bool
+
+
+@dataclass(frozen=True)
+class _Rights:
+    """Who looks at a view. All look from the level of the query; who cannot come there sees nothing."""
+
+    setting: _Setting
+    subscribers: Subscribers
+
+    def of(self, name: str) -> Clearance | None:
+        clearance, level = self.subscribers[name], self.setting.level
+        if clearance is None or not self.setting.rules.order.dominates(clearance.level, level):
+            return None
+        return replace(clearance, level=level)
+
+    def permit(self, label: Label, block: Block) -> list[str]:
+        """The subscribers whom a label permits; blocks with aggregates read what may only be read so."""
+        found = ((name, self.of(name)) for name in self.subscribers)
+        permits = self.setting.rules.permits
+        return [name for name, x in found if x is not None and permits(label, x, aggregated=block.aggregated)]
+
+    def hide(self, stream: Stream, block: Block) -> frozenset[str]:
+        if not self.setting.masking:
+            return frozenset()
+        return frozenset(name for name, label in stream.labels if not self.permit(label, block))
+
+
+def _replay(setting: _Setting, events: Sequence[Event], subscribers: Subscribers) -> dict[str, list[Result]]:
+    received: dict[str, list[Result]] = {name: [] for name in subscribers}
+    view = _View(setting, _Rights(setting, subscribers))
+
+    def deliver(results: list[Result]) -> None:
+        for result in results:
+            for name in view.rights.permit(result.label, setting.query.blocks[result.block]):
+                received[name].append(result)
+
+    for number, event in enumerate(events):
+        match event:
+            case Tuple():
+                deliver(view.arrive(event, number))
+            case Change() if event.subscriber in subscribers:
+                view.change({**view.rights.subscribers, event.subscriber: event.clearance})
+    deliver(view.advance(math.inf, len(events)))
+    return received
+
+
+class _View:
+    def __init__(self, setting: _Setting, rights: _Rights) -> None:
+        self.rights = rights
+        self._setting = setting
+        self._runs = [_Run(block, setting) for block in setting.query.blocks]
+        self._greatest: dict[str, int] = {}
+
+    @property
+    def _watermark(self) -> float:
+        streams = {reading.stream.name for run in self._runs for reading in run.block.readings}
+        return min(self._greatest.get(name, -math.inf) - self._setting.lateness.get(name, 0) for name in streams)
+
+    def arrive(self, arriving: Tuple, number: int) -> list[Result]:
+        position = Position(arriving.time, arriving.stream, number)
+        late = arriving.time < self._watermark
+        passed: list[Result] = []
+        for place, run in enumerate(self._runs):
+            stream = run.stream(arriving.stream)
+            if stream is None or not self.rights.permit(arriving.label, run.block):
+                continue
+            self._greatest[stream.name] = max(arriving.time, self._greatest.get(stream.name, arriving.time))
+            seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
+            if run.block.stateless:
+                found = run.pass_through(position, seen)
+                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in found)
+            elif not late:
+                run.tuples[position] = seen
+        return [*self.advance(self._watermark, number), *passed]
+
+    def change(self, subscribers: Subscribers) -> None:
+        self.rights = _Rights(self._setting, subscribers)
+        for run in self._runs:
+            run.lose(self.rights)
+
+    def advance(self, until: float, number: int) -> list[Result]:
+        """Evaluates all instants before `until` that were not yet."""
+        found: list[tuple[Instant, int, Yield]] = []
+        for place, run in enumerate(self._runs):
+            found += ((instant, place, yielded) for instant, yielded in run.advance(until))
+        found.sort(key=lambda x: x[:2])
+        return [Result(instant.time, *yielded, block=place, after=number) for instant, place, yielded in found]
+
+
+class _Run:
+    """One block of a view: the tuples it may see, what its windows hold, its rows at the last instant."""
+
+    def __init__(self, block: Block, setting: _Setting) -> None:
+        self.block = block
+        self.tuples: dict[Position, Seen] = {}
+        self._setting = setting
+        self._over = self._fresh()
+        self._contents: list[list[Position]] = [[] for _ in block.readings]
+        self._before: list[Row] = []
+        self._passed = -math.inf
+
+    def _fresh(self) -> BlockOver:
+        return BlockOver(self.block, self.tuples, self._setting.rules, self._setting.level)
+
+    def stream(self, name: str) -> Stream | None:
+        return next((x.stream for x in self.block.readings if x.stream.name == name), None)
+
+    def pass_through(self, position: Position, seen: Seen) -> list[Yield]:
+        """What a stateless block makes of a tuple; nothing of it stays."""
+        over = BlockOver(self.block, {position: seen}, self._setting.rules, self._setting.level)
+        return over.yields(over.rows([[position]] if over.enters(0, position) else [[]]), [], sliding=False)
+
+    def lose(self, rights: _Rights) -> None:
+        """What the rights no longer permit is gone, from the windows and from the rows of the last instant."""
+        hidden = {x.stream.name: rights.hide(x.stream, self.block) for x in self.block.readings}
+        self.tuples = {
+            position: seen.without(hidden[position.stream])
+            for position, seen in self.tuples.items()
+            if rights.permit(seen.label, self.block)
+        }
+        self._over = self._fresh()
+        for source, content in enumerate(self._contents):
+            self._contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
+        self._before = [row for row in self._before if all(position in self.tuples for position in row)]
+
+    def advance(self, until: float) -> Iterator[tuple[Instant, Yield]]:
+        slides = bool(slide_of(self.block))
+        for instant in self._moves(until):
+            self._move(instant)
+            if instant.slides == slides and not self._passed_over():
+                now = self._over.rows(self._contents)
+                for yielded in self._over.yields(now, self._before, sliding=slides):
+                    yield instant, yielded
+                self._before = now
+        self._passed = until
+
+    def _moves(self, until: float) -> list[Instant]:
+        """Tuples that come into windows, and instants of sliding, whose time has now passed."""
+        if until <= self._passed:
+            return []
+        coming = (x for x in self.tuples if self._passed <= x.time < until and self._over.enters_any(x))
+        found = set(map(Instant.of, coming))
+        for source, reading in enumerate(self.block.readings):
+            if reading.window and reading.window.slide:
+                for position in self.tuples:
+                    if self._over.enters(source, position):
+                        found.update(slides_over(reading.window, position, self._passed, until))
+        return sorted(found)
+
+    def _move(self, instant: Instant) -> None:
+        for source, reading in enumerate(self.block.readings):
+            content, coming = self._contents[source], instant.position
+            if coming is not None and self._over.enters(source, coming):
+                content = [*content, coming]
+            if reading.window is not None:
+                content = held(reading.window, content, instant.time, self._over.partition(source))
+            self._contents[source] = content
+
+    def _passed_over(self) -> bool:
+        """A block with windows that slide is not looked at while all of those are empty."""
+        windows = zip(self._contents, self.block.readings, strict=True)
+        sliding = [content for content, reading in windows if reading.window and reading.window.slide]
+        return bool(sliding) and not any(sliding)

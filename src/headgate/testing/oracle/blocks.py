@@ -1,0 +1,160 @@
+"""One block of a query over tuples as they are read: what enters its windows, its rows, what it yields (SPEC.md, 4.2).
+
+Nothing here moves: windows and rights are those of one moment. `meaning` and `arrival` say which moments there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import reduce
+
+from headgate.errors import LabelError
+from headgate.labels import FALSE, Label, Level, Rules
+from headgate.plan.expressions import AggregateCall, Column, Expr, Value
+from headgate.plan.normal import conjuncts
+from headgate.plan.queries import Block
+from headgate.testing.oracle.aggregates import aggregate
+from headgate.testing.oracle.tuples import Position, Seen
+from headgate.testing.oracle.values import value_of
+
+Row = tuple[Position, ...]
+"""A combination of one tuple of each source, in the order of FROM."""
+
+Yield = tuple[tuple[Value, ...], Label]
+"""The values and the label of a result."""
+
+
+class BlockOver:
+    """A block of a query of this level over these tuples. What was found out is kept, so they must not change."""
+
+    def __init__(self, block: Block, tuples: Mapping[Position, Seen], rules: Rules, level: Level) -> None:
+        self.block = block
+        self.tuples = tuples
+        self._rules = rules
+        self._least_label = rules.normal(Label(levels=frozenset({level})))
+        sources = range(len(block.readings))
+        before = conjuncts(block.before)
+        self._entering = [[c for c in before if c.inputs == {source}] for source in sources]
+        joining = [*conjuncts(block.after), *(c for c in before if len(c.inputs) != 1)]
+        self._joining = [[c for c in joining if max(c.inputs, default=0) == source] for source in sources]
+        self._order = sorted(sources, key=lambda source: block.readings[source].stream.name)
+        self._labelled = [_labelled_columns(block, source) for source in sources]
+        self._enters: dict[tuple[int, Position], bool] = {}
+        self._joins: dict[Row, bool] = {}
+
+    # Windows ---------------------------------------------------------------------------------------------------------
+
+    def enters(self, source: int, position: Position) -> bool:
+        """Whether the conditions before FROM let a tuple into this source's window."""
+        if position.stream != self.block.readings[source].stream.name:
+            return False
+        key = source, position
+        if key not in self._enters:
+            row = (position,) * (source + 1)
+            self._enters[key] = all(self._value(c, row) is True for c in self._entering[source])
+        return self._enters[key]
+
+    def enters_any(self, position: Position) -> bool:
+        return any(self.enters(source, position) for source in range(len(self.block.readings)))
+
+    def partition(self, source: int) -> Callable[[Position], Hashable]:
+        """What a partitioned window tells its tuples apart by."""
+        window = self.block.readings[source].window
+        columns = window.partition if window else ()
+        return lambda position: tuple(self.tuples[position].values.get(column.name) for column in columns)
+
+    # Rows ------------------------------------------------------------------------------------------------------------
+
+    def rows(self, contents: Sequence[Iterable[Position]]) -> list[Row]:
+        """All combinations of one tuple of each window that meet the conditions, in the order of results."""
+        found: list[Row] = [()]
+        for content in contents:
+            positions = list(content)
+            found = [row for begun in found for position in positions if self._fits(row := (*begun, position))]
+        return sorted(found, key=lambda row: [row[source] for source in self._order])
+
+    def _fits(self, row: Row) -> bool:
+        """Whether a row, or the beginning of one, meets the conditions on its last source and those before it."""
+        if row not in self._joins:
+            self._joins[row] = all(self._value(c, row) is True for c in self._joining[len(row) - 1])
+        return self._joins[row]
+
+    def _value(self, expr: Expr, row: Row, rows: Sequence[Row] = ()) -> Value:
+        """The value of an expression for a row; for a group of rows, of which it is the first, aggregates have one."""
+
+        def read(part: Column | AggregateCall) -> Value:
+            if isinstance(part, Column):
+                return self.tuples[row[part.input]].values.get(part.name)
+            argument = part.argument
+            return aggregate(part, (self._value(argument, member) if argument else None for member in rows))
+
+        return value_of(expr, read)
+
+    # Results ---------------------------------------------------------------------------------------------------------
+
+    def yields(self, now: Sequence[Row], before: Sequence[Row], *, sliding: bool) -> list[Yield]:
+        """What an instant yields, given its rows and those of the instant before."""
+        return self._groups(now, before, sliding) if self.block.aggregated else self._stream(now, before)
+
+    def _groups(self, now: Sequence[Row], before: Sequence[Row], sliding: bool) -> list[Yield]:
+        known = set(before)
+        found = []
+        for rows in _told_apart(now, self._group).values():
+            chosen = sliding or self.block.operator == "RSTREAM" or not known.issuperset(rows)
+            if chosen and self._value(self.block.having, rows[0], rows) is True:
+                found.append(self._yield(rows))
+        return found
+
+    def _group(self, row: Row) -> Hashable:
+        return tuple(self._value(column, row) for column in self.block.groups)
+
+    def _stream(self, now: Sequence[Row], before: Sequence[Row]) -> list[Yield]:
+        are, were = _told_apart(now, self._identity), _told_apart(before, self._identity)
+        match self.block.operator:
+            case "ISTREAM":
+                return [self._yield(rows) for key, rows in are.items() if key not in were]
+            case "DSTREAM":
+                return [self._yield(rows) for key, rows in were.items() if key not in are]
+            case _:
+                return [self._yield(rows) for rows in are.values()]
+
+    def _identity(self, row: Row) -> Hashable:
+        """Rows are the same if they combine the same tuples, with DISTINCT if they have the same results."""
+        return self._results(row) if self.block.distinct else row
+
+    def _results(self, row: Row, rows: Sequence[Row] = ()) -> tuple[Value, ...]:
+        return tuple(self._value(expr, row, rows) for _, expr in self.block.items)
+
+    def _yield(self, rows: Sequence[Row]) -> Yield:
+        return self._results(rows[0], rows), self._label(rows)
+
+    def _label(self, rows: Sequence[Row]) -> Label:
+        """All that protects what was read for these rows; what cannot be combined is for nobody."""
+        read = {(source, position) for row in rows for source, position in enumerate(row)}
+        labels = [label for source, position in sorted(read) for label in self._labels(source, position)]
+        try:
+            return reduce(self._rules.combine, dict.fromkeys(labels), self._least_label)
+        except LabelError:
+            return Label(FALSE)
+
+    def _labels(self, source: int, position: Position) -> list[Label]:
+        """Of a tuple and of the columns read from it; a column that reads as NULL adds nothing."""
+        seen = self.tuples[position]
+        columns = (label for name, label in self._labelled[source].items() if name not in seen.hidden)
+        return [seen.label, *columns]
+
+
+def _told_apart(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Hashable, list[Row]]:
+    found: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def _labelled_columns(block: Block, source: int) -> dict[str, Label]:
+    """The labels of the labelled columns that the block reads from one of its sources."""
+    reading = block.readings[source]
+    partition = reading.window.partition if reading.window else ()
+    exprs = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups, *partition]
+    read = {column.name for expr in exprs for column in expr.columns if column.input == source}
+    return {name: label for name, label in reading.stream.labels if name in read}

@@ -1,0 +1,79 @@
+"""What goes into the oracle, tuples and changes of rights in the order of their arrival, and what comes out: results.
+
+Times are event times, in milliseconds since 1970. Values are Python's; a TIMESTAMP is a `datetime` in UTC, and a column
+that is left out is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headgate.labels import LEAST, PUBLIC, Clearance, Label, Level
+from headgate.plan.binding import LEVEL
+from headgate.plan.expressions import Value
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """One tuple arrives."""
+
+    stream: str
+    time: int
+    values: Mapping[str, Value]
+    label: Label = PUBLIC
+
+
+@dataclass(frozen=True)
+class Change:
+    """From here on a subscriber has this clearance; None if it is no subscriber any more."""
+
+    subscriber: str
+    clearance: Clearance | None
+
+
+Event = Tuple | Change
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a subscriber receives. `block` is the number of the block that yielded it, `after` the number of the event
+    after which it was delivered: as many as there are events for what came with the end of the replay."""
+
+    time: int
+    values: tuple[Value, ...]
+    label: Label
+    block: int = 0
+    after: int = field(default=0, compare=False)
+
+
+class Position(NamedTuple):
+    """The place of a tuple in the order of all tuples, and its name; `number` counts arrivals."""
+
+    time: int
+    stream: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A tuple as it is read: with NULL in hidden columns, and with its level."""
+
+    values: Mapping[str, Value]
+    label: Label
+    hidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def whole(cls, tuple_: Tuple) -> Seen:
+        return cls({**tuple_.values, LEVEL: level_text(tuple_.label)}, tuple_.label)
+
+    def without(self, hidden: frozenset[str]) -> Seen:
+        """What was hidden once stays hidden."""
+        values = {name: None if name in hidden else value for name, value in self.values.items()}
+        return Seen(values, self.label, self.hidden | hidden)
+
+
+def level_text(label: Label) -> str:
+    """The level of a tuple as it is written in its label; `U` says nothing there, and is said here."""
+    return ", ".join(map(str, sorted(label.levels, key=Level.sort_key))) or str(LEAST)

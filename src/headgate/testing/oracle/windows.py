@@ -1,0 +1,70 @@
+"""What windows hold, and when a block with windows is looked at (SPEC.md, 4.2)."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple
+
+from headgate.plan.queries import Block, Window
+from headgate.testing.oracle.tuples import Position
+
+
+class Instant(NamedTuple):
+    """A moment at which windows move: with a tuple, or by sliding; the latter after all tuples of that time."""
+
+    time: int
+    slides: bool
+    position: Position | None
+
+    @classmethod
+    def of(cls, position: Position) -> Instant:
+        return cls(position.time, False, position)
+
+    @classmethod
+    def sliding(cls, time: int) -> Instant:
+        return cls(time, True, None)
+
+
+def slide_of(block: Block) -> int:
+    """By what time the block's windows slide; 0 if none does."""
+    return max(reading.window.slide if reading.window else 0 for reading in block.readings)
+
+
+def slides_over(
+    window: Window, position: Position, since: float = -math.inf, until: float = math.inf
+) -> Iterator[Instant]:
+    """The instants, from a time on and before another, at which a sliding window holds this tuple."""
+    first = -(-int(max(position.time, since)) // window.slide) * window.slide
+    return map(Instant.sliding, range(first, int(min(position.time + window.range, until)), window.slide))
+
+
+def held(
+    window: Window, entered: Sequence[Position], time: int, partition: Callable[[Position], Hashable]
+) -> list[Position]:
+    """What a window holds at a time, of the tuples that entered it, given in their order."""
+    match window.kind:
+        case "ROWS":
+            return list(entered[-window.rows :])
+        case "PARTITIONED":
+            return _last_of_each(entered, window.rows, partition)
+        case "RANGE" if window.slide:
+            return [position for position in entered if position.time > time - window.range]
+        case "RANGE":
+            return [position for position in entered if position.time >= time - window.range]
+        case "NOW":
+            return [position for position in entered if position.time == time]
+        case _:
+            return list(entered)
+
+
+def _last_of_each(entered: Sequence[Position], rows: int, partition: Callable[[Position], Hashable]) -> list[Position]:
+    kept: list[Position] = []
+    found: Counter[Hashable] = Counter()
+    for position in reversed(entered):
+        key = partition(position)
+        found[key] += 1
+        if found[key] <= rows:
+            kept.append(position)
+    return kept[::-1]

@@ -1,0 +1,1 @@
+"""Tests of the oracle: golden cases computed by hand, and laws."""

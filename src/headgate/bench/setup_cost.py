@@ -109,7 +109,7 @@ def script(size: Size, number: int) -> str:
 
 
 NOTES = (
-    "Set-up: from a script of schemas, streams, query and start to the durable store and the shared plan, in a session.",
+    "Set-up: from a script (schemas, streams, query, start) to the durable store and the shared plan, in a session.",
     "The clock is the wall's, both ways take turns. The login is not in it: its password hash is slow on purpose.",
     "Without security: the same code without sessions, decisions and audit trail.",
 )

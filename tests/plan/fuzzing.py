@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
 
+from headgate.cql.queries import MAX_QUERY
 from headgate.plan.queries import Stream
 from headgate.testing.queries import random_query, random_streams
 
@@ -216,7 +217,7 @@ BOMBS: dict[str, str] = {
 def _blocks(block: str, conditions: Sequence[str]) -> str:
     """As much of this as fits into one query."""
     found = " UNION ALL ".join(block.replace("?", condition) for condition in conditions)
-    return found[:100_000].rpartition(" UNION ALL ")[0]
+    return found[:MAX_QUERY].rpartition(" UNION ALL ")[0]
 
 
 BOMBS |= {

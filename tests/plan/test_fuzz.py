@@ -13,6 +13,7 @@ import pytest
 from headgate.cql.queries import MAX_QUERY, parse_query
 from headgate.errors import HeadgateError, Position
 from headgate.plan.lowering import lower
+from headgate.plan.nodes import Node
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.queries import finder, random_streams
 
@@ -21,6 +22,17 @@ from . import fuzzing
 SLOWEST = 1.0  # seconds of computing, for one text
 # Words of the program and not of the language.
 INTERNALS = re.compile(r"headgate\.|Syntax|Traceback|0x[0-9a-f]{4}|frozenset|dataclass|NoneType|Type\.|<class|\bself\b")
+
+
+def timed(text: str, streams: tuple[Stream, ...]) -> tuple[Node | Exception, float]:
+    begun = time.process_time()
+    answer: Node | Exception
+    try:
+        answer = lower(bind_query(parse_query(text), finder(streams)))
+        assert answer.key
+    except Exception as error:
+        answer = error
+    return answer, time.process_time() - begun
 
 
 @dataclass
@@ -37,25 +49,19 @@ class Fuzz:
 
     def run(self, where: str, text: str, streams: tuple[Stream, ...]) -> bool:
         """Whether it is a query."""
-        begun = time.process_time()
-        try:
-            tree = lower(bind_query(parse_query(text), finder(streams)))
-            key = tree.key
-        except HeadgateError as error:
-            self.check_error(where, text, error)
-            return False
-        except Exception as error:
-            self.fault(where, text, f"{type(error).__name__}: {error}")
-            return False
-        finally:
-            taken = time.process_time() - begun
-            self.slowest = max(self.slowest, (taken, where))
-            if taken > SLOWEST:
-                self.fault(where, text, f"slow: {taken:.1f} s")
-        again = lower(bind_query(parse_query(text), finder(streams))) if len(text) < 2_000 else tree
-        if again != tree or again.key != key:
+        answer, taken = timed(text, streams)
+        if taken > SLOWEST:  # unless something else on this machine was in the way
+            answer, taken = timed(text, streams)
+        self.slowest = max(self.slowest, (taken, where))
+        if taken > SLOWEST:
+            self.fault(where, text, f"slow: {taken:.1f} s")
+        if isinstance(answer, HeadgateError):
+            self.check_error(where, text, answer)
+        elif isinstance(answer, Exception):
+            self.fault(where, text, f"{type(answer).__name__}: {answer}")
+        elif len(text) < 2_000 and timed(text, streams)[0] != answer:
             self.fault(where, text, "another plan the second time")
-        return True
+        return isinstance(answer, Node)
 
     def check_error(self, where: str, text: str, error: HeadgateError) -> None:
         said = f"{error.message} {error.hint}"

@@ -79,8 +79,9 @@ def plain_query(rng: Random) -> str:
         return rng.choice((*kinds, "[PARTITIONED BY a ROWS 1]", "[PARTITIONED BY a ROWS 3]"))
 
     slides = rng.random() < 0.2
+    names: tuple[str, ...] = ("v.", "u.")
     if rng.random() < 0.3:
-        source, names = f"s {window(False)} v, t {window(False)} u WHERE v.a = u.a", ("v.", "u.")
+        source = f"s {window(False)} v, t {window(False)} u WHERE v.a = u.a"
         before, after = where(*names), where(*names).replace(" WHERE", " AND")
     else:
         source, names = f"s {window(slides)} v", ("",)
@@ -124,8 +125,8 @@ def agree(found: list[Result], wanted: list[Result]) -> bool:
 
 def random_set(rng: Random) -> tuple[dict[str, Query], list[Tuple]]:
     """Queries that are likely to share, or such as nobody would think of, with relatives that mean the same."""
+    streams: tuple[Stream, ...] = STREAMS
     if rng.random() < 0.75:
-        streams = STREAMS
         texts = [plain_query(rng) for _ in range(rng.randint(2, 7))]
     else:
         streams = random_streams(rng)

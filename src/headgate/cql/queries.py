@@ -21,22 +21,26 @@ from headgate.cql.statements import Name, Target
 from headgate.errors import Position
 from headgate.lexing import STRINGS, Cursor, fail
 
-MAX_QUERY = 100_000
+MAX_QUERY = 50_000
 MAX_SOURCES = 16
 MAX_BLOCKS = 16
 MAX_ITEMS = 200
 UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 LONGEST = 100_000_000 * UNITS["DAY"]
-_JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS", "NATURAL", "ON", "USING")
-_WINDOWS = ("[", "WINDOW", "ROWS", "RANGE", "PARTITIONED")
 # What other languages have behind a source, by its first word, which may have been taken for a name of that source.
 _INSTEAD = {
-    "ORDER": "results are ordered by time",
-    "LIMIT": "a window such as [ROWS 10] holds the last rows",
-    **dict.fromkeys(("EXCEPT", "INTERSECT", "MINUS"), "blocks are joined by UNION ALL"),
-    **dict.fromkeys(_JOINS, "a join lists its sources with commas: FROM a, b WHERE a.x = b.x"),
-    **dict.fromkeys(_WINDOWS, "a window stands in brackets after its stream: FROM s [ROWS 10] AS x"),
+    "order": "results are ordered by time",
+    "limit": "a window such as [ROWS 10] holds the last rows",
+    **dict.fromkeys(["except", "intersect", "minus"], "blocks are joined by UNION ALL"),
+    **dict.fromkeys(
+        ["join", "inner", "left", "right", "full", "outer", "cross", "natural", "on", "using"],
+        "a join lists its sources with commas: FROM a, b WHERE a.x = b.x",
+    ),
+    **dict.fromkeys(
+        ["[", "window", "rows", "range", "partitioned"],
+        "a window stands in brackets after its stream: FROM s [ROWS 10] AS x",
+    ),
 }
 
 StreamOperator = Literal["ISTREAM", "DSTREAM", "RSTREAM"]
@@ -130,7 +134,7 @@ def _check_end(c: Cursor, first: int) -> None:
     if before.end - first > MAX_QUERY:
         raise fail(c.text, first + MAX_QUERY, f"a query must not be longer than {MAX_QUERY} characters")
     alias = before.text if before.kind == "name" and found.kind not in ("end", "symbol") else ""
-    if hint := _INSTEAD.get(found.text.upper()) or _INSTEAD.get(alias.upper()):
+    if hint := _INSTEAD.get(found.text.lower()) or _INSTEAD.get(alias.lower()):
         raise fail(c.text, found.offset, f"expected the end of the query, found {found.shown()}", hint=hint)
 
 

@@ -112,10 +112,8 @@ class _Block:
         self.slide = f"{rng.randint(1, 4)} SECONDS"
         self.joined: list[tuple[str, set[int]]] = []
         self.read_after_join = False
-        read = rng.choices(
-            streams, k=rng.choice((1, 1, 2, rng.randint(1, features.sources))) if features.sources else 1
-        )
-        self.sources = self._sources(read[: max(1, features.sources)])
+        count = min(features.sources, rng.choice((1, 1, 2, rng.randint(1, features.sources))))
+        self.sources = self._sources(rng.choices(streams, k=count))
         self.rows = Author(rng, self._leaf(range(len(self.sources))))
 
     def chance(self, probability: float) -> bool:

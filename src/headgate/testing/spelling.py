@@ -53,7 +53,7 @@ class _Speller:
         parts.append(f"WHERE {self.text(s.before)}" if s.before else "")
         parts.append("FROM " + ", ".join(map(self._source, s.sources)))
         parts.append(f"WHERE {self.text(s.after)}" if s.after else "")
-        parts.append(f"GROUP BY {', '.join(map(self.text, s.groups))}" if s.groups else "")
+        parts.append(f"GROUP BY {', '.join(map(_field, s.groups))}" if s.groups else "")
         parts.append(f"HAVING {self.text(s.having)}" if s.having else "")
         return " ".join(part for part in parts if part)
 
@@ -77,10 +77,10 @@ class _Speller:
                 slide = f" SLIDE {self._duration(window.slide)}" if window.slide else ""
                 inside = f"RANGE {self._duration(window.range)}{slide}"
             case "PARTITIONED":
-                inside = f"PARTITIONED BY {', '.join(map(self.text, window.columns))} {rows}"
+                inside = f"PARTITIONED BY {', '.join(map(_field, window.columns))} {rows}"
             case _:
                 inside = window.kind
-        level = f" LEVEL = {self.text(window.level)}" if window.level else ""
+        level = f" LEVEL = {self._literal(window.level.value)}" if window.level else ""
         return f"[{inside}{level}]"
 
     def _duration(self, milliseconds: int) -> str:
@@ -98,7 +98,7 @@ class _Speller:
     def _spelled(self, syntax: x.Syntax, strength: int) -> str:
         match syntax:
             case x.NameSyntax():
-                return (f"{_name(syntax.qualifier)}." if syntax.qualifier is not None else "") + _name(syntax.name)
+                return _field(syntax)
             case x.LiteralSyntax():
                 return self._literal(syntax.value)
             case x.UnarySyntax():
@@ -156,6 +156,10 @@ def _decimal(value: float) -> str:
 
 def _name(name: str) -> str:
     return f"`{name}`" if name.upper() in KEY_WORDS else written(name)
+
+
+def _field(name: x.NameSyntax) -> str:
+    return (f"{_name(name.qualifier)}." if name.qualifier is not None else "") + _name(name.name)
 
 
 def _strength(syntax: x.Syntax) -> int:

@@ -161,3 +161,28 @@ def test_a_script_that_is_not_text_is_refused_in_one_line(terminal: Terminal, tm
     result = terminal.type("run", str(tmp_path / "bad.cql"))
     assert result.exit_code == 1
     assert result.output.strip().endswith("is not UTF-8 text")
+
+
+def test_plans_are_explained_by_text_by_name_and_all_together(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.run("CREATE STREAM s (bp INT); CREATE QUERY q AS SELECT bp FROM s WHERE bp > 120; START QUERY q")
+    assert "joe.q: complete (Definition 5)" in terminal.type("explain", "SELECT bp FROM s WHERE 120 < bp").output
+    assert "joe.q: exact, level U" in terminal.type("explain", "--query", "joe.q").output
+    assert terminal.type("explain").output.startswith("1 running queries, 3 operators instead of 3")
+    drawn = terminal.type("explain", "--svg", str(tmp_path / "plan.svg"))
+    assert drawn.output.endswith(f"drawn into {tmp_path / 'plan.svg'}\n")
+    assert (tmp_path / "plan.svg").read_text().startswith("<svg")
+
+
+def test_a_mistake_in_a_query_is_shown_where_it_was_typed(terminal: Terminal) -> None:
+    terminal.run("CREATE STREAM s (bp INT)")
+    result = terminal.type("explain", "SELECT\n  bbp FROM s")
+    assert result.exit_code == 1
+    assert result.output == "error: <text>:2:3: there is no column `bbp` (did you mean bp?)\n"
+    assert terminal.type("explain", "SELECT bbp FROM s").output.startswith("error: <text>:1:8: ")
+
+
+def test_explaining_runs_nothing_else(terminal: Terminal) -> None:
+    terminal.run("CREATE STREAM s (bp INT)")
+    for words in (["QUERIES; DROP STREAM s"], ["--query", "q; DROP STREAM s"], ["SELECT bp FROM s; DROP STREAM s"]):
+        assert terminal.type("explain", *words).exit_code == 1
+    assert "s " in terminal.type("show", "streams").output

@@ -71,6 +71,7 @@ class Request:
     subject: str = ""
     given: list[tuple[str, str]] = field(default_factory=list)
     hashed: int = 0
+    explained: int = 0
     decisions: list[Decision] = field(default_factory=list)
 
     @property

@@ -1,4 +1,4 @@
-"""The running queries as plans, in step with the catalog: what changed there is seen when a plan is next asked for.
+"""The running queries as plans, in step with the catalog: whoever changes that pays for it, and not who asks next.
 
 A query that can no longer be planned is left out and named in `faults`: nothing runs that is not understood.
 """
@@ -26,6 +26,7 @@ class Planned:
     query: r.Object
     root: Node
     mode: Mode
+    inputs: tuple[int, ...]
 
 
 class Running:
@@ -35,24 +36,34 @@ class Running:
         self._plan = SecurePlan(trusted=trusted)
         self._known: dict[int, r.Object] = {}
         self._planned: dict[int, Planned] = {}
+        self._merged: dict[int, Planned] = {}
         self._faults: dict[int, str] = {}
         self._seen = -1
 
     def plan(self) -> SecurePlan:
-        """The plans of this moment; queries go by their number in the catalog."""
-        self._catch_up()
+        """The plans of this moment; queries go by their number in the catalog. They change here alone: whoever was
+        given them reads on without the lock, and must not see what a script began and may still undo."""
+        self.catch_up()
+        for number in [number for number, old in self._merged.items() if self._planned.get(number) is not old]:
+            self._plan.remove(str(number))
+            del self._merged[number]
+        for number in [number for number in self._planned if number not in self._merged]:
+            new = self._merged[number] = self._planned[number]
+            level = self._authorizer.level(new.query.level)
+            self._plan.add(str(number), new.root, mode=new.mode, level=level)
         return self._plan
 
-    def queries(self) -> list[Planned]:
-        self._catch_up()
-        return list(self._planned.values())
+    def query(self, number: int) -> Planned | None:
+        """One running query, by its number in the catalog."""
+        self.catch_up()
+        return self._planned.get(number)
 
     def faults(self) -> dict[int, str]:
         """What cannot be planned, and why."""
-        self._catch_up()
+        self.catch_up()
         return dict(self._faults)
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         version = self._state.changed["objects"]
         if version == self._seen:
             return
@@ -66,8 +77,7 @@ class Running:
     def _forget(self, number: int) -> None:
         del self._known[number]
         self._faults.pop(number, None)
-        if self._planned.pop(number, None):
-            self._plan.remove(str(number))
+        self._planned.pop(number, None)
 
     def _take(self, query: r.Object) -> None:
         self._known[query.id] = query
@@ -76,10 +86,10 @@ class Running:
             return
         try:
             found = stored_query(query, self._state.objects.get)
+            root = lower(found) if found is not None else None
         except HeadgateError as error:
             self._faults[query.id] = error.message
             return
-        if found is not None:  # boxes without a text have nothing to run
+        if root is not None:  # boxes without a text have nothing to run
             mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
-            planned = self._planned[query.id] = Planned(query, lower(found), mode)
-            self._plan.add(str(query.id), planned.root, mode=mode, level=self._authorizer.level(query.level))
+            self._planned[query.id] = Planned(query, root, mode, tuple(definition["inputs"]))

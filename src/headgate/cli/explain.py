@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from headgate.cli.context import Place, pass_place, reported
-from headgate.errors import HeadgateError
+from headgate.cql import parse_script
+from headgate.errors import HeadgateError, TextError
 
 _VERB = "EXPLAIN "
 
@@ -34,7 +35,10 @@ def explain(place: Place, text: str | None, name: str | None, svg: Path | None) 
         raise click.UsageError("give a text or --query, not both")
     asked = text if text is not None else f"QUERY {name}" if name is not None else "QUERIES"
     with reported(), place.headgate() as headgate, _places_in_text():
-        result = headgate.execute(place.token(), _VERB + asked)[-1]
+        script = _VERB + asked
+        if len(parse_script(script)) != 1:
+            raise TextError("one query is explained at a time", hint="run a script for several statements")
+        (result,) = headgate.execute(place.token(), script)
     click.echo(result.text)
     if svg is not None:
         svg.write_text(result.picture, encoding="utf-8")

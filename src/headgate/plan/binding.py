@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 
 from headgate.cql import expressions as x
 from headgate.errors import HeadgateError, Position, TextError
@@ -21,6 +22,8 @@ from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
 
 LEVEL = "LEVEL"
 MOST_NAMED = 30
+MOST_COMPARED = 200
+MOST_COPIED = 100_000
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?")
 _LIKE_ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
@@ -32,6 +35,11 @@ class Side:
 
     name: str
     columns: tuple[tuple[str, Type], ...]
+
+    @cached_property
+    def found(self) -> dict[str, tuple[str, Type]]:
+        """Columns by their names without regard to case; `LEVEL` is the tuple's level, whatever else is called so."""
+        return {column[0].casefold(): column for column in (*self.columns, (LEVEL, Type.STRING))}
 
 
 @dataclass
@@ -55,10 +63,9 @@ class Scope:
         found = []
         for number, side in enumerate(self.sides):
             if name.qualifier is None or name.qualifier.casefold() == side.name.casefold():
-                for column, type_ in ((LEVEL, Type.STRING), *side.columns):
-                    if column.casefold() == wanted:
-                        found.append(e.Column(number, column, type_))
-                        break
+                column = side.found.get(wanted)
+                if column is not None:
+                    found.append(e.Column(number, *column))
         return found
 
     def _unknown(self, name: x.NameSyntax) -> HeadgateError:
@@ -78,7 +85,7 @@ class Scope:
 def _suggestion(name: str, known: Sequence[str]) -> str:
     """What may have been meant, or what there is."""
     folded = {other.casefold(): e.written(other) for other in known}
-    near = get_close_matches(name.casefold(), folded, 1, 0.6)
+    near = get_close_matches(name.casefold(), list(folded)[:MOST_COMPARED], 1, 0.6)
     if near:
         return f"did you mean {folded[near[0]]}?"
     more = ", ..." if len(folded) > MOST_NAMED else ""
@@ -89,11 +96,26 @@ def wrong(position: Position, message: str, hint: str = "") -> TextError:
     return TextError(message, position=position, hint=hint)
 
 
+@dataclass
+class Room:
+    """How many characters a query may still grow by. `x BETWEEN a AND b` says x twice, and so do lists of columns and
+    lists that are denied: inside each other they would fill any memory."""
+
+    left: int = MOST_COPIED
+
+    def take(self, position: Position, wanted: int) -> None:
+        self.left -= wanted
+        if self.left < 0:
+            hint = "BETWEEN, IN and NOT IN need simple expressions on their left"
+            raise wrong(position, "this condition becomes too long", hint)
+
+
 class Binder:
     """Binds expressions of one query. Aggregates are allowed where `aggregates` is true, and not inside each other."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, room: Room | None = None) -> None:
         self.scope = scope
+        self.room = room or Room()
 
     def condition(self, syntax: x.Syntax, *, aggregates: bool = False) -> Expr:
         return self._boolean(syntax, aggregates)
@@ -113,7 +135,7 @@ class Binder:
                 return self._binary(syntax, aggregates)
             case x.IsNullSyntax():
                 found: Expr = e.IsNull(self._bind(syntax.operand, aggregates))
-                return normal.negate(found) if syntax.negated else found
+                return self._negated(syntax, found) if syntax.negated else found
             case x.InSyntax():
                 return self._in(syntax, aggregates)
             case x.BetweenSyntax():
@@ -139,7 +161,7 @@ class Binder:
 
     def _unary(self, syntax: x.UnarySyntax, aggregates: bool) -> Expr:
         if syntax.operator == "NOT":
-            return normal.negate(self._boolean(syntax.operand, aggregates))
+            return self._negated(syntax, self._boolean(syntax.operand, aggregates))
         found = self._bind(syntax.operand, aggregates)
         if not found.type.numeric and found.type != Type.NULL:
             raise wrong(syntax.position, f"{syntax.operator} needs a number, this is {_a(found.type)}")
@@ -148,6 +170,10 @@ class Binder:
         if isinstance(found, e.Literal) and isinstance(found.value, int | float):
             return e.Literal(0 - found.value, found.type)  # there is one zero: -0.0 is 0.0
         return e.Arithmetic("-", (found,), Type.BIGINT if found.type in e.INTEGERS else Type.DOUBLE)
+
+    def _negated(self, syntax: x.Syntax, found: Expr) -> Expr:
+        self.room.take(syntax.position, normal.growth(found))
+        return normal.negate(found)
 
     def _binary(self, syntax: x.BinarySyntax, aggregates: bool) -> Expr:
         if syntax.operator in ("AND", "OR"):
@@ -195,16 +221,18 @@ class Binder:
         if len(literals) == len(items) and not isinstance(operand, e.Literal):
             found = normal.membership(operand, literals)
         else:
+            self.room.take(syntax.position, (len(items) - 1) * len(operand.text))
             found = normal.disjunction(tuple(normal.compare("=", operand, item) for item in items))
-        return normal.negate(found) if syntax.negated else found
+        return self._negated(syntax, found) if syntax.negated else found
 
     def _between(self, syntax: x.BetweenSyntax, aggregates: bool) -> Expr:
         operand = self._bind(syntax.operand, aggregates)
         low, high = self._bind(syntax.low, aggregates), self._bind(syntax.high, aggregates)
         self._comparable(syntax.low.position, operand, low)
         self._comparable(syntax.high.position, operand, high)
+        self.room.take(syntax.position, len(operand.text))
         found = normal.conjunction((normal.compare(">=", operand, low), normal.compare("<=", operand, high)))
-        return normal.negate(found) if syntax.negated else found
+        return self._negated(syntax, found) if syntax.negated else found
 
     def _like(self, syntax: x.LikeSyntax, aggregates: bool) -> Expr:
         operand = self._bind(syntax.operand, aggregates)
@@ -214,7 +242,7 @@ class Binder:
             message = "in a pattern, \\ stands before %, _ or \\ only"
             raise wrong(syntax.position, message, hint="write \\\\ for \\ itself")
         found: Expr = e.Like(operand, syntax.pattern)
-        return normal.negate(found) if syntax.negated else found
+        return self._negated(syntax, found) if syntax.negated else found
 
     def _case(self, syntax: x.CaseSyntax, aggregates: bool) -> Expr:
         branches = [(self._boolean(c, aggregates), self._bind(v, aggregates)) for c, v in syntax.branches]

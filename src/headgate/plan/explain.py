@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from headgate.plan import nodes as n
 from headgate.plan.merged import MergedPlan
@@ -20,6 +21,9 @@ _DEFINITIONS = {
 }
 
 
+MOST_NAMED = 10
+
+
 @dataclass(frozen=True)
 class Shared:
     """What one query shares with another."""
@@ -31,34 +35,55 @@ class Shared:
 
 def tree(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[str]:
     """The tree of a query in the plan, its result first; `others` are visible queries, by the names to show."""
-    return list(_lines(plan, plan.queries[name], name, others, "", ""))
+    return _Trees(plan, others).of(name)
 
 
-def _lines(
-    plan: MergedPlan, node: n.Node, name: str, others: Mapping[str, str], first: str, rest: str
-) -> Iterator[str]:
-    remark = "; ".join(_remarks(plan, node, name, others))
-    yield f"{first}{operator(node)} {describe(node)}".rstrip() + (f"   -- {remark}" if remark else "")
-    for number, below in enumerate(node.inputs):
-        last = number == len(node.inputs) - 1
-        branch, gap = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        yield from _lines(plan, below, name, others, rest + branch, rest + gap)
+def trees(plan: MergedPlan) -> Iterator[tuple[str, list[str]]]:
+    """The trees of all queries in the plan, by their names."""
+    made = _Trees(plan, {name: name for name in plan.queries})
+    return ((name, made.of(name)) for name in sorted(plan.queries))
 
 
-def _remarks(plan: MergedPlan, node: n.Node, name: str, others: Mapping[str, str]) -> Iterator[str]:
-    if isinstance(node, n.Source):
-        return
-    if readers := _seen(plan, node, name, others):
-        yield f"shared with {', '.join(readers)}"
-    base = plan.base(node)
-    if base is not None and (owners := _seen(plan, base, name, others)):
-        yield f"computed from {operator(base)} {describe(base)} of {', '.join(owners)}"
-    if isinstance(node, n.Aggregate):
-        yield f"keeps {', '.join(sorted(expression(kept, node.input) for kept in node.accumulators))}"
+class _Trees:
+    """Who reads a node is found once for all trees, and of very many readers a few are named: all trees together would
+    otherwise grow with the square of the queries."""
 
+    def __init__(self, plan: MergedPlan, others: Mapping[str, str]) -> None:
+        self._plan = plan
+        self._others = others
+        self._readers: dict[str, dict[str, str]] = {}
 
-def _seen(plan: MergedPlan, node: n.Node, name: str, others: Mapping[str, str]) -> list[str]:
-    return sorted(others[reader] for reader in plan.readers(node) if reader != name and reader in others)
+    def of(self, name: str) -> list[str]:
+        return list(self._lines(self._plan.queries[name], name, "", ""))
+
+    def _lines(self, node: n.Node, name: str, first: str, rest: str) -> Iterator[str]:
+        remark = "; ".join(self._remarks(node, name))
+        yield f"{first}{operator(node)} {describe(node)}".rstrip() + (f"   -- {remark}" if remark else "")
+        for number, below in enumerate(node.inputs):
+            last = number == len(node.inputs) - 1
+            branch, gap = ("└─ ", "   ") if last else ("├─ ", "│  ")
+            yield from self._lines(below, name, rest + branch, rest + gap)
+
+    def _remarks(self, node: n.Node, name: str) -> Iterator[str]:
+        if isinstance(node, n.Source):
+            return
+        if readers := self._seen(node, name):
+            yield f"shared with {readers}"
+        base = self._plan.base(node)
+        if base is not None and (owners := self._seen(base, name)):
+            yield f"computed from {operator(base)} {describe(base)} of {owners}"
+        if isinstance(node, n.Aggregate):
+            yield f"keeps {', '.join(sorted(expression(kept, node.input) for kept in node.accumulators))}"
+
+    def _seen(self, node: n.Node, name: str) -> str:
+        """The visible readers but this one."""
+        if node.key not in self._readers:
+            visible = self._plan.readers(node) & self._others.keys()
+            self._readers[node.key] = {x: self._others[x] for x in sorted(visible, key=self._others.__getitem__)}
+        known = self._readers[node.key]
+        shown = [text for reader, text in islice(known.items(), MOST_NAMED + 1) if reader != name][:MOST_NAMED]
+        more = len(known) - len(shown) - (name in known)
+        return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def shares(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[Shared]:

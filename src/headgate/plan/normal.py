@@ -19,6 +19,7 @@ TRUE = Literal(True, Type.BOOLEAN)
 FALSE = Literal(False, Type.BOOLEAN)
 UNKNOWN = Cast(Literal(None, Type.NULL), Type.BOOLEAN)
 MOST_CONJUNCTS = 64
+MOST_ALTERNATIVES = 1024
 
 
 def compare(operator: str, left: Expr, right: Expr) -> Expr:
@@ -83,6 +84,16 @@ def negate(operand: Expr) -> Expr:
             return Not(operand)
 
 
+def growth(operand: Expr) -> int:
+    """By how many characters it grows when it is negated: a list is then said once for each of its items."""
+    match operand:
+        case And(operands) | Or(operands):
+            return sum(map(growth, operands))
+        case In(inner, items):
+            return (len(items) - 1) * len(inner.text)
+    return 0
+
+
 def conjunction(operands: Iterable[Expr]) -> Expr:
     flat: set[Expr] = set()
     for operand in operands:
@@ -115,24 +126,29 @@ def disjunction(operands: Iterable[Expr]) -> Expr:
 
 def conjuncts(condition: Expr | None) -> frozenset[Expr]:
     """A condition as the set of its conjuncts, in conjunctive normal form; where that would make more than
-    MOST_CONJUNCTS new ones, as they are."""
+    MOST_CONJUNCTS new ones, or such with more than MOST_ALTERNATIVES together, as they are."""
     if condition is None:
         return frozenset()
     found = condition.operands if isinstance(condition, And) else frozenset({condition})
     mixed = [conjunct for conjunct in found if not is_conjunctive(conjunct)]
-    if mixed and sum(map(_size, mixed)) <= MOST_CONJUNCTS:
-        return conjuncts(_distributed(condition))
+    if mixed:
+        new, alternatives = _size(And(frozenset(mixed)))
+        if new <= MOST_CONJUNCTS and alternatives <= MOST_ALTERNATIVES:
+            return conjuncts(_distributed(condition))
     return found - {TRUE}
 
 
-def _size(expr: Expr) -> int:
-    """How many conjuncts the normal form has."""
+def _size(expr: Expr) -> tuple[int, int]:
+    """How many conjuncts the normal form has, and how many alternatives all of them together."""
     match expr:
         case And(operands):
-            return sum(map(_size, operands))
+            sizes = [_size(x) for x in operands]
+            return sum(new for new, _ in sizes), sum(alternatives for _, alternatives in sizes)
         case Or(operands):
-            return prod(map(_size, operands))
-    return 1
+            sizes = [_size(x) for x in operands]
+            new = prod(new for new, _ in sizes)
+            return new, sum(new // own * alternatives for own, alternatives in sizes)
+    return 1, 1
 
 
 def _distributed(expr: Expr) -> Expr:

@@ -111,11 +111,15 @@ def _place(boxes: dict[str, _Box]) -> tuple[float, float]:
     return width, y
 
 
-def _settle(boxes: dict[str, _Box], box: _Box) -> int:
-    """The layer of a box, found once: above everything that it reads."""
-    if box.layer < 0:
-        box.layer = 1 + max((_settle(boxes, boxes[key]) for key in box.below), default=-1)
-    return box.layer
+def _settle(boxes: dict[str, _Box], box: _Box) -> None:
+    """Finds the layer of a box: above everything that it reads, which can be a long line of selections."""
+    waiting = [box]
+    while waiting:
+        below = [boxes[key] for key in waiting[-1].below]
+        if unsettled := [under for under in below if under.layer < 0]:
+            waiting += unsettled
+        else:
+            waiting.pop().layer = 1 + max((under.layer for under in below), default=-1)
 
 
 def _order(boxes: dict[str, _Box], layers: list[list[_Box]]) -> None:

@@ -26,7 +26,7 @@ from headgate.labels import Label
 from headgate.lexing import MAX_NAME
 from headgate.plan import expressions as e
 from headgate.plan import normal
-from headgate.plan.binding import LEVEL, Binder, Scope, Side, wrong
+from headgate.plan.binding import LEVEL, Binder, Room, Scope, Side, wrong
 from headgate.plan.equality import Equalities
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
 from headgate.plan.functions import AGGREGATES
@@ -101,7 +101,8 @@ class Query:
 
 def bind_query(syntax: QuerySyntax, find: Callable[[Target], Stream]) -> Query:
     """`find` answers what stream a name means, or raises; it is asked once per source, in the order of the text."""
-    blocks = tuple(_bind_block(block, find) for block in syntax.blocks)
+    room = Room()
+    blocks = tuple(_bind_block(block, find, room) for block in syntax.blocks)
     for block, written in zip(blocks[1:], syntax.blocks[1:], strict=True):
         _check_union(blocks[0], block, written.position)
     return Query(blocks)
@@ -116,7 +117,7 @@ def _check_union(first: Block, other: Block, at: Position) -> None:
             raise wrong(at, f"column {e.written(name)} is {type_} in the first block and {found} here", hint="CAST it")
 
 
-def _bind_block(syntax: BlockSyntax, find: Callable[[Target], Stream]) -> Block:
+def _bind_block(syntax: BlockSyntax, find: Callable[[Target], Stream], room: Room) -> Block:
     streams = [find(source.target) for source in syntax.sources]
     names = [source.alias.text if source.alias else source.target.name for source in syntax.sources]
     for name, times in Counter(name.casefold() for name in names).items():
@@ -128,15 +129,15 @@ def _bind_block(syntax: BlockSyntax, find: Callable[[Target], Stream]) -> Block:
                 f"two sources are called `{second.target.name if not second.alias else second.alias.text}`",
                 hint="give one another name: FROM stream AS name",
             )
-    return _BlockBinder(syntax, streams, names).block()
+    return _BlockBinder(syntax, streams, names, room).block()
 
 
 class _BlockBinder:
-    def __init__(self, syntax: BlockSyntax, streams: list[Stream], names: list[str]) -> None:
+    def __init__(self, syntax: BlockSyntax, streams: list[Stream], names: list[str], room: Room) -> None:
         self.syntax = syntax
         self.streams = streams
         self.scope = Scope(tuple(Side(n, s.columns) for n, s in zip(names, streams, strict=True)))
-        self.binder = Binder(self.scope)
+        self.binder = Binder(self.scope, room)
 
     def block(self) -> Block:
         x = self.syntax
@@ -228,13 +229,15 @@ class _BlockBinder:
         """Names are given, or those of columns, or made up (`avg_bp`); those made up give way to others."""
         found: list[tuple[str | None, str, Expr, Position]] = []
         for item in self.syntax.items:
+            if len(found) > MAX_ITEMS:
+                break
             if item.expression is None:
                 found += self._star(item)
                 continue
             expr = self.binder.bind(item.expression, aggregates=True)
             if expr.type == Type.NULL:
                 raise wrong(item.position, "this result has no type", hint="write CAST(NULL AS type)")
-            fixed = item.name.text if item.name else expr.name if isinstance(expr, Column) else None
+            fixed = item.name.text if item.name else _called(expr)
             at = item.name.position if item.name else item.position
             found.append((fixed, _made_up(expr), self.scope.equal.read_once(expr), at))
         if len(found) > MAX_ITEMS:
@@ -244,6 +247,8 @@ class _BlockBinder:
     def _named(self, found: list[tuple[str | None, str, Expr, Position]]) -> list[tuple[str, Expr, Position]]:
         taken: set[str] = set()
         for fixed, _, _, at in found:
+            if fixed == LEVEL:
+                raise wrong(at, f"a result must not be called `{LEVEL}`", hint="that is the level of every tuple")
             if fixed is not None:
                 if fixed.casefold() in taken:
                     raise wrong(at, f"two results are called `{fixed}`", hint="give one another name: ... AS name")
@@ -283,18 +288,26 @@ class _BlockBinder:
     # Grouping -------------------------------------------------------------------------------------------------------
 
     def _check_grouped(self, items: list[tuple[str, Expr, Position]], having: Expr, groups: tuple[Column, ...]) -> None:
+        grouped = frozenset(groups)
         checked: list[tuple[Expr, Position]] = [(expr, at) for _, expr, at in items]
         if self.syntax.having:
             checked.append((having, self.syntax.having.position))
         for expr, at in checked:
             for column in _outside_aggregates(expr):
-                if column not in groups:
+                if column not in grouped:
                     name = e.written(column.name)
                     raise wrong(
                         at,
                         f"{name} is neither grouped nor inside an aggregate",
                         hint=f"add GROUP BY {name}, or write an aggregate such as MAX({name})",
                     )
+
+
+def _called(expr: Expr) -> str | None:
+    """The name of a column; the level of a tuple becomes a column of another name, since results have levels too."""
+    if not isinstance(expr, Column):
+        return None
+    return LEVEL.lower() if expr.name == LEVEL else expr.name
 
 
 def _made_up(expr: Expr) -> str:
@@ -307,10 +320,14 @@ def _made_up(expr: Expr) -> str:
 
 
 def _aggregates(syntax: Syntax) -> bool:
-    """Whether there is an aggregate in it, even in a part that does not matter."""
-    if isinstance(syntax, CallSyntax) and syntax.function in AGGREGATES:
-        return True
-    return any(_aggregates(part) for part in parts(syntax))
+    """Whether there is an aggregate in it, even in a part that does not matter. Chains of ANDs are deep trees."""
+    waiting = [syntax]
+    while waiting:
+        top = waiting.pop()
+        if isinstance(top, CallSyntax) and top.function in AGGREGATES:
+            return True
+        waiting += parts(top)
+    return False
 
 
 def _outside_aggregates(expr: Expr) -> Iterable[Column]:

@@ -6,7 +6,7 @@ definitions and the paper's own table of examples differ, the table decides, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -149,12 +149,9 @@ def relation(incoming: Node, executing: Node, *, implication: bool = True) -> Re
         kind = Kind.LOOSE
     else:
         return Relation(Kind.NONE)
-    incoming_nodes = tuple(_operators(incoming))
-    return Relation(kind, tuple(b for b in _operators(executing) if _serves(b, incoming_nodes, implication)))
-
-
-def _serves(b: Node, incoming: Iterable[Node], implication: bool) -> bool:
-    return any(equivalent(a, b) or subsumed(a, b, implication=implication) for a in incoming)
+    pairs = _pairs(incoming, executing)
+    serving = {b.key for a, b in pairs if equivalent(a, b) or subsumed(a, b, implication=implication)}
+    return Relation(kind, tuple(b for b in _operators(executing) if b.key in serving))
 
 
 def _operators(root: Node) -> Iterator[Node]:
@@ -163,5 +160,8 @@ def _operators(root: Node) -> Iterator[Node]:
 
 
 def _pairs(x: Node, y: Node) -> Iterator[tuple[Node, Node]]:
-    others = tuple(_operators(y))
-    return ((a, b) for a in _operators(x) for b in others)
+    """Those that can be equivalent or subsumed at all: they have the same input."""
+    others: dict[str, list[Node]] = {}
+    for b in _operators(y):
+        others.setdefault(b.inputs[0].key, []).append(b)
+    return ((a, b) for a in _operators(x) for b in others.get(a.inputs[0].key, ()))

@@ -36,6 +36,8 @@ def _block_uses(written: BlockSyntax, block: Block) -> Iterator[Use]:
         if reading.window is not None:
             at = source.window.position if source.window else source.target.position
             yield Use("window", _size(reading.window), at)
+        if source.window is not None and source.window.level is not None:
+            yield Use("select", {}, source.window.level.position)
     if len(block.readings) > 1:
         yield Use("join", {"streams": len(block.readings)}, written.position)
     if block.aggregated:

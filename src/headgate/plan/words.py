@@ -50,8 +50,16 @@ def expression(expr: Expr, below: n.Node) -> str:
     """An expression over what this node yields; above a join, columns are written with their stream."""
     streams = _streams(below)
     if len(streams) == 1:
-        return str(expr)
-    return str(moved(expr, lambda c: _Named(c.input, c.name, c.type, f"{streams[c.input]}.{written(c.name)}")))
+        return _printable(str(expr))
+    named = moved(expr, lambda c: _Named(c.input, c.name, c.type, f"{streams[c.input]}.{written(c.name)}"))
+    return _printable(str(named))
+
+
+def _printable(text: str) -> str:
+    """Texts in a query are its author's; whoever has it explained gets no lines or escapes from them."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _streams(node: n.Node) -> list[str]:

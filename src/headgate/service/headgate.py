@@ -105,11 +105,16 @@ class Headgate:
             with self._store.transaction(self._state) as work:
                 yield work
         finally:
-            self._authorizer.prepare()
+            self._prepare()
 
     def _refresh(self) -> None:
         self._store.refresh(self._state)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What was changed is worked out now, at the cost of whoever changed it."""
         self._authorizer.prepare()
+        self._running.catch_up()
 
     # Beginning and ending -------------------------------------------------------------------------------------------
 

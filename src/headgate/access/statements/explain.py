@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from headgate.access import rows as r
 from headgate.access.authorizer import shown, source_name
-from headgate.access.permissions import Permission
+from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result
 from headgate.access.running import Planned
@@ -21,20 +21,25 @@ from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
 from headgate.lexing import quote
 from headgate.plan import nodes as n
-from headgate.plan.explain import shares, tree
+from headgate.plan.explain import shares, tree, trees
 from headgate.plan.lowering import lower
 from headgate.plan.merged import MergedPlan
 from headgate.plan.picture import picture
 from headgate.plan.queries import Query
-from headgate.plan.secure import Mode, SecurePlan
+from headgate.plan.secure import Mode, SharingClass
 
 THIS = "this query"
+MOST_EXPLAINED = 10
 
 
 def _explain(q: Request, x: c.ExplainQuery) -> Result:
+    """Plans are made anew for every answer, and everyone waits meanwhile: a script asks for a few."""
+    q.explained += 1
+    if q.explained > MOST_EXPLAINED:
+        raise Conflict(f"a script must not explain more than {MOST_EXPLAINED} times")
     if x.query is not None:
-        q.about("a query")
         bound = bind_for(q, x.query)
+        q.about("a query")
         return _explained(q, THIS, bound.query, bound.inputs, Mode.EXACT, str(q.principal.level))
     if x.target is None:
         q.about("queries")
@@ -47,8 +52,8 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
     found = stored_query(thing, q.state.objects.get)
     if found is None:
         raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
-    visible = [stream for stream in inputs if stream is not None and q.may(Permission.VIEW_OBJECT, stream)]
-    if len(visible) < len(inputs):
+    visible = [stream for stream in inputs if stream is not None]
+    if not _shows(q, definition["inputs"]):
         raise AccessDenied(f"{shown(thing)} reads streams that you may not see")
     mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
     return _explained(q, _name(thing), found, visible, mode, thing.level)
@@ -59,7 +64,14 @@ def _name(thing: r.Object) -> str:
 
 
 def _seen(q: Request) -> Iterable[Planned]:
-    return (planned for planned in q.running.queries() if q.may(Permission.VIEW_OBJECT, planned.query))
+    """The running queries of the caller's view whose streams are all in it too: a plan shows what it reads."""
+    found = (q.running.query(thing.id) for thing in q.catalog.visible(q.principal, Kind.QUERY))
+    return (planned for planned in found if planned is not None and _shows(q, planned.inputs))
+
+
+def _shows(q: Request, streams: Iterable[int]) -> bool:
+    found = (q.state.objects.get(number) for number in streams)
+    return all(stream is not None and q.may(Permission.VIEW_OBJECT, stream) for stream in found)
 
 
 def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode: Mode, level: str) -> Result:
@@ -110,20 +122,22 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
 
 
 def _all(q: Request) -> Result:
-    """The merged plans of everything that runs and that the caller may see."""
-    plan = SecurePlan(trusted=False)
+    """The merged plans of everything that runs and that the caller may see. A name is one query's in its plan only:
+    its owner may have another one of that name at another level."""
+    plans: dict[SharingClass, MergedPlan] = {}
     for planned in _seen(q):
-        plan.add(_name(planned.query), planned.root, mode=planned.mode, level=q.authorizer.level(planned.query.level))
-    shared = sum(len(part.nodes()) for part in plan.plans.values())
-    alone = sum(len(list(root.walk())) for part in plan.plans.values() for root in part.queries.values())
-    number = sum(len(part.queries) for part in plan.plans.values())
+        level = q.authorizer.level(planned.query.level)
+        sharing = SharingClass.of(planned.root, planned.mode, level, trusted=False)
+        plans.setdefault(sharing, MergedPlan()).add(_name(planned.query), planned.root)
+    shared = sum(len(plan.nodes()) for plan in plans.values())
+    alone = sum(len(list(root.walk())) for plan in plans.values() for root in plan.queries.values())
+    number = sum(len(plan.queries) for plan in plans.values())
     lines = [f"{number} running queries, {shared} operators instead of {alone}"]
-    for sharing, part in plan.plans.items():
-        names = {name: name for name in part.queries}
-        for name in sorted(names):
+    for sharing, plan in plans.items():
+        for name, told in trees(plan):
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
-            lines += [f"  {line}" for line in tree(part, name, names)]
-    return Result("\n".join(lines), picture=picture(*plan.plans.values()))
+            lines += [f"  {line}" for line in told]
+    return Result("\n".join(lines), picture=picture(*plans.values()))
 
 
 HANDLERS: dict[type[Statement], Handler] = {c.ExplainQuery: _explain}

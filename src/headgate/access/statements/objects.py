@@ -12,15 +12,19 @@ from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
+from headgate.plan.binding import LEVEL
 
 
 def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
-    """Columns as they are stored; names differ even where case is ignored."""
+    """Columns as they are stored; names differ even where case is ignored, and none is taken for a tuple's level."""
     seen: set[str] = set()
     stored = []
     for column in columns:
         if column.name.text.casefold() in seen:
             raise Conflict(f"column `{column.name.text}` is given twice", position=column.name.position)
+        if column.name.text == LEVEL:
+            hint = "that is the level of every tuple: queries could not tell them apart"
+            raise Conflict(f"a column must not be called `{LEVEL}`", position=column.name.position, hint=hint)
         seen.add(column.name.text.casefold())
         stored.append({"name": column.name.text, "type": column.type})
         if column.label is not None:

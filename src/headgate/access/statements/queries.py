@@ -37,7 +37,7 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
     bound = bind_for(q, x.query)
     if x.cumulative:
         for thing in bound.inputs:
-            if not json.loads(thing.definition).get("cumulative"):
+            if not _consented(q, thing):
                 raise AccessDenied(
                     f"the owner of {shown(thing)} has not allowed cumulative queries", hint="use EXACT, the default"
                 )
@@ -66,7 +66,7 @@ def _add(
     operators: list[list[Any]],
     roles: list[str] | None = None,
 ) -> Result:
-    output = q.add(Kind.STREAM, output_name, output_definition)
+    output = q.add(Kind.STREAM, output_name, output_definition | {"made_of": definition["inputs"]})
     roles = sorted(q.principal.roles) if roles is None else roles
     whole = definition | {"operators": operators, "output": output.id, "roles": roles, "running": False}
     query = q.add(Kind.QUERY, name, whole)
@@ -119,6 +119,8 @@ def _lateness(bound: BoundFor) -> int:
 def _readable(q: Request, reader: Principal, target: Target) -> r.Object:
     """An input must be visible, and readable as tuples or at least as aggregates."""
     thing = q.find(target)
+    if reader != q.principal:
+        q.need(Permission.VIEW_OBJECT, thing, principal=reader)
     only_aggregates = not q.authorizer.allows(reader, Permission.READ_TUPLE, thing) and q.authorizer.allows(
         reader, Permission.AGGREGATE_READ, thing
     )
@@ -150,12 +152,26 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
         s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
     ):
         raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
-    if definition.get("cumulative") and not all(s and json.loads(s.definition).get("cumulative") for s in streams):
+    if definition.get("cumulative") and not all(_consented(q, s) for s in streams):
         raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
     for name, parameters in definition["operators"]:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
         if not q.authorizer.decide(owner, Permission.USE, operator, parameters):
             raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+
+
+def _consented(q: Request, stream: r.Object | None) -> bool:
+    """Whether cumulative queries are allowed by its owner and by those of all it is made of: whoever owns the output of
+    a query does not consent in the place of the owners of its inputs."""
+    waiting, seen = [stream], set()
+    while waiting:
+        thing = waiting.pop()
+        definition = json.loads(thing.definition) if thing else {}
+        if thing is None or not definition.get("cumulative"):
+            return False
+        seen.add(thing.id)
+        waiting += [q.state.objects.get(number) for number in definition.get("made_of", ()) if number not in seen]
+    return True
 
 
 def _check_running(q: Request, owner: str) -> None:

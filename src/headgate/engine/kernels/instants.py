@@ -1,0 +1,78 @@
+"""Instants: the moments at which a block is looked at, and which rows it sees there (SPEC.md, 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headgate.engine.kernels.rows import BEFORE, Bools, Ints, Rows
+
+
+@dataclass(frozen=True)
+class Instants:
+    """In order: how many tuples have come (`passed`), and the time. `last` is the time of the instant before all of
+    these; in `sliding` blocks it also tells rows that were seen then from rows that came since."""
+
+    passed: Ints
+    time: Ints
+    last: int
+    sliding: bool
+
+    def __len__(self) -> int:
+        return len(self.passed)
+
+    @classmethod
+    def of_tuples(cls, entering: Ints, times: Ints, last: int) -> Instants:
+        return cls(entering + 1, times[entering], last, sliding=False)
+
+    @classmethod
+    def of_times(cls, at: Ints, times: Ints, last: int) -> Instants:
+        return cls(np.searchsorted(times, at, side="right"), at, last, sliding=True)
+
+    @property
+    def latest(self) -> int:
+        return int(self.time[-1]) if len(self) else self.last
+
+
+@dataclass(frozen=True)
+class Lives:
+    """For each row the numbers of the instants at which it is there, [first, gone), and whether it was there before."""
+
+    first: Ints
+    gone: Ints
+    old: Bools
+
+    @property
+    def seen(self) -> Bools:
+        return self.first < self.gone
+
+
+def lives(rows: Rows, instants: Instants, times: Ints) -> Lives:
+    by_number = np.searchsorted(instants.passed, rows.end, side="right")
+    gone = np.minimum(by_number, np.searchsorted(instants.time, rows.until, side="right"))
+    first = np.searchsorted(instants.passed, rows.start, side="right")
+    before = rows.start == BEFORE
+    gone[before & (rows.until < instants.last)] = 0  # kept for another block; here it went before
+    old = before & (rows.until >= instants.last)
+    if instants.sliding:
+        old &= np.maximum.reduce([times[side] for side in rows.sides]) <= instants.last
+    return Lives(first, gone, old)
+
+
+def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
+    """The multiples of `step` in [since, until) at which a sliding window holds at least one of these tuples."""
+    if not len(times):
+        return np.empty(0, np.int64)
+    lowest = np.maximum(-(-times // step) * step, -(-since // step) * step)
+    counts = np.maximum(-(-(np.minimum(times + range_, until) - lowest) // step), 0)
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.unique(np.repeat(lowest, counts) + offsets * step)
+
+
+def spread(first: Ints, gone: Ints) -> tuple[Ints, Ints]:
+    """Every row at every instant: row numbers and instant numbers."""
+    counts = np.maximum(gone - first, 0)
+    which = np.repeat(np.arange(len(first)), counts)
+    offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return which, first[which] + offsets

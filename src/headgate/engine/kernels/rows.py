@@ -1,0 +1,116 @@
+"""Rows with lifetimes: what windows hold and what joins combine, for all instants at once.
+
+A tuple enters a window at its own place in the order of tuples and leaves it by number (`ROWS`: when so many have come
+after it) or by time (`RANGE`). So everything a window ever holds is one column of beginnings and two of ends, and a row
+of a join lives where the lives of its tuples overlap. No instant is looked at on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.plan.nodes import Window
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+NEVER = np.int64(1 << 62)
+BEFORE = np.int64(-1)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Combinations of tuples, by their places in the order of tuples, one array for each side.
+
+    A row is there at an instant (after p tuples, at time t) if start < p <= end and t <= until. Rows that were there
+    before anything new came start BEFORE.
+    """
+
+    sides: tuple[Ints, ...]
+    start: Ints
+    end: Ints
+    until: Ints
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def where(self, chosen: Bools) -> Rows:
+        return Rows(
+            tuple(side[chosen] for side in self.sides), self.start[chosen], self.end[chosen], self.until[chosen]
+        )
+
+    def ends(self, times: Ints) -> Ints:
+        """After how many tuples the row is gone, if it ends with a tuple: by number or by the tuple's time."""
+        return np.minimum(self.end, np.searchsorted(times, self.until, side="right"))
+
+
+def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partition: Ints) -> Rows:
+    """The rows of a window: what it `held` before, and what is `entering` now, both in order.
+
+    `times` are those of all tuples; `partition` tells the tuples of this window apart, in the order held, entering.
+    """
+    places = np.concatenate([held, entering])
+    start = np.concatenate([np.full(len(held), BEFORE), entering])
+    end, until = np.full(len(places), NEVER), np.full(len(places), NEVER)
+    match window.kind:
+        case "ROWS":
+            end[: -window.rows or None] = places[window.rows :]
+        case "PARTITIONED":
+            order = np.argsort(partition, kind="stable")
+            ahead = order[window.rows :]
+            same = partition[order[: len(ahead)]] == partition[ahead]
+            end[order[: len(ahead)][same]] = places[ahead[same]]
+        case "RANGE":
+            until = times[places] + window.range - (1 if window.slide else 0)
+        case "NOW":
+            until = times[places]
+    return Rows((places,), start, end, until)
+
+
+class Keys(Protocol):
+    """Numbers for the values that a join compares, equal where the values are; negative for NULL."""
+
+    def __call__(self, left: Rows, right: Rows) -> tuple[Ints, Ints]: ...
+
+
+def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times: Ints) -> Rows:
+    """All pairs with equal keys whose lives overlap. Whichever of the two comes later finds the other there."""
+    known_left, known_right = left_keys >= 0, right_keys >= 0
+    left, left_keys = left.where(known_left), left_keys[known_left]
+    right, right_keys = right.where(known_right), right_keys[known_right]
+    first, second = _meetings(left, left_keys, right, right_keys, times, ties=True)
+    later, earlier = _meetings(right, right_keys, left, left_keys, times, ties=False)
+    a, b = np.concatenate([first, earlier]), np.concatenate([second, later])
+    return Rows(
+        (*(side[a] for side in left.sides), *(side[b] for side in right.sides)),
+        np.maximum(left.start[a], right.start[b]),
+        np.minimum(left.end[a], right.end[b]),
+        np.minimum(left.until[a], right.until[b]),
+    )
+
+
+def _meetings(
+    there: Rows, keys: Ints, coming: Rows, coming_keys: Ints, times: Ints, *, ties: bool
+) -> tuple[Ints, Ints]:
+    """For each row that comes, the rows that are there already; with `ties` also those that come with it."""
+    ends = there.ends(times)
+    order = np.lexsort((there.start, keys))
+    keys_in_order, starts, ends = keys[order], there.start[order], ends[order]
+    size = np.int64(len(times) + 2)
+    until = np.searchsorted(
+        keys_in_order * size + starts + 1, coming_keys * size + coming.start + 1, "right" if ties else "left"
+    )
+    since = np.searchsorted(keys_in_order, coming_keys, "left")
+    falling = (np.diff(ends) < 0) & (np.diff(keys_in_order) == 0)
+    if not falling.any():  # what came first leaves first: those that left stand together
+        gone = np.minimum(ends, size - 2)
+        since = np.searchsorted(keys_in_order * size + gone, coming_keys * size + coming.start + 1, "left")
+    counts = np.maximum(until - since, 0)
+    which = np.repeat(np.arange(len(coming)), counts)
+    found = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(since, counts)
+    alive = ends[found] > coming.start[which]
+    return order[found[alive]], which[alive]

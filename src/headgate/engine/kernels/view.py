@@ -1,0 +1,363 @@
+"""One view's part of a plan, over the tuples it may see: every operator once, for all instants of a batch at once.
+
+The tuples are in order and final: nothing will come between them any more. `held` says which of them each window held
+before this batch; the others are entering now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.engine.kernels.aggregates import Aggregates
+from headgate.engine.kernels.codes import codes
+from headgate.engine.kernels.groups import Points, points
+from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
+from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
+from headgate.plan import nodes as n
+from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wider
+
+NO_TIME = -(1 << 62)
+Values = Mapping[Column | AggregateCall, pa.Array]
+Evaluate = Callable[[Sequence[Expr], Values, int], list[pa.Array]]
+
+
+class Tuples(Protocol):
+    """The tuples of a view, in the order of SPEC.md, 4.2; places are numbers in this order."""
+
+    @property
+    def times(self) -> Ints: ...
+
+    def of_stream(self, stream: str) -> Bools:
+        """Which tuples belong to a stream."""
+        ...
+
+    def column(self, stream: str, name: str) -> pa.Array:
+        """A column for all tuples; NULL where the tuple has none, or the view may not see it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Yielded:
+    """Results of one block. `rows` has the places of the first row's tuples, by which results of an instant are
+    ordered; `result` and `member` pair results with all tuples that they combine, for labels and provenance."""
+
+    instant: Ints
+    time: Ints
+    passed: Ints
+    slides: bool
+    rows: tuple[Ints, ...]
+    values: tuple[pa.Array, ...]
+    result: Ints
+    member: Ints
+
+
+class ViewRun:
+    """`since` and `until` bound the times that become final in this batch; `last` are the times of the last instants of
+    blocks, by the key of their rows."""
+
+    def __init__(
+        self,
+        tuples: Tuples,
+        held: Mapping[str, Bools],
+        evaluate: Evaluate,
+        since: int,
+        until: int,
+        last: Mapping[str, int],
+    ) -> None:
+        self._tuples = tuples
+        self._held = held
+        self._evaluate = evaluate
+        self._since = since
+        self._until = until
+        self._last = last
+        self._new = tuples.times >= since
+        self._chosen: dict[str, Bools] = {}
+        self._rows: dict[str, Rows] = {}
+        self._instants: dict[str, Instants] = {}
+        self._windows: dict[str, frozenset[str]] = {}
+        self._points: dict[tuple[str, frozenset[Column], bool], Points] = {}
+
+    # What comes out ---------------------------------------------------------------------------------------------------
+
+    def results(self, block: n.Node) -> Yielded:
+        """What a block (a ToStream node) yields, in the order of its results."""
+        if not isinstance(block, n.ToStream):
+            raise ValueError(f"{block} is not the top of a block with windows")
+        top = block.input.input if isinstance(block.input, n.Distinct) else block.input
+        if not isinstance(top, n.Project):
+            raise ValueError(f"{top} is not a projection")
+        having = top.input if isinstance(top.input, n.Select) and isinstance(top.input.input, n.Aggregate) else None
+        below = having.input if having else top.input
+        items = [expr for _, expr in top.items]
+        if isinstance(below, n.Aggregate):
+            return self._groups(below, having.conditions if having else frozenset(), items, block.operator == "RSTREAM")
+        return self._stream(top.input, items, block.operator, distinct=isinstance(block.input, n.Distinct))
+
+    def content(self, window: n.Window) -> Bools:
+        """What a window holds at the end, as far as the blocks that were asked for results have not seen it leave."""
+        rows = self.rows(window)
+        seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
+        alive = (rows.end >= len(self._new)) & (rows.until >= min(seen, default=NO_TIME))
+        kept = np.zeros(len(self._new), np.bool_)
+        kept[rows.sides[0][alive]] = True
+        return kept
+
+    def last_instants(self) -> dict[str, int]:
+        return {key: instants.latest for key, instants in self._instants.items()}
+
+    # Rows -------------------------------------------------------------------------------------------------------------
+
+    def rows(self, node: n.Node) -> Rows:
+        if node.key not in self._rows:
+            self._rows[node.key] = self._computed(node)
+        return self._rows[node.key]
+
+    def _computed(self, node: n.Node) -> Rows:
+        match node:
+            case n.Window():
+                return self._window(node)
+            case n.Select():
+                rows = self.rows(node.input)
+                return rows.where(
+                    self._meets(node.conditions, self._values(node.input, rows, node.conditions), len(rows))
+                )
+            case n.Join():
+                return self._join(node)
+        raise ValueError(f"{node} has no rows")
+
+    def _window(self, node: n.Window) -> Rows:
+        chosen = self.chosen(node.input)  # asked again of what is held: a column that was lost may have been the reason
+        held = np.flatnonzero(self._held.get(node.key, np.zeros(len(chosen), np.bool_)) & chosen)
+        entering = np.flatnonzero(chosen & self._new)
+        partition = np.empty(0, np.int64)
+        if node.kind == "PARTITIONED":
+            stream, places = _stream(node), pa.array(np.concatenate([held, entering]))
+            columns = [self._tuples.column(stream, column.name).take(places) for column in node.partition]
+            partition = codes(columns, null_is_a_value=True)
+        return window_rows(node, held, entering, self._tuples.times, partition)
+
+    def chosen(self, node: n.Node) -> Bools:
+        """Which tuples come out of a selection below a window."""
+        if node.key not in self._chosen:
+            match node:
+                case n.Source():
+                    self._chosen[node.key] = self._tuples.of_stream(node.stream)
+                case n.Select():
+                    below = self.chosen(node.input).copy()
+                    places = np.flatnonzero(below)
+                    rows = Rows((places,), places, places, places)
+                    below[places] = self._meets(
+                        node.conditions, self._values(node.input, rows, node.conditions), len(places)
+                    )
+                    self._chosen[node.key] = below
+                case _:
+                    raise ValueError(f"{node} cannot stand below a window")
+        return self._chosen[node.key]
+
+    def _join(self, node: n.Join) -> Rows:
+        """Side by side; conditions are checked as soon as all they read is there."""
+        rows = self.rows(node.sides[0])
+        waiting = set(node.conditions)
+        for number in range(1, len(node.sides)):
+            right = self.rows(node.sides[number])
+            pairs = [pair for condition in waiting if (pair := _equality(condition, number))]
+            waiting -= {condition for _, _, condition in pairs}
+            left_keys, right_keys = self._keys(node, rows, right, [(a, b) for a, b, _ in pairs])
+            rows = join_rows(rows, right, left_keys, right_keys, self._tuples.times)
+            ready = frozenset(condition for condition in waiting if max(condition.inputs, default=0) <= number)
+            waiting -= ready
+            if ready:
+                rows = rows.where(self._meets(ready, self._values(node, rows, ready), len(rows)))
+        return rows
+
+    def _keys(self, node: n.Join, left: Rows, right: Rows, pairs: list[tuple[Column, Column]]) -> tuple[Ints, Ints]:
+        if not pairs:
+            return np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
+        columns = []
+        for a, b in pairs:
+            first = self._tuples.column(_stream(node.sides[a.input]), a.name).take(pa.array(left.sides[a.input]))
+            second = self._tuples.column(_stream(node.sides[b.input]), b.name).take(pa.array(right.sides[0]))
+            if first.type != second.type and (common := wider(a.type, b.type)):
+                first, second = first.cast(_ARROW[common.value]), second.cast(_ARROW[common.value])
+            columns.append(pa.concat_arrays([_whole(first), _whole(second)]))
+        both = codes(columns, null_is_a_value=False)
+        return both[: len(left)], both[len(left) :]
+
+    # Values -----------------------------------------------------------------------------------------------------------
+
+    def _values(self, below: n.Node, rows: Rows, exprs: Iterable[Expr]) -> Values:
+        return values_of(self._tuples, _streams(below), rows.sides, exprs)
+
+    def _meets(self, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
+        return meets(self._evaluate, conditions, values, size)
+
+    # Instants and results ---------------------------------------------------------------------------------------------
+
+    def _looked(self, node: n.Node) -> tuple[Instants, Lives]:
+        """The instants of the block whose rows these are, and when each row is there."""
+        if node.key not in self._instants:
+            windows = [x for x in node.walk() if isinstance(x, n.Window)]
+            self._windows[node.key] = frozenset(x.key for x in windows)
+            self._instants[node.key] = self._found_instants(windows, self._last.get(node.key, NO_TIME))
+        instants = self._instants[node.key]
+        return instants, lives(self.rows(node), instants, self._tuples.times)
+
+    def _found_instants(self, windows: list[n.Window], last: int) -> Instants:
+        times = self._tuples.times
+        sliding = [x for x in windows if x.slide]
+        if not sliding:
+            entering = reduce(np.logical_or, (self.chosen(x.input) for x in windows)) & self._new
+            return Instants.of_tuples(np.flatnonzero(entering), times, last)
+        at = [slides(times[self.rows(x).sides[0]], x.range, x.slide, self._since, self._until) for x in sliding]
+        return Instants.of_times(np.unique(np.concatenate(at)), times, last)
+
+    def _stream(self, node: n.Node, items: list[Expr], operator: str, *, distinct: bool) -> Yielded:
+        rows = self.rows(node)
+        instants, there = self._looked(node)
+        values = self._evaluate(items, self._values(node, rows, items), len(rows))
+        if operator == "RSTREAM":
+            row, at = spread(there.first, there.gone)
+        elif operator == "DSTREAM":
+            row = np.flatnonzero((there.seen | there.old) & (there.gone < len(instants)))
+            at = there.gone[row]
+        else:
+            row = np.flatnonzero(there.seen & ~there.old)
+            at = there.first[row]
+        order = np.lexsort((*(side[row] for side in reversed(rows.sides)), at))
+        row, at = row[order], at[order]
+        first, number = np.arange(len(row)), np.arange(len(row))
+        if distinct:
+            row, at = _where_kind_changes(codes(values, null_is_a_value=True), row, at, there, operator)
+            first, number = _first_of_each(codes(values, null_is_a_value=True)[row], at)
+        return Yielded(
+            at[first],
+            instants.time[at[first]],
+            instants.passed[at[first]],
+            instants.sliding,
+            tuple(side[row[first]] for side in rows.sides),
+            tuple(column.take(pa.array(row[first])) for column in values),
+            np.tile(number, len(rows.sides)),
+            np.concatenate([side[row] for side in rows.sides]),
+        )
+
+    def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:
+        rows = self.rows(node.input)
+        instants, _ = self._looked(node.input)
+        looked = self._looked_points(node, every or instants.sliding)
+        argument_values: dict[Expr, pa.Array] = {}
+
+        def value_of(expr: Expr) -> pa.Array:
+            if expr not in argument_values:
+                argument_values[expr] = self._evaluate([expr], self._values(node.input, rows, [expr]), len(rows))[0]
+            return argument_values[expr]
+
+        aggregates = Aggregates(looked, len(rows), value_of)
+        rank = np.empty(len(rows), np.int64)
+        rank[np.lexsort(tuple(reversed(rows.sides)))] = np.arange(len(rows))
+        first = (
+            np.argsort(rank)[looked.folded(rank, np.minimum).astype(np.int64)] if len(looked) else np.empty(0, np.int64)
+        )
+        places = pa.array(first)
+        columns = self._values(node.input, rows, list(node.groups))
+        values: dict[Column | AggregateCall, pa.Array] = {c: x.take(places) for c, x in columns.items()}
+        values |= {call: aggregates.of(call) for call in node.calls}
+        chosen = self._meets(having, values, len(looked)) if having else np.ones(len(looked), np.bool_)
+        results = self._evaluate(items, values, len(looked))
+        order = np.flatnonzero(chosen)
+        order = order[np.lexsort((rank[first[order]], looked.instant[order]))]
+        point, row = looked.members()
+        number = np.full(len(looked), -1)
+        number[order] = np.arange(len(order))
+        kept = number[point] >= 0
+        point, row = number[point[kept]], row[kept]
+        at = looked.instant[order]
+        return Yielded(
+            at,
+            instants.time[at],
+            instants.passed[at],
+            instants.sliding,
+            tuple(side[first[order]] for side in rows.sides),
+            tuple(_whole(column.take(pa.array(order))) for column in results),
+            np.tile(point, len(rows.sides)),
+            np.concatenate([side[row] for side in rows.sides]),
+        )
+
+    def _looked_points(self, node: n.Aggregate, every: bool) -> Points:
+        """Aggregates of one input and grouping look at the same points."""
+        key = node.input.key, node.groups, every
+        if key not in self._points:
+            rows = self.rows(node.input)
+            instants, there = self._looked(node.input)
+            columns = list(self._values(node.input, rows, list(node.groups)).values())
+            groups = codes(columns, null_is_a_value=True) if columns else np.zeros(len(rows), np.int64)
+            self._points[key] = points(groups, there, instants, every=every)
+        return self._points[key]
+
+
+def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
+    """The columns that expressions over these rows read; `streams` are those of the sides."""
+    wanted = {column for expr in exprs for column in expr.columns}
+    places = [pa.array(side) for side in sides]
+    return {c: _whole(tuples.column(streams[c.input], c.name).take(places[c.input])) for c in wanted}
+
+
+def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
+    """Which rows meet all conditions; unknown is not met."""
+    found = evaluate(sorted(conditions, key=str), values, size)
+    plain = (np.asarray(x.fill_null(False).to_numpy(zero_copy_only=False), np.bool_) for x in found)
+    return reduce(np.logical_and, plain, np.ones(size, np.bool_))
+
+
+_ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}
+
+
+def _equality(condition: Expr, number: int) -> tuple[Column, Column, Expr] | None:
+    """A condition that joins a column of this side with one of a side before it."""
+    match condition:
+        case Compare("=", Column() as a, Column() as b) if number in (a.input, b.input) and a.input != b.input:
+            left, right = (a, b) if b.input == number else (b, a)
+            return (left, right, condition) if left.input < number else None
+    return None
+
+
+def _stream(node: n.Node) -> str:
+    return next(below.stream for below in node.walk() if isinstance(below, n.Source))
+
+
+def _streams(node: n.Node) -> list[str]:
+    while not isinstance(node, n.Join) and node.inputs and not isinstance(node, n.Source):
+        node = node.inputs[0]
+    return [_stream(side) for side in node.sides] if isinstance(node, n.Join) else [_stream(node)]
+
+
+def _whole(array: pa.Array) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator: str) -> tuple[Ints, Ints]:
+    """Of rows with the same results: new ones only where none was there before, gone ones only where none is left."""
+    if operator == "RSTREAM":
+        return row, at
+    alive = there.seen | there.old
+    size = np.int64(there.gone.max(initial=0) + there.first.max(initial=0) + 3)
+    # Moment 0 is before all instants, moment i + 1 is instant i.
+    begins = np.sort(kinds[alive] * size + np.where(there.old[alive], 0, there.first[alive] + 1))
+    ends = np.sort(kinds[alive] * size + there.gone[alive] + 1)
+    moment = kinds[row] * size + (at if operator == "ISTREAM" else at + 1)
+    none = np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right")
+    return row[none], at[none]
+
+
+def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """The first of the rows with the same results at one instant, and for each row the number of its result."""
+    _, first, kind = np.unique(kinds + at * (kinds.max(initial=0) + 1), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return first[order], number[kind]

@@ -1,0 +1,224 @@
+"""A processor: it takes batches of tuples, moves every view on, and hands out what each subscriber may have.
+
+Ingress decides who sees a tuple once, by its label; the plan runs in cells; egress decides about every result with the
+rights of that moment. Where cells run (here, or in Spark's tasks) is the carrier's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Cell, Program, Sight, advance, empty
+from headgate.engine.kernels.passing import passing
+from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.view import Evaluate
+from headgate.engine.program import compile_program
+from headgate.engine.results import Batch, packed, permitted
+from headgate.engine.sights import Running, Sightings, View
+from headgate.labels import Clearance, Label, Rules
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Tuples of one stream in the order of their arrival: times, numbers of labels, values by column."""
+
+    stream: str
+    times: Ints
+    labels: Ints
+    columns: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Results for one subscriber of one query, in order."""
+
+    subscriber: str
+    query: str
+    block: int
+    time: int
+    values: tuple[object, ...]
+    label: Label
+
+
+class Carrier(Protocol):
+    """Runs the cells: what it is given in one call is one batch, done wholly or not at all."""
+
+    cell: Cell
+
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+        """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
+        ...
+
+
+class LocalCarrier:
+    """One cell, in memory, in this process."""
+
+    def __init__(self, program: Program, schema: pa.Schema, evaluate: Evaluate) -> None:
+        self._program = program
+        self._evaluate = evaluate
+        self.cell = empty(schema)
+
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+        if changed is not None:
+            self.cell = resighted(self.cell, changed)
+        passed = passing(self._program, arriving, sight, self._evaluate)
+        self.cell, found = advance(self._program, self.cell, arriving, sight, self._evaluate)
+        return [*(packed(x, passing=False) for x in found), *(packed(x, passing=True) for x in passed)]
+
+
+def resighted(cell: Cell, changed: Ints) -> Cell:
+    """The tuples of a cell after rights have changed."""
+    numbers = cell.table.column(SIGHT).to_numpy()
+    column = pa.array(changed[numbers] if len(numbers) else numbers, pa.int64())
+    return replace(cell, table=cell.table.set_column(cell.table.schema.get_field_index(SIGHT), SIGHT, column))
+
+
+def fitted(cell: Cell, streams: tuple[str, ...], program: Program, schema: pa.Schema) -> Cell:
+    """The cell of one program as that of another: tuples of streams that nobody reads any more go, columns that were
+    not kept are NULL."""
+    table = cell.table
+    known = np.array([name in program.streams for name in streams] or [False])
+    numbers = np.array([program.streams.index(x) if x in program.streams else 0 for x in streams] or [0])
+    kept = known[table.column(STREAM).to_numpy()] if table.num_rows else np.empty(0, np.bool_)
+    place = np.cumsum(kept) - 1
+    classes = tuple(
+        replace(c, held={key: place[held[kept[held]]] for key, held in c.held.items()}) for c in cell.classes
+    )
+    table = table.filter(pa.array(kept))
+    renumbered = pa.array(numbers[table.column(STREAM).to_numpy()] if table.num_rows else [], pa.int16())
+    columns = [
+        renumbered
+        if field.name == STREAM
+        else table.column(field.name).combine_chunks()
+        if field.name in table.schema.names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return Cell(pa.Table.from_arrays(columns, schema=schema), classes)
+
+
+class Processor:
+    """`carrier` makes the carrier of a program."""
+
+    def __init__(
+        self, running: Sequence[Running], rules: Rules, carrier: Callable[[Program, pa.Schema], Carrier]
+    ) -> None:
+        self.running = {query.name: query for query in running}
+        self.program, self.schema = compile_program(running)
+        self._carrier = carrier(self.program, self.schema)
+        self._sightings = Sightings(rules)
+        self._labels: dict[int, Label] = {}
+        self._arrived = 0
+        self._changed: Ints | None = None
+
+    # Who looks --------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> View:
+        """A view for subscribers that come together: of the same rights if the query is exact."""
+        return self._sightings.add_view(self.running[query], clearances)
+
+    def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> None:
+        """New rights of some who look through a view; they count from here on. None: of nothing."""
+        after = self._sightings.change(view, clearances)
+        before = np.arange(len(after)) if self._changed is None else self._changed
+        self._changed = np.concatenate([after[before], after[len(before) :]])
+
+    def know(self, labels: Mapping[int, Label]) -> None:
+        self._labels |= labels
+        self._sightings.know(labels)
+
+    # To go on later ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[Cell, dict[str, Any]]:
+        """All there is to know, to be written down before the results of a batch are let out."""
+        rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._sightings.plain()}
+        return self._carrier.cell, rest
+
+    def restore(self, cell: Cell, rest: Mapping[str, Any]) -> None:
+        """Goes on where another processor was, with the queries that both run; new ones begin with nothing."""
+        self._arrived = rest["arrived"]
+        self._sightings.restore(rest["sights"], self.running)
+        self._carrier.cell = fitted(cell, tuple(rest["streams"]), self.program, self.schema)
+
+    @property
+    def views(self) -> list[View]:
+        return list(self._sightings.views)
+
+    # Batches ----------------------------------------------------------------------------------------------------------
+
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Delivery]:
+        """The next tuples; with the `last`, all that waits for its time becomes final."""
+        table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
+        sight = self._sightings.batch(last=last)
+        found = self._carrier.run(table, sight, self._changed)
+        self._changed = None
+        return self._delivered(found)
+
+    def _entered(self, arrivals: Arrivals) -> pa.Table:
+        """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
+        if arrivals.stream not in self.program.streams:
+            return self.schema.empty_table()
+        sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels)
+        size = len(arrivals.times)
+        known = {
+            TIME: arrivals.times,
+            STREAM: np.full(size, self.program.streams.index(arrivals.stream)),
+            ARRIVAL: self._arrived + np.arange(size),
+            LABEL: arrivals.labels,
+            SIGHT: sights,
+        }
+        self._arrived += size
+        own = {field: name for (stream, name), field in self.program.columns.items() if stream == arrivals.stream}
+        columns = [
+            pa.array(known[field.name], field.type)
+            if field.name in known
+            else arrivals.columns[own[field.name]].cast(field.type)
+            if field.name in own
+            else pa.nulls(size, field.type)
+            for field in self.schema
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema).filter(pa.array(self._sightings.seen(sights)))
+
+    def _delivered(self, found: Sequence[Batch]) -> list[Delivery]:
+        """Egress: everyone's results, in their order, under the rights of now."""
+        deliveries: list[Delivery] = []
+        for view in self._sightings.views:
+            mine = [batch for batch in found for column in batch.views if column in view.columns]
+            for subscriber in sorted(view.clearances):
+                rows = [
+                    (self._place(view, batch, row), batch, row, label)
+                    for batch in mine
+                    for row, label in self._allowed(view, subscriber, batch)
+                ]
+                for _, batch, row, label in sorted(rows, key=lambda x: x[0]):
+                    values = tuple(column[row].as_py() for column in batch.values)
+                    time = int(batch.time[row])
+                    deliveries.append(Delivery(subscriber, batch.query, batch.block, time, values, label))
+        return deliveries
+
+    def _allowed(self, view: View, subscriber: str, batch: Batch) -> list[tuple[int, Label]]:
+        clearance = view.clearance(subscriber, self._sightings.rules)
+        if clearance is None:
+            return []
+        rows, labels = permitted(
+            batch,
+            self._labels,
+            clearance,
+            self._sightings.rules,
+            level=view.running.level,
+            aggregated=view.running.query.blocks[batch.block].aggregated,
+        )
+        return [(int(row), labels[batch.labels[row]]) for row in rows]
+
+    @staticmethod
+    def _place(view: View, batch: Batch, row: int) -> tuple[int, ...]:
+        """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
+        keys = tuple(int(key[row]) for key in batch.order)
+        if view.running.query.blocks[batch.block].stateless:
+            return (1, *keys, batch.block)
+        return (0, *keys[:4], batch.block, *keys[4:])

@@ -1,0 +1,184 @@
+"""A processor against the oracle: random queries that share, several views each, rights that change, tuples that come
+late, any split into batches. Expressions are evaluated by the oracle here; what is tested is everything else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from plan import test_meaning as random_plans
+
+from headgate.engine.kernels.view import Values
+from headgate.engine.processor import Arrivals, Delivery, LocalCarrier, Processor
+from headgate.engine.program import ARROW
+from headgate.engine.sights import Running, View
+from headgate.engine.state import Saved, StateFolder
+from headgate.labels import Clearance, Label
+from headgate.labels.levels import Level
+from headgate.plan.expressions import Expr
+from headgate.plan.queries import Query, Stream
+from headgate.plan.secure import Mode
+from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact, value_of
+
+TOP = Level("TS")
+ROLES = (frozenset({"doctor"}), frozenset({"nurse"}), frozenset({"doctor", "nurse"}), frozenset[str]())
+
+
+def evaluate(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
+    """As kernels are given it, row by row with the oracle."""
+    columns = {part: array.to_pylist() for part, array in values.items()}
+    return [
+        pa.array([value_of(expr, lambda part, row=row: columns[part][row]) for row in range(size)], ARROW[expr.type])  # type: ignore[misc]
+        for expr in exprs
+    ]
+
+
+class Replay:
+    """Events through a processor; what each subscriber of each query received."""
+
+    def __init__(
+        self, queries: dict[str, Query], lateness: dict[str, int], subscribers: dict[str, Clearance], mode: Mode
+    ) -> None:
+        self.running = [Running(name, query, TOP, lateness, mode) for name, query in queries.items()]
+        self.processor = self.fresh()
+        self.views: list[tuple[str, View]] = []
+        for query in queries:
+            alone = [{name: clearance} for name, clearance in subscribers.items()]
+            for together in alone if mode == Mode.EXACT else [subscribers]:
+                view = self.processor.subscribe(query, together)
+                self.views += [(name, view) for name in together]
+        self.numbers: dict[Label, int] = {}
+        self.received: list[Delivery] = []
+
+    def fresh(self) -> Processor:
+        return Processor(
+            self.running, random_plans.RULES, lambda program, schema: LocalCarrier(program, schema, evaluate)
+        )
+
+    def restart(self, folder: Path) -> None:
+        """What was written down is all that is left."""
+        cell, rest = self.processor.save()
+        StateFolder(folder).save(Saved(1, cell, rest))
+        self.processor = self.fresh()
+        found = StateFolder(folder).newest()
+        assert found is not None
+        self.processor.restore(found.cell, found.rest)
+        self.views = [(name, view) for view in self.processor.views for name in view.clearances]
+
+    def batch(self, tuples: Sequence[Tuple], *, last: bool = False) -> None:
+        for label in {tuple_.label for tuple_ in tuples}:
+            self.numbers.setdefault(label, len(self.numbers) + 1)
+        self.processor.know({number: label for label, number in self.numbers.items()})
+        runs: list[list[Tuple]] = []
+        for tuple_ in tuples:  # neighbours of one stream arrive together
+            if runs and runs[-1][0].stream == tuple_.stream:
+                runs[-1].append(tuple_)
+            else:
+                runs.append([tuple_])
+        self.received += self.processor.batch([self.arrivals(run) for run in runs], last=last)
+
+    def arrivals(self, tuples: Sequence[Tuple]) -> Arrivals:
+        stream = tuples[0].stream
+        known = (r.stream for q in self.running for b in q.query.blocks for r in b.readings)
+        columns = next((x.columns for x in known if x.name == stream), ())
+        return Arrivals(
+            stream,
+            np.array([x.time for x in tuples], np.int64),
+            np.array([self.numbers[x.label] for x in tuples], np.int64),
+            {name: pa.array([x.values.get(name) for x in tuples], ARROW[type_]) for name, type_ in columns},
+        )
+
+    def change(self, event: Change) -> None:
+        for name, view in self.views:
+            if name == event.subscriber:
+                self.processor.change(view, {name: event.clearance})
+
+    def results(self, query: str, subscriber: str) -> list[Result]:
+        return [
+            Result(x.time, x.values, x.label, x.block)  # type: ignore[arg-type]
+            for x in self.received
+            if (x.query, x.subscriber) == (query, subscriber)
+        ]
+
+
+def in_order(query: Query, results: list[Result]) -> list[Result]:
+    """What merely passes has no certain place among the rest."""
+    return sorted(results, key=lambda result: query.blocks[result.block].stateless)
+
+
+def random_events(rng: Random, tuples: list[Tuple], subscribers: Sequence[str]) -> list[Event]:
+    events: list[Event] = list(tuples)
+    for _ in range(rng.choice((0, 1, 2, 3))):
+        rights = Clearance(rng.choice(ROLES), TOP) if rng.random() < 0.8 else None
+        change = Change(rng.choice(subscribers), rights)
+        events.insert(rng.randrange(len(events) + 1), change)
+    return events
+
+
+def one_case(seed: int, mode: Mode, counts: Counter[str], restarts: Path | None = None) -> None:
+    rng = Random(seed)
+    means = exact if mode == Mode.EXACT else cumulative
+    queries, tuples = random_plans.random_set(rng)
+    if {x.stream for x in tuples} <= {"s", "t"}:
+        tuples += random_plans.random_tuples(rng, random_plans.STREAMS, 14)
+    streams: dict[str, Stream] = {
+        r.stream.name: r.stream for query in queries.values() for b in query.blocks for r in b.readings
+    }
+    lateness = {name: rng.choice((0, 0, 2000, 10_000)) for name in streams}
+    subscribers = {f"u{i}": Clearance(rng.choice(ROLES), TOP) for i in range(rng.randint(1, 4))}
+    events = random_events(rng, tuples, list(subscribers))
+    replay = Replay(queries, lateness, subscribers, mode)
+    waiting: list[Tuple] = []
+    for event in events:
+        if isinstance(event, Change):
+            replay.batch(waiting)
+            waiting = []
+            replay.change(event)
+        else:
+            waiting.append(event)
+            if rng.random() < 0.3:
+                replay.batch(waiting)
+                waiting = []
+                if restarts is not None and rng.random() < 0.5:
+                    counts["restarts"] += 1
+                    replay.restart(restarts / str(counts["restarts"]))
+    replay.batch(waiting, last=True)
+    for name, query in queries.items():
+        wanted = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
+        for subscriber in subscribers:
+            found = in_order(query, replay.results(name, subscriber))
+            assert random_plans.agree(found, in_order(query, wanted[subscriber])), f"seed {seed}, {subscriber}: {name}"
+            counts["results"] += len(found)
+        counts["queries"] += 1
+
+
+def check(mode: Mode, first: int, cases: int) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + cases):
+        one_case(seed, mode, counts)
+    assert counts["results"] > cases
+    return counts
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_everyone_receives_what_the_oracle_says(mode: Mode) -> None:
+    check(mode, 0, 30)
+
+
+def test_a_processor_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(500, 520):
+        one_case(seed, Mode.EXACT, counts, tmp_path)
+    assert counts["restarts"] > 20 and counts["results"] > 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", Mode)
+def test_everyone_receives_what_the_oracle_says_in_many_cases(mode: Mode) -> None:
+    print(dict(check(mode, 10_000, 1_000)))

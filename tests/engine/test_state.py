@@ -1,0 +1,105 @@
+"""State on disk: the newest whole version counts, whatever was interrupted; results written twice are there once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headgate.engine.kernels.cell import Cell, Class
+from headgate.engine.processor import Delivery
+from headgate.engine.sinks import FileSink, delivery_of, plain_delivery
+from headgate.engine.state import KEPT, Saved, StateFolder
+from headgate.errors import StoreError
+from headgate.labels import parse_label
+
+
+def saved(version: int) -> Saved:
+    table = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "name": pa.array(["a", None, "é"])})
+    classes = (
+        Class((0, 2), {"w1": np.array([0, 2]), "w2": np.array([1])}, {"rows": 7}),
+        Class((1,), {}, {}),
+    )
+    return Saved(version, Cell(table, classes), {"version": version, "text": "é"})
+
+
+def same(a: Saved, b: Saved) -> bool:
+    def plain(x: Saved) -> object:
+        return [(c.views, {k: v.tolist() for k, v in c.held.items()}, dict(c.last)) for c in x.cell.classes]
+
+    return (a.version, a.rest, plain(a)) == (b.version, b.rest, plain(b)) and a.cell.table.equals(b.cell.table)
+
+
+def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "state")
+    assert folder.newest() is None
+    folder.save(saved(1))
+    found = StateFolder(tmp_path / "state").newest()
+    assert found is not None and same(found, saved(1))
+
+
+def test_an_empty_cell_can_be_saved(tmp_path: Path) -> None:
+    StateFolder(tmp_path).save(Saved(0, Cell(saved(1).cell.table.slice(0, 0)), {}))
+    found = StateFolder(tmp_path).newest()
+    assert found is not None and found.cell.table.num_rows == 0 and found.cell.classes == ()
+
+
+def test_only_the_newest_versions_are_kept(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    for version in range(1, 12):
+        folder.save(saved(version))
+    assert folder.versions() == list(range(12 - KEPT, 12))
+
+
+def test_what_was_interrupted_is_forgotten(tmp_path: Path) -> None:
+    StateFolder(tmp_path).save(saved(1))
+    half = tmp_path / "000000000000002.new"
+    half.mkdir()
+    (half / "tuples.arrow").write_bytes(b"half")
+    found = StateFolder(tmp_path).newest()
+    assert found is not None and found.version == 1
+    assert not half.exists()
+
+
+def test_damage_is_said_and_nothing_is_guessed(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    folder.save(saved(3))
+    (tmp_path / "000000000000003" / "tuples.arrow").write_bytes(b"not arrow")
+    with pytest.raises(StoreError, match="damaged"):
+        folder.newest()
+
+
+DELIVERY = Delivery(
+    "ann/1",
+    "joe.q",
+    0,
+    1_767_261_600_000,
+    (1, None, "é", dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC), 0.5, True),
+    parse_label('doctor AT S FROM "joe.in1"'),
+)
+
+
+def test_a_delivery_is_the_same_after_it_was_written_down() -> None:
+    assert delivery_of(json.loads(json.dumps(plain_delivery(DELIVERY)))) == DELIVERY
+
+
+def test_a_version_written_twice_is_there_once(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, {"joe.q": ("a", "b", "c", "d", "e", "f", "g")})
+    for _ in range(2):
+        sink.write(7, [DELIVERY, DELIVERY])
+    (file,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == 2
+    assert lines[0]["time"] == "2026-01-01T10:00:00+00:00"
+    assert lines[0]["label"] == 'doctor AT S FROM "joe.in1"'
+    assert (lines[0]["a"], lines[0]["b"], lines[0]["d"]) == (1, None, "2026-01-31")
+
+
+def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "out", {"../../q": ("a",)})
+    sink.write(1, [Delivery("../../../etc", "../../q", 0, 0, (1,), parse_label("TRUE"))])
+    assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl")) != []

@@ -8,7 +8,6 @@ store back to an older state, head included, can only be found by comparing with
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import os
@@ -89,7 +88,7 @@ class Seal:
         return Head(count, mac, self._mac("head", f"{count}:{mac}"))
 
     def _mac(self, purpose: str, body: str) -> str:
-        return hmac.new(self._key, f"{purpose}\n{body}".encode(), hashlib.sha256).hexdigest()
+        return hmac.digest(self._key, f"{purpose}\n{body}".encode(), "sha256").hex()
 
 
 def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") -> list[str]:

@@ -30,6 +30,8 @@ from headgate.clock import Clock
 from headgate.errors import StoreError
 
 _KEPT_VERSIONS = 10_000
+# Made once: a statement that is made anew is also compared anew with those that were prepared.
+_NEW_RECORD, _NEW_CHANGE = insert(t.audit), insert(t.change_log)
 _HEAD = t.head.c.one == 1
 _MIGRATION_LOCK = 0x48454144
 _HEADLESS = "the store has lost its head: it was damaged, or somebody removed it"
@@ -240,7 +242,7 @@ class Store:
             }
             for item, (name, key, _, new) in enumerate(changes)
         ]
-        connection.execute(insert(t.change_log), rows)
+        connection.execute(_NEW_CHANGE, rows)
         if version % 1000 == 0:
             connection.execute(delete(t.change_log).where(t.change_log.c.version < version - _KEPT_VERSIONS))
 
@@ -254,7 +256,7 @@ class Store:
             mac = self._seal.record(mac, count, now, event_)
             rows.append({"number": count, "time": now, "mac": mac, **vars(event_)})
         if rows:
-            connection.execute(insert(t.audit), rows)
+            connection.execute(_NEW_RECORD, rows)
         return self._seal.head(count, mac)
 
     def audit_head(self) -> Head:

@@ -7,6 +7,7 @@ in one run, on stores of their own.
 
 from __future__ import annotations
 
+import gc
 import random
 import statistics
 import tempfile
@@ -141,6 +142,7 @@ def _measure(size: Size, rounds: int) -> tuple[float, float]:
             headgate.initialise("joe", _PASSWORD)
         token = secure.login("joe", _PASSWORD)
         times: dict[Headgate, list[float]] = {secure: [], plain: []}
+        gc.disable()  # or one of the two would pay for what both left behind
         for number in range(rounds):
             text = script(size, number)
             pair = [secure, plain]
@@ -150,6 +152,7 @@ def _measure(size: Size, rounds: int) -> tuple[float, float]:
                 headgate.execute(token, text)
                 headgate.plan()
                 times[headgate].append(1000 * (time.perf_counter() - start))
+        gc.enable()
         for headgate in (secure, plain):
             headgate.close()
     return statistics.median(times[secure]), statistics.median(times[plain])

@@ -22,6 +22,7 @@ EVERYONE = "PUBLIC"
 SYSTEM_ID = 0
 MAX_COMPARTMENTS = 64
 MOST_REMEMBERED = 10_000
+NO_LIMITS = "{}"
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class Authorizer:
             return True, f"user {quote(principal.user)} owns it"
         reasons = []
         for grant in self._grants(principal, permission, thing):
-            faults = exceeded(json.loads(grant.limits), parameters)
+            faults = exceeded(json.loads(grant.limits), parameters) if grant.limits != NO_LIMITS else []
             if not faults:
                 return True, self._because(principal, grant)
             reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")
@@ -225,9 +226,9 @@ class Authorizer:
 
     def _because(self, principal: Principal, grant: r.Grant) -> str:
         by = f"granted by {quote(grant.grantor)}" if grant.grantor else "granted by the system"
-        via = sorted(role for role in principal.roles if grant.role in self.inherited(role))
         if grant.role in principal.roles or grant.role == EVERYONE:
             return f"role {quote(grant.role)} holds {grant.permission} ({by})"
+        via = sorted(role for role in principal.roles if grant.role in self.inherited(role))
         return f"role {quote(via[0])} inherits role {quote(grant.role)}, which holds {grant.permission} ({by})"
 
     def explain(self, principal: Principal, permission: Permission, thing: r.Object) -> list[str]:

@@ -30,8 +30,7 @@ from headgate.clock import Clock
 from headgate.errors import StoreError
 
 _KEPT_VERSIONS = 10_000
-# Made once: a statement that is made anew is also compared anew with those that were prepared.
-_NEW_RECORD, _NEW_CHANGE = insert(t.audit), insert(t.change_log)
+_NEW_CHANGE = insert(t.change_log)  # made once: what is made anew is also compared anew with what was prepared
 _HEAD = t.head.c.one == 1
 _MIGRATION_LOCK = 0x48454144
 _HEADLESS = "the store has lost its head: it was damaged, or somebody removed it"
@@ -77,6 +76,7 @@ class Store:
         self._lock = threading.RLock()
         self._version = -1
         self._reader: Any = None
+        self._new_record = _insertion(self._engine)
         dbapi = self._engine.dialect.loaded_dbapi
         self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, dbapi.Error)
 
@@ -254,9 +254,9 @@ class Store:
         for event_ in (given.clean() for given in events):
             count += 1
             mac = self._seal.record(mac, count, now, event_)
-            rows.append({"number": count, "time": now, "mac": mac, **vars(event_)})
+            rows.append((count, now, *vars(event_).values(), mac))
         if rows:
-            connection.execute(_NEW_RECORD, rows)
+            connection.exec_driver_sql(self._new_record, rows)
         return self._seal.head(count, mac)
 
     def audit_head(self) -> Head:
@@ -374,3 +374,10 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
         connection.execute(text("BEGIN" if reading else "BEGIN IMMEDIATE"))
 
     return engine
+
+
+def _insertion(engine: Engine) -> str:
+    """How audit records are inserted, in the driver's own words: the one statement that every request needs."""
+    names = ", ".join(f'"{column.name}"' for column in t.audit.columns)
+    mark = "?" if engine.dialect.paramstyle == "qmark" else "%s"
+    return f"INSERT INTO audit ({names}) VALUES ({', '.join([mark] * len(t.audit.columns))})"  # noqa: S608

@@ -199,7 +199,8 @@ class Headgate:
             except StoreError:
                 raise
             except HeadgateError as error:
-                self._record(session, *(tried or [_event(session, "EXECUTE", "script", reason=error.message)]))
+                failed = [_undone(event) if event.granted else event for event in tried]
+                self._record(session, *(failed or [_event(session, "EXECUTE", "script", reason=error.message)]))
                 raise
 
     def _familiar(self, token: str) -> r.Session | None:
@@ -222,7 +223,7 @@ class Headgate:
     def _run(
         self, session: r.Session, statements: tuple[Statement, ...], work: Transaction, tried: list[Event]
     ) -> list[Result]:
-        """`tried` is what to record if all of it is undone."""
+        """`tried` is what was done and what failed, to be recorded if all of it is undone."""
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
         for statement in statements:
@@ -240,7 +241,7 @@ class Headgate:
             reasons = "; ".join(dict.fromkeys(decision.reason for decision in request.decisions))
             done = _events(session, statement, request, granted=True, reason=reasons)
             work.events += done
-            tried += [replace(event, granted=False, reason="undone: a later statement failed") for event in done]
+            tried += done
         if not statements:
             work.events.append(_event(session, "EXECUTE", "", granted=True, reason="an empty script"))
         return results
@@ -371,6 +372,10 @@ def _event(session: r.Session | None, action: str, about: str, *, granted: bool 
     if session is None:
         return Event("", "", str(LEAST), action, about, granted, reason)
     return Event(session.user, session.id, session.level, action, about, granted, reason)
+
+
+def _undone(event: Event) -> Event:
+    return replace(event, granted=False, reason="undone: a later statement failed")
 
 
 def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:

@@ -104,7 +104,11 @@ class Sessions:
         self._duties.check_session(roles)
 
     def find(self, token: str) -> r.Session:
-        session = self._state.sessions.get(token_hash(token))
+        return self.current(token_hash(token))
+
+    def current(self, hashed: str) -> r.Session:
+        """The session of a token, by its hash, as it is now."""
+        session = self._state.sessions.get(hashed)
         if session is None or not self._alive(session):
             raise AuthenticationFailed(NO_SESSION, hint="log in again")
         return session

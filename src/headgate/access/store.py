@@ -256,7 +256,9 @@ class Store:
             mac = self._seal.record(mac, count, now, event_)
             rows.append((count, now, *vars(event_).values(), mac))
         if rows:
-            connection.exec_driver_sql(self._new_record, rows)
+            cursor = connection.connection.cursor()  # the driver's own: every request comes by here
+            cursor.executemany(self._new_record, rows)
+            cursor.close()
         return self._seal.head(count, mac)
 
     def audit_head(self) -> Head:

@@ -194,7 +194,7 @@ class Headgate:
             tried: list[Event] = []
             try:
                 with self._transaction() as work:
-                    session = self._sessions.touch(self._sessions.find(token))
+                    session = self._sessions.touch(self._sessions.current(session.token_hash))
                     return self._run(session, statements, work, tried)
             except StoreError:
                 raise

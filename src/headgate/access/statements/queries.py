@@ -92,10 +92,16 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
     roles = frozenset(role.text for role in syntax.roles) or principal.roles
     bound = BoundFor(Principal(principal.user, roles, principal.level))
 
+    known: dict[tuple[str | None, str], tuple[r.Object, Stream]] = {}
+
     def find(target: Target) -> Stream:
-        thing = _readable(q, bound.reader, target)
-        bound.inputs.append(thing)
-        return as_stream(thing)
+        """Each stream is asked for once, however often it is read."""
+        name = target.owner, target.name
+        if name not in known:
+            thing = _readable(q, bound.reader, target)
+            known[name] = thing, as_stream(thing)
+        bound.inputs.append(known[name][0])
+        return known[name][1]
 
     bound.query = bind_query(syntax, find)
     for use in uses(syntax, bound.query):
@@ -121,10 +127,13 @@ def _readable(q: Request, reader: Principal, target: Target) -> r.Object:
     thing = q.find(target)
     if reader != q.principal:
         q.need(Permission.VIEW_OBJECT, thing, principal=reader)
-    only_aggregates = not q.authorizer.allows(reader, Permission.READ_TUPLE, thing) and q.authorizer.allows(
-        reader, Permission.AGGREGATE_READ, thing
-    )
-    q.need(Permission.AGGREGATE_READ if only_aggregates else Permission.READ_TUPLE, thing, principal=reader)
+    try:
+        q.need(Permission.READ_TUPLE, thing, principal=reader)
+    except AccessDenied:
+        if not q.authorizer.allows(reader, Permission.AGGREGATE_READ, thing):
+            raise
+        q.decisions.pop()
+        q.need(Permission.AGGREGATE_READ, thing, principal=reader)
     return thing
 
 

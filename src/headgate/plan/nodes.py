@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from headgate.cql.queries import StreamOperator, WindowKind
 from headgate.plan.expressions import AggregateCall, Column, Expr, Type, written
@@ -19,17 +20,15 @@ from headgate.plan.functions import accumulators
 Columns = tuple[tuple[str, Type], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Node:
     """`blocking` operators keep a synopsis: the paper shares them only when equal (Definition 3)."""
+
+    blocking: ClassVar[bool] = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return ()
-
-    @property
-    def blocking(self) -> bool:
-        return False
 
     @property
     def parameters(self) -> str:
@@ -53,6 +52,9 @@ class Node:
         visit(self)
         yield from found.values()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Node) and self.key == other.key
+
     def __hash__(self) -> int:
         return hash(self.key)
 
@@ -60,7 +62,18 @@ class Node:
         return f"{type(self).__name__}({self.parameters})"
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """An operator over one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, eq=False)
 class Source(Node):
     """A stream, by the name it has as a source in labels (`joe.in1`): given once, and to no other stream ever."""
 
@@ -70,45 +83,28 @@ class Source(Node):
     def parameters(self) -> str:
         return self.stream
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
-class Select(Node):
+@dataclass(frozen=True, eq=False)
+class Select(Unary):
     """What meets all of a set of conditions."""
 
-    input: Node
     conditions: frozenset[Expr]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     @property
     def parameters(self) -> str:
         return " AND ".join(sorted(map(str, self.conditions)))
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
-class Window(Node):
+@dataclass(frozen=True, eq=False)
+class Window(Unary):
     """What a window holds at each instant; durations in milliseconds."""
 
-    input: Node
+    blocking: ClassVar[bool] = True
     kind: WindowKind
     rows: int = 0
     range: int = 0
     slide: int = 0
     partition: tuple[Column, ...] = ()
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def blocking(self) -> bool:
-        return True
 
     @property
     def parameters(self) -> str:
@@ -122,13 +118,12 @@ class Window(Node):
             case _:
                 return self.kind
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Join(Node):
     """All combinations of its inputs' rows that meet the conditions; columns say which input they come from."""
 
+    blocking: ClassVar[bool] = True
     sides: tuple[Node, ...]
     conditions: frozenset[Expr]
 
@@ -137,31 +132,17 @@ class Join(Node):
         return self.sides
 
     @property
-    def blocking(self) -> bool:
-        return True
-
-    @property
     def parameters(self) -> str:
         return " AND ".join(sorted(map(str, self.conditions))) or "all"
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
-class Aggregate(Node):
+@dataclass(frozen=True, eq=False)
+class Aggregate(Unary):
     """One row per group. What stands above it reads the group's columns and the results of its calls."""
 
-    input: Node
+    blocking: ClassVar[bool] = True
     groups: frozenset[Column]
     calls: frozenset[AggregateCall]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def blocking(self) -> bool:
-        return True
 
     @property
     def parameters(self) -> str:
@@ -173,19 +154,12 @@ class Aggregate(Node):
         """What has to be kept for its calls: aggregates of one input and one grouping share what they keep."""
         return frozenset(kept for call in self.calls for kept in accumulators(call))
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
-class Project(Node):
+@dataclass(frozen=True, eq=False)
+class Project(Unary):
     """The values of a result, with their names."""
 
-    input: Node
     items: tuple[tuple[str, Expr], ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     @property
     def parameters(self) -> str:
@@ -195,47 +169,28 @@ class Project(Node):
     def columns(self) -> Columns:
         return tuple((name, expr.type) for name, expr in self.items)
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
-class Distinct(Node):
-    input: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
-
-    @property
-    def blocking(self) -> bool:
-        return True
+@dataclass(frozen=True, eq=False)
+class Distinct(Unary):
+    blocking: ClassVar[bool] = True
 
     @property
     def parameters(self) -> str:
         return ""
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
-class ToStream(Node):
+@dataclass(frozen=True, eq=False)
+class ToStream(Unary):
     """From relation to stream: ISTREAM, DSTREAM or RSTREAM of what changes from instant to instant."""
 
-    input: Node
     operator: StreamOperator
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.input,)
 
     @property
     def parameters(self) -> str:
         return self.operator
 
-    __hash__ = Node.__hash__
 
-
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Union(Node):
     """What any of its inputs yields, in their order."""
 
@@ -248,5 +203,3 @@ class Union(Node):
     @property
     def parameters(self) -> str:
         return "ALL"
-
-    __hash__ = Node.__hash__

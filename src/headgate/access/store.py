@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ class Store:
                     version = self._write(connection, state, work, dict(found))
             except BaseException as error:
                 state.rollback()
-                if isinstance(error, SQLAlchemyError):
+                if isinstance(error, self._errors):
                     self._version = -1  # whether it was committed is not known: read everything again
                 raise
             state.commit()
@@ -380,6 +381,7 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
 
 def _insertion(engine: Engine) -> str:
     """How audit records are inserted, in the driver's own words: the one statement that every request needs."""
-    names = ", ".join(f'"{column.name}"' for column in t.audit.columns)
+    names = ["number", "time", *(field.name for field in fields(Event)), "mac"]
     mark = "?" if engine.dialect.paramstyle == "qmark" else "%s"
-    return f"INSERT INTO audit ({names}) VALUES ({', '.join([mark] * len(t.audit.columns))})"  # noqa: S608
+    columns, values = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
+    return f"INSERT INTO audit ({columns}) VALUES ({values})"  # noqa: S608

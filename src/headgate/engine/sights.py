@@ -21,8 +21,6 @@ from headgate.labels import Clearance, Label, Level, Rules, parse_level
 from headgate.plan.queries import Block, Query
 from headgate.plan.secure import Mode
 
-SEEN = np.int32(HIDDEN + 1)
-
 
 @dataclass(frozen=True)
 class Running:
@@ -109,9 +107,6 @@ class Sightings:
                 changed[column] = self._both(row[column], seen)
             after[number] = self._sight(self._label_of[number], changed)
         return after
-
-    def drop_view(self, view: View) -> None:
-        self.views.remove(view)
 
     def _both(self, before: np.int32, now: np.int32) -> int:
         """What was seen before and still is, with everything hidden that ever was."""

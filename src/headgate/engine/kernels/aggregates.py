@@ -20,9 +20,8 @@ _BIGINT = 1 << 63
 class Aggregates:
     """`value_of` gives the argument's value for each row; what several aggregates need is computed once."""
 
-    def __init__(self, points: Points, rows: int, value_of: Callable[[Expr], pa.Array]) -> None:
+    def __init__(self, points: Points, value_of: Callable[[Expr], pa.Array]) -> None:
         self._points = points
-        self._rows = rows
         self._value_of = value_of
         self._counts: dict[Expr, Ints] = {}
 
@@ -94,7 +93,7 @@ class Aggregates:
         plain = AggregateCall(call.function, call.argument, False, call.result)
         if call.function in ("MIN", "MAX"):
             return self.of(plain)
-        return Aggregates(once, self._rows, self._value_of).of(plain)
+        return Aggregates(once, self._value_of).of(plain)
 
 
 def _added(a: Parts, b: Parts) -> Parts:

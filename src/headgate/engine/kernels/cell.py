@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.view import NO_TIME, Evaluate, ViewRun, Yielded
+from headgate.engine.kernels.view import Evaluate, ViewRun, Yielded
 from headgate.plan import nodes as n
 from headgate.plan.binding import LEVEL
 
@@ -240,6 +240,3 @@ class Seen:
 
 def empty(table: pa.Schema) -> Cell:
     return Cell(table.empty_table())
-
-
-NOTHING_PASSED = NO_TIME

@@ -8,7 +8,6 @@ of a join lives where the lives of its tuples overlap. No instant is looked at o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -69,12 +68,6 @@ def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partiti
         case "NOW":
             until = times[places]
     return Rows((places,), start, end, until)
-
-
-class Keys(Protocol):
-    """Numbers for the values that a join compares, equal where the values are; negative for NULL."""
-
-    def __call__(self, left: Rows, right: Rows) -> tuple[Ints, Ints]: ...
 
 
 def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times: Ints) -> Rows:

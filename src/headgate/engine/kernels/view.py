@@ -257,7 +257,7 @@ class ViewRun:
                 argument_values[expr] = self._evaluate([expr], self._values(node.input, rows, [expr]), len(rows))[0]
             return argument_values[expr]
 
-        aggregates = Aggregates(looked, len(rows), value_of)
+        aggregates = Aggregates(looked, value_of)
         rank = np.empty(len(rows), np.int64)
         rank[np.lexsort(tuple(reversed(rows.sides)))] = np.arange(len(rows))
         first = (

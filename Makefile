@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup postgres demo test test-long check clean
+.PHONY: help setup postgres java demo test test-long check clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -16,13 +16,16 @@ setup: ## make .venv, once, with the pinned requirements
 postgres: ## make sure that the PostgreSQL server binaries are there
 	@bash scripts/ensure-postgres.sh
 
-demo: setup ## show Headgate at work
+java: ## make sure that there is a Java runtime for Spark
+	@bash scripts/ensure-java.sh
+
+demo: setup java ## show Headgate at work
 	@$(BIN)/headgate demo
 
-test: setup postgres ## run the tests, those on PostgreSQL included
+test: setup postgres java ## run the tests, those on PostgreSQL included
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-long: setup postgres ## run the long suites
+test-long: setup postgres java ## run the long suites
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
 check: setup ## lint, formatting, types, import directions

@@ -1,5 +1,5 @@
 """A processor against the oracle: random queries that share, several views each, rights that change, tuples that come
-late, any split into batches. Expressions are evaluated by the oracle here; what is tested is everything else.
+late, any split into batches.
 """
 
 from __future__ import annotations
@@ -14,29 +14,19 @@ import pyarrow as pa
 import pytest
 from plan import test_meaning as random_plans
 
-from headgate.engine.kernels.view import Values
+from headgate.engine.duck import evaluate
 from headgate.engine.processor import Arrivals, Delivery, LocalCarrier, Processor
 from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
 from headgate.engine.state import Saved, StateFolder
 from headgate.labels import Clearance, Label
 from headgate.labels.levels import Level
-from headgate.plan.expressions import Expr
 from headgate.plan.queries import Query, Stream
 from headgate.plan.secure import Mode
-from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact, value_of
+from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
 
 TOP = Level("TS")
 ROLES = (frozenset({"doctor"}), frozenset({"nurse"}), frozenset({"doctor", "nurse"}), frozenset[str]())
-
-
-def evaluate(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
-    """As kernels are given it, row by row with the oracle."""
-    columns = {part: array.to_pylist() for part, array in values.items()}
-    return [
-        pa.array([value_of(expr, lambda part, row=row: columns[part][row]) for row in range(size)], ARROW[expr.type])  # type: ignore[misc]
-        for expr in exprs
-    ]
 
 
 class Replay:

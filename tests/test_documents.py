@@ -46,7 +46,7 @@ def test_the_readme_shows_what_happens(tmp_path: Path) -> None:
 def test_the_exchange_is_played_as_its_document_shows() -> None:
     shown = re.search(r"```text\n(.*?)```", (ROOT / "docs/exchange.md").read_text(), re.DOTALL)
     assert shown is not None
-    done = subprocess.run([HEADGATE, "demo"], capture_output=True, text=True, check=True)
+    done = subprocess.run([HEADGATE, "demo", "exchange"], capture_output=True, text=True, check=True)
     assert done.stdout == shown[1]
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from headgate.engine.ingress import Refused
 from headgate.engine.kernels.cell import Cell, Class
 from headgate.engine.processor import Delivery
-from headgate.engine.sinks import FileSink, delivery_of, plain_delivery
+from headgate.engine.sinks import Address, FileSink, delivery_of, plain_delivery
 from headgate.engine.state import KEPT, Saved, StateFolder
 from headgate.errors import StoreError
 from headgate.labels import parse_label
@@ -87,19 +88,40 @@ def test_a_delivery_is_the_same_after_it_was_written_down() -> None:
     assert delivery_of(json.loads(json.dumps(plain_delivery(DELIVERY)))) == DELIVERY
 
 
-def test_a_version_written_twice_is_there_once(tmp_path: Path) -> None:
-    sink = FileSink(tmp_path, {"joe.q": ("a", "b", "c", "d", "e", "f", "g")})
-    for _ in range(2):
-        sink.write(7, [DELIVERY, DELIVERY])
-    (file,) = [path for path in tmp_path.rglob("*") if path.is_file()]
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
+class Here:
+    """Every query has these columns, every subscriber a folder."""
+
+    def __init__(self, *columns: str) -> None:
+        self.columns = columns
+
+    def of(self, subscriber: str, query: str) -> Address:
+        return Address((subscriber, query), self.columns)
+
+    def of_refused(self, stream: str) -> tuple[str, ...]:
+        return "owner", f"{stream}.refused"
+
+
+def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
+    here = Here("a", "b", "c", "d", "e", "f", "g")
+    sink = FileSink(tmp_path, here)
+    sink.write([DELIVERY], [])
+    before = sink.state()
+    sink.write([DELIVERY], [Refused("s", "why", [{"a": 1}])])
+    again = FileSink(tmp_path, here)
+    again.restore(before)
+    again.write([DELIVERY], [Refused("s", "why", [{"a": 1}])])
+    assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.refused.jsonl"]
+    lines = [json.loads(line) for line in (tmp_path / "ann%2F1/joe.q.jsonl").read_text().splitlines()]
     assert len(lines) == 2
     assert lines[0]["time"] == "2026-01-01T10:00:00+00:00"
     assert lines[0]["label"] == 'doctor AT S FROM "joe.in1"'
-    assert (lines[0]["a"], lines[0]["b"], lines[0]["d"]) == (1, None, "2026-01-31")
+    assert lines[0]["values"]["a"] == 1 and lines[0]["values"]["d"] == "2026-01-31"
+    assert json.loads((tmp_path / "owner/s.refused.jsonl").read_text()) == {"reason": "why", "values": {"a": 1}}
 
 
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
-    sink = FileSink(tmp_path / "out", {"../../q": ("a",)})
-    sink.write(1, [Delivery("../../../etc", "../../q", 0, 0, (1,), parse_label("TRUE"))])
-    assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl")) != []
+    sink = FileSink(tmp_path / "out", Here("a"))
+    for name in ("../../../etc", "..", ".", "/etc"):
+        sink.write([Delivery(name, "../../q", 0, 0, (1,), parse_label("TRUE"))], [])
+    assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl"))
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 4

@@ -16,6 +16,7 @@ from headgate.access.state import State
 from headgate.errors import HeadgateError
 from headgate.plan.lowering import lower
 from headgate.plan.nodes import Node
+from headgate.plan.queries import Query
 from headgate.plan.secure import Mode, SecurePlan
 
 
@@ -24,6 +25,7 @@ class Planned:
     """A running query, as the catalog has it and as a plan."""
 
     query: r.Object
+    meant: Query
     root: Node
     mode: Mode
     inputs: tuple[int, ...]
@@ -90,6 +92,6 @@ class Running:
         except HeadgateError as error:
             self._faults[query.id] = error.message
             return
-        if root is not None:  # boxes without a text have nothing to run
+        if found is not None and root is not None:  # boxes without a text have nothing to run
             mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
-            self._planned[query.id] = Planned(query, root, mode, tuple(definition["inputs"]))
+            self._planned[query.id] = Planned(query, found, root, mode, tuple(definition["inputs"]))

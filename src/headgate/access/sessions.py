@@ -109,11 +109,11 @@ class Sessions:
     def current(self, hashed: str) -> r.Session:
         """The session of a token, by its hash, as it is now."""
         session = self._state.sessions.get(hashed)
-        if session is None or not self._alive(session):
+        if session is None or not self.is_alive(session):
             raise AuthenticationFailed(NO_SESSION, hint="log in again")
         return session
 
-    def _alive(self, session: r.Session) -> bool:
+    def is_alive(self, session: r.Session) -> bool:
         now = self._clock.now()
         idle = 60 * parameters.number(self._state, "idle_minutes")
         return now < session.expires and now - session.last_used < idle
@@ -157,7 +157,7 @@ class Sessions:
 
     def forget_dead(self) -> None:
         for session in self._state.sessions:
-            if not self._alive(session):
+            if not self.is_alive(session):
                 self.end(session)
 
     def settle(self) -> list[r.Session]:

@@ -247,6 +247,13 @@ class Store:
         if version % 1000 == 0:
             connection.execute(delete(t.change_log).where(t.change_log.c.version < version - _KEPT_VERSIONS))
 
+    @contextmanager
+    def held(self, state: State) -> Iterator[None]:
+        """The state is up to date, and nobody changes anything until the end."""
+        with self.locked() as connection:
+            self._catch_up(connection, state)
+            yield
+
     # Audit ----------------------------------------------------------------------------------------------------------
 
     def _append(self, connection: Connection, head: Head, events: list[Event]) -> Head:

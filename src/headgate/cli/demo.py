@@ -1,19 +1,43 @@
-"""`headgate demo`: the main job as far as it exists."""
+"""`headgate demo`: the main job, played."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
+from rich.console import Console
 
 from headgate.cli.context import reported
-from headgate.demo.exchange import tell
+from headgate.demo import exchange, ward
+
+SCENES = ("ward", "exchange")
 
 
 @click.command()
-def demo() -> None:
-    """Play the stock exchange: four people, two price feeds, one shared result, and a revocation.
+@click.argument("scene", type=click.Choice(SCENES), default="ward")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("ward.svg"),
+    show_default=True,
+    help="Where the picture of the ward's shared plan goes.",
+)
+def demo(scene: str, svg: Path) -> None:
+    """Play a SCENE: a hospital ward (the default) or a stock exchange.
 
-    Runs in a temporary folder and leaves nothing behind.
+    \b
+      ward      heart rates and blood pressures under patients' own policies; four people, four queries, one shared
+      plan,
+                and a right that is taken away in the middle
+      exchange  four people, two price feeds, one shared result, and a revocation
+
+    Both run in a temporary folder and leave nothing behind but the picture.
     """
     with reported():
-        for line in tell():
-            click.echo(line)
+        if scene == "exchange":
+            for line in exchange.tell():
+                click.echo(line)
+            return
+        with Console(stderr=True).status("") as status:
+            for line in ward.tell(svg, status.update):
+                click.echo(line)

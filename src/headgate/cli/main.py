@@ -14,8 +14,9 @@ from headgate.cli.context import Place
 from headgate.cli.demo import demo
 from headgate.cli.explain import explain
 from headgate.cli.label import label
-from headgate.cli.scripts import run, show_command
+from headgate.cli.run import run
 from headgate.cli.session import init, login, logout
+from headgate.cli.show import show_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from headgate.engine.sql.spark import SETTINGS as EXPRESSIONS
+
+_QUIET = Path(__file__).with_name("log4j2.properties")
+
 SETTINGS = {
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET}",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # a partition is a cell: none may be merged or split
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -23,11 +30,29 @@ SETTINGS = {
 
 def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> SparkSession:
     """One session for the process; what Spark writes on its own goes below `home`."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):  # nothing listens but for this machine
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("SPARK_LOCAL_DIRS", str(home / "tmp"))
     builder = SparkSession.builder.master(master).appName("headgate")
-    settings = SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse"), "spark.local.dir": str(home / "tmp")}
+    settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
     for key, value in (settings | more).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")  # its logs repeat values of tuples; what failed is told by us
-    return session
+    with _errors_to(home / "spark.err"):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _errors_to(file: Path) -> Iterator[None]:
+    """Whatever the Java process says on its own belongs into a file, not among the answers."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    new = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(new, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(new)

@@ -1,52 +1,108 @@
-"""Where results go. Each batch has a version; writing a version again changes nothing, so a crash repeats no result."""
+"""Where results go. What a crash interrupts is written again, and nothing twice: a sink's own state, from before a
+batch, is kept with the batch."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from headgate.engine.ingress import Refused, plain_value
 from headgate.engine.processor import Delivery
 from headgate.labels.text import parse_label
 
 
 class Sink(Protocol):
-    def write(self, version: int, deliveries: Sequence[Delivery]) -> None: ...
+    name: str
+
+    def state(self) -> Any:
+        """What it needs to know to write the next results, and only those, as plain JSON."""
+        ...
+
+    def restore(self, state: Any) -> None:
+        """Back to where it was then."""
+        ...
+
+    def write(self, results: Sequence[Delivery], refused: Sequence[Refused]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the results of a query go for a subscriber: a file's place below the folder, and the names of the
+    columns."""
+
+    path: tuple[str, ...]
+    columns: tuple[str, ...]
 
 
 class FileSink:
-    """JSON lines, one file for each query, subscriber and version that has results for it."""
+    """JSON lines, one file for each subscriber and query, longer with every batch that has something for it: neither
+    names nor sizes tell of anything but its own lines."""
 
-    def __init__(self, folder: Path, columns: dict[str, tuple[str, ...]]) -> None:
+    name = "files"
+
+    def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = folder
-        self._columns = columns
+        self._addresses = addresses
+        self._sizes: dict[str, int] = {}
 
-    def write(self, version: int, deliveries: Sequence[Delivery]) -> None:
-        files: dict[tuple[str, str], list[str]] = {}
-        for delivery in deliveries:
-            files.setdefault((delivery.query, delivery.subscriber), []).append(self._line(delivery))
-        for (query, subscriber), lines in files.items():
-            folder = self._folder / quote(query, safe="") / quote(subscriber, safe="")
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            new = folder / f"{version:015}.new"
-            with new.open("w", encoding="utf-8") as file:
-                file.write("\n".join(lines) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            new.rename(folder / f"{version:015}.jsonl")
+    def state(self) -> dict[str, int]:
+        return dict(self._sizes)
 
-    def _line(self, delivery: Delivery) -> str:
-        values = dict(zip(self._columns[delivery.query], map(plain_value, delivery.values), strict=True))
-        time = dt.datetime.fromtimestamp(delivery.time / 1000, dt.UTC).isoformat()
-        return json.dumps({"time": time, "label": str(delivery.label), **values}, ensure_ascii=False)
+    def restore(self, state: Mapping[str, int] | None) -> None:
+        self._sizes = dict(state or {})
+
+    def write(self, results: Sequence[Delivery], refused: Sequence[Refused]) -> None:
+        lines: dict[str, list[str]] = {}
+        for result in results:
+            address = self._addresses.of(result.subscriber, result.query)
+            lines.setdefault(_file(address.path), []).append(_line(result, address.columns))
+        for part in refused:
+            path = _file(self._addresses.of_refused(part.stream))
+            lines.setdefault(path, []).extend(_refused_lines(part))
+        for path, new in lines.items():
+            self._append(path, new)
+
+    def _append(self, path: str, lines: Iterable[str]) -> None:
+        file = self._folder / path
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        content = "".join(f"{line}\n" for line in lines).encode()
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+        try:
+            os.ftruncate(descriptor, self._sizes.get(path, 0))  # what a crash interrupted comes again
+            os.lseek(descriptor, 0, os.SEEK_END)
+            with os.fdopen(os.dup(descriptor), "wb") as stream:
+                stream.write(content)
+            os.fsync(descriptor)
+            self._sizes[path] = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
 
 
-def plain_value(value: object) -> Any:
-    return value.isoformat() if isinstance(value, dt.date) else value
+class Addresses(Protocol):
+    def of(self, subscriber: str, query: str) -> Address: ...
+
+    def of_refused(self, stream: str) -> tuple[str, ...]: ...
+
+
+def _file(path: tuple[str, ...]) -> str:
+    """No part leaves its folder, or hides."""
+    return "/".join(quote(part, safe=" @~").replace(".", "%2E", part.startswith(".")) for part in path) + ".jsonl"
+
+
+def _line(result: Delivery, columns: Sequence[str]) -> str:
+    values = dict(zip(columns, map(plain_value, result.values), strict=True))
+    time = dt.datetime.fromtimestamp(result.time / 1000, dt.UTC).isoformat()
+    return json.dumps({"time": time, "label": str(result.label), "values": values}, ensure_ascii=False)
+
+
+def _refused_lines(part: Refused) -> list[str]:
+    return [json.dumps({"reason": part.reason, "values": row}, ensure_ascii=False) for row in part.rows]
 
 
 def plain_delivery(delivery: Delivery) -> list[Any]:
@@ -61,3 +117,11 @@ def delivery_of(plain: list[Any]) -> Delivery:
     readers = {"date": dt.date.fromisoformat, "datetime": dt.datetime.fromisoformat}
     read = tuple(readers[kind](value) if kind else value for value, kind in zip(values, kinds, strict=True))
     return Delivery(subscriber, query, block, time, read, parse_label(label))
+
+
+def plain_refused(part: Refused) -> list[Any]:
+    return [part.stream, part.reason, list(part.rows)]
+
+
+def refused_of(plain: list[Any]) -> Refused:
+    return Refused(*plain)

@@ -32,10 +32,12 @@ from headgate.clock import Clock, SystemClock
 from headgate.cql import parse_script
 from headgate.cql.continuous import SetQueryStatus, Subscribe
 from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Show, Statement, Target
+from headgate.engine.demand import Demand
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
 from headgate.plan.secure import SecurePlan
+from headgate.service.demands import Demands
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
@@ -81,6 +83,7 @@ class Headgate:
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
         self._running = Running(self._state, self._authorizer)
+        self._demands = Demands(self._state, self._authorizer, self._running, self._sessions)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -293,6 +296,12 @@ class Headgate:
             self._refresh()
             return self._authorizer.principal(self._sessions.find(token))
 
+    def session_of(self, token: str) -> str:
+        """What people and the audit trail call this session."""
+        with self._lock:
+            self._refresh()
+            return self._sessions.find(token).id
+
     def check(self, token: str, permission: Permission, kind: Kind, name: str, owner: str | None = None) -> Decision:
         """One decision on the rights of this moment; what cannot be seen is denied like what does not exist."""
         with self._lock:
@@ -350,6 +359,23 @@ class Headgate:
         with self._lock:
             self._refresh()
             return self._running.plan()
+
+    def demand(self) -> Demand:
+        """What is wanted of the engine at this moment."""
+        with self._lock:
+            self._refresh()
+            return self._demands.now()
+
+    @contextmanager
+    def open(self) -> Iterator[Demand]:
+        """The same, and no right changes until the context ends: for what goes out meanwhile."""
+        with self._lock, self._store.held(self._state):
+            self._prepare()
+            yield self._demands.now()
+
+    @property
+    def demands(self) -> Demands:
+        return self._demands
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
 

@@ -71,8 +71,8 @@ def _create_stream(q: Request, x: s.CreateStream) -> Result:
     if x.source:
         q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's own rights, not with the caller's
         definition["input"] = {"format": x.source.format.text, "options": dict(x.source.options)}
-    choices = {"lateness": x.lateness, "skew": x.skew, "cumulative": x.cumulative}
-    definition |= {key: value for key, value in choices.items() if value}
+    choices = {"lateness": x.lateness or None, "skew": x.skew, "cumulative": x.cumulative or None}
+    definition |= {key: value for key, value in choices.items() if value is not None}
     thing = q.add(Kind.STREAM, x.name.text, definition)
     return Result(f"{shown(thing)} created")
 

@@ -52,6 +52,7 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         "sources": [thing.id for thing in bound.inputs],
         "text": x.text,
         "cumulative": x.cumulative,
+        "narrowed": bool(x.query.roles),
     }
     roles = sorted(bound.reader.roles)
     return _add(q, x.name.text, x.output.text, output, definition, bound.operators, roles)

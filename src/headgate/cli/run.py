@@ -1,0 +1,118 @@
+"""`headgate run`: a script of statements, and then the queries it started at work."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TextIO
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headgate.cli.context import Place, pass_place, reported, show
+from headgate.engine.pipeline import Counts
+from headgate.plain import format_table
+from headgate.service import Headgate
+from headgate.service.desk import Desk
+
+SHOWN = 20
+
+
+@click.command()
+@click.argument("script", type=click.File(encoding="utf-8"), required=False)
+@click.option(
+    "--follow", is_flag=True, help="Go on with what comes, until interrupted, instead of ending with what is there."
+)
+@click.option(
+    "--everyone", is_flag=True, help="Write the results of all subscribers, not only yours (needs CHANGE SYSTEM)."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Write results here, as JSON lines, one file for each subscriber and stream; without it yours are printed.",
+)
+@click.option(
+    "--fresh", is_flag=True, help="Forget what was read before, and all windows: read the sources from the beginning."
+)
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
+@pass_place
+def run(
+    place: Place, script: TextIO | None, follow: bool, everyone: bool, out: Path | None, fresh: bool, master: str
+) -> None:
+    """Run a SCRIPT of statements (a .cql file, or - for standard input), and the queries it starts.
+
+    All statements run, in one transaction, or none of them does; SPEC.md describes the language. If something is
+    subscribed to afterwards and its streams have sources, these are read to their end, and the results printed, or
+    written to --out; at the end a table says what happened. What was read once is not read again; a run that was
+    interrupted goes on where it was.
+
+    \b
+      headgate run ward.cql                        statements, then your results
+      headgate run ward.cql --out results          the same into files
+      headgate run --everyone --follow --out results
+    """
+    name = getattr(script, "name", "-")
+    with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
+        if script is None and not everyone:
+            script = sys.stdin
+        if script is not None:
+            try:
+                text = script.read()
+            except UnicodeDecodeError:
+                raise click.ClickException(f"{name} is not UTF-8 text") from None
+            for result in headgate.execute(place.token(), text):
+                show(result)
+        _process(place, headgate, follow=follow, everyone=everyone, out=out, fresh=fresh, master=master)
+
+
+def _process(
+    place: Place, headgate: Headgate, *, follow: bool, everyone: bool, out: Path | None, fresh: bool, master: str
+) -> None:
+    desk = Desk(headgate, place.token(), everyone=everyone)
+    if not desk.has_work():
+        return
+    home = place.home / ("engine" if everyone else f"engine-{desk.session}")
+    if fresh:
+        shutil.rmtree(home, ignore_errors=True)
+    with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work:
+        with suppress(KeyboardInterrupt):
+            (work.follow if follow else work.replay)(lambda: bar.show(work.counts))
+        bar.stop()
+        if out is None:
+            for title, columns, rows in desk.received(SHOWN):
+                click.echo(f"\n{title}")
+                click.echo(format_table(columns, rows))
+        for title, columns, rows in desk.summary(work.counts):
+            click.echo(f"\n{title}")
+            click.echo(format_table(columns, rows))
+
+
+class _Bar:
+    """How far it is, on standard error: the answers alone stand on standard output."""
+
+    def __init__(self, follow: bool) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=not follow,
+        )
+        self._task = self._progress.add_task("starting Spark", total=None)
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._progress.stop()
+
+    def show(self, counts: Counts) -> None:
+        told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {counts.results.total():,} results"
+        self._progress.update(self._task, description=told)

@@ -1,0 +1,21 @@
+"""`headgate show`."""
+
+from __future__ import annotations
+
+import click
+
+from headgate.cli.context import Place, pass_place, reported, show
+
+
+@click.command("show")
+@click.argument("what", nargs=-1)
+@pass_place
+def show_command(place: Place, what: tuple[str, ...]) -> None:
+    """Show WHAT you may see: catalog (default), schemas, streams, queries, operators, users, roles, levels, grants,
+    permissions, session, sessions, system, audit.
+
+    The words are those of the statement SHOW: `headgate show grants on stream in1`, `headgate show audit limit 10`.
+    """
+    with reported(), place.headgate() as headgate:
+        for result in headgate.execute(place.token(), f"SHOW {' '.join(what) or 'CATALOG'}"):
+            show(result)

@@ -1,0 +1,153 @@
+"""Ingress: batches of a stream become arrivals, each tuple with its event time and the number of its label.
+
+Labels are read once for each different text, however many tuples carry it; what cannot be read is for nobody. Tuples
+that do not have the stream's form, that have no event time, that are too far ahead of the clock or whose label cannot
+be read are refused, and kept for the stream's owner with the reason: nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.engine.kernels.codes import codes
+from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.processor import Arrivals
+from headgate.engine.program import ARROW
+from headgate.errors import HeadgateError
+from headgate.labels import PUBLIC, Label, Rules
+from headgate.labels.text import parse_label, parse_level, parse_roles
+from headgate.plan.expressions import Type
+
+SPOILT = "headgate_spoilt"
+"""A column that holds what a row was, if it does not have the stream's form."""
+
+NO_FORM = "it does not have the stream's form"
+NO_TIME = "it has no event time"
+AHEAD = "its event time is too far ahead"
+NO_LABEL = "its label cannot be read"
+
+READERS: dict[str, Callable[[str], Label]] = {
+    "LABEL": parse_label,
+    "ROLES": lambda text: Label(roles=parse_roles(text)),
+    "LEVEL": lambda text: Label(levels=frozenset({parse_level(text)})),
+}
+
+
+@dataclass(frozen=True)
+class Entrance:
+    """What ingress knows of a stream. `labels` are the columns that hold labels, by what they hold; `skew` in
+    milliseconds."""
+
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    event_time: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    policy: Label = PUBLIC
+    skew: int | None = None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Tuples that did not come in, and why; rows are as they came, as plain values."""
+
+    stream: str
+    reason: str
+    rows: Sequence[Mapping[str, object]]
+
+
+class Ingress:
+    """For one stream; numbers of labels come from `number`."""
+
+    def __init__(self, entrance: Entrance, rules: Rules, number: Callable[[Label], int]) -> None:
+        self._entrance = entrance
+        self._rules = rules
+        self._number = number
+        self._known: dict[tuple[str | None, ...], int | None] = {}
+
+    def take(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
+        """`now` is the time of arrival, in milliseconds."""
+        refused: list[Refused] = []
+        if SPOILT in batch.schema.names:
+            spoilt = batch.column(SPOILT).is_valid()
+            batch = self._without(batch, spoilt, NO_FORM, refused).drop_columns([SPOILT])
+        times = self._times(batch, now)
+        batch = self._without(batch, times.is_null(), NO_TIME, refused)
+        times = times.drop_null()
+        if self._entrance.skew is not None:
+            ahead = pc.greater(times, now + self._entrance.skew)
+            batch, times = self._without(batch, ahead, AHEAD, refused), times.filter(pc.invert(ahead))
+        labels, readable = self._labels(batch)
+        if not readable.all():
+            batch = self._without(batch, pa.array(~readable), NO_LABEL, refused)
+            times, labels = times.filter(pa.array(readable)), labels[readable]
+        columns = {name: _fitting(batch.column(name), ARROW[type_]) for name, type_ in self._entrance.columns}
+        moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
+        return Arrivals(self._entrance.name, moments, labels, columns), refused
+
+    def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[Refused]) -> pa.Table:
+        if not pc.any(bad).as_py():
+            return batch
+        rows = batch.filter(bad).to_pylist()
+        plain = [{name: plain_value(value) for name, value in row.items()} for row in rows]
+        refused.append(Refused(self._entrance.name, reason, plain))
+        return batch.filter(pc.invert(bad))
+
+    def _times(self, batch: pa.Table, now: int) -> pa.Array:
+        if self._entrance.event_time is None:
+            return pa.array(np.full(batch.num_rows, now), pa.int64())
+        column = batch.column(self._entrance.event_time).combine_chunks()
+        # whole milliseconds, rounded down before 1970 too
+        return (
+            pc.floor_temporal(column.cast(pa.timestamp("us", "UTC")), unit="millisecond")
+            .cast(pa.timestamp("ms", "UTC"))
+            .cast(pa.int64())
+        )
+
+    def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
+        """One number for each tuple, and which of them could be read; only one of each kind of text is."""
+        if not self._entrance.labels:
+            return self._numbers([()])[np.zeros(batch.num_rows, np.int64)], np.ones(batch.num_rows, np.bool_)
+        columns = [batch.column(name).combine_chunks() for name in self._entrance.labels.values()]
+        _, first, kind = np.unique(codes(columns, null_is_a_value=True), return_index=True, return_inverse=True)
+        texts = zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True)
+        numbers = self._numbers(list(texts))[kind] if len(first) else np.empty(0, np.int64)
+        return numbers, numbers >= 0
+
+    def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
+        for texts in kinds:
+            if texts not in self._known:
+                label = self._read(texts)
+                self._known[texts] = None if label is None else self._number(label)
+        found = (self._known[texts] for texts in kinds)
+        return np.array([-1 if number is None else number for number in found], np.int64)
+
+    def _read(self, texts: tuple[str | None, ...]) -> Label | None:
+        """The label of a tuple: its stream's policy, what it brings, and where it comes from."""
+        policy = self._entrance.policy
+        label = Label(policy.roles, policy.levels, policy.sources | {self._entrance.name})
+        try:
+            for kind, text in zip(self._entrance.labels, texts, strict=True):
+                label = self._rules.combine(label, READERS[kind](text or ""))
+        except HeadgateError:
+            return None
+        return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
+
+
+def _fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    """What is no finite number is NULL, and there is one zero (SPEC.md, 4.1)."""
+    whole = column.combine_chunks().cast(type_)
+    if not pa.types.is_floating(type_):
+        return whole
+    return pc.if_else(pc.is_finite(whole), pc.add(whole, pa.scalar(0.0, type_)), None)
+
+
+def plain_value(value: object) -> Any:
+    """As JSON has it."""
+    return value.isoformat() if isinstance(value, dt.date) else value

@@ -1,0 +1,95 @@
+"""Streams as Spark reads them: any format by its options, with the stream's own columns and nothing else.
+
+Rows that do not have the stream's form come along as the text they were (`SPOILT`), where the format allows that;
+ingress refuses them. Files come in the order of their modification time and then their path, whatever Spark makes of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as t
+
+from headgate.engine.ingress import SPOILT, Entrance
+from headgate.errors import HeadgateError
+from headgate.plan.expressions import Type
+
+SPARK: dict[Type, t.DataType] = {
+    Type.BOOLEAN: t.BooleanType(),
+    Type.INT: t.IntegerType(),
+    Type.BIGINT: t.LongType(),
+    Type.FLOAT: t.FloatType(),
+    Type.DOUBLE: t.DoubleType(),
+    Type.STRING: t.StringType(),
+    Type.TIMESTAMP: t.TimestampType(),
+    Type.DATE: t.DateType(),
+}
+"""How columns of each type are read."""
+
+FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
+_SPOILABLE = frozenset({"json", "csv"})
+_PLACE = ("headgate_modified", "headgate_file", "headgate_block")
+
+
+class SourceError(HeadgateError):
+    """A source that cannot be read."""
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A stream and where it comes from."""
+
+    entrance: Entrance
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.entrance.name
+
+    @property
+    def schema(self) -> t.StructType:
+        fields = [t.StructField(name, SPARK[type_]) for name, type_ in self.entrance.columns]
+        if self.format in _SPOILABLE:
+            fields.append(t.StructField(SPOILT, t.StringType()))
+        return t.StructType(fields)
+
+
+def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
+    """Unknown formats, missing folders and the like are said in one line."""
+    reader = spark.readStream.format(source.format).options(**dict(source.options))
+    if source.format != "rate":
+        reader = reader.schema(source.schema)
+    if source.format in _SPOILABLE:
+        reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", SPOILT)
+    names = [name for name, _ in source.entrance.columns] + ([SPOILT] if source.format in _SPOILABLE else [])
+    try:
+        frame = reader.load()
+        columns = [F.col(f"`{name.replace('`', '``')}`") for name in names]
+        if source.format in FILES:
+            found = ("file_modification_time", "file_path", "file_block_start")
+            columns += [F.col(f"_metadata.{part}").alias(name) for part, name in zip(found, _PLACE, strict=True)]
+        return frame.select(*columns)
+    except Exception as error:
+        # Spark's own text may be pages long, and name what is on the machine
+        kind = getattr(error, "getCondition", lambda: None)() or type(error).__name__
+        raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind})") from None
+
+
+def in_order(batch: pa.Table) -> pa.Table:
+    """The rows of a batch in the order of their arrival. Spark packs files into tasks by their size."""
+    if _PLACE[0] not in batch.schema.names:
+        return batch
+    place = batch.select(_PLACE)
+    batch = batch.drop_columns(list(_PLACE))
+    kinds = place.group_by(list(_PLACE), use_threads=False).aggregate([])
+    if kinds.num_rows <= 1:
+        return batch
+    keys = [(name, "ascending") for name in _PLACE]
+    place = place.append_column("row", pa.array(range(batch.num_rows), pa.int64()))
+    return batch.take(place.sort_by([*keys, ("row", "ascending")]).column("row"))

@@ -1,0 +1,117 @@
+"""What one session has run from a command: its own subscriptions, or, with the right to, those of everyone.
+
+Rows and tables for people are made here, so that every command shows them alike.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from headgate.access.permissions import Kind, Permission
+from headgate.engine.demand import Demand
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.pipeline import Counts
+from headgate.engine.sinks import FileSink, Sink
+from headgate.errors import AccessDenied
+from headgate.service.headgate import Headgate
+from headgate.service.processing import Folders, Processing
+
+Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
+
+class Desk:
+    """It is the pipeline's gate too: what it does not ask for, nobody computes."""
+
+    def __init__(self, headgate: Headgate, token: str, *, everyone: bool = False) -> None:
+        self._headgate = headgate
+        self._everyone = everyone
+        self._mailbox = Mailbox()
+        self._all = self._own = Demand()
+        self.session = headgate.session_of(token)
+        if everyone and not headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
+            raise AccessDenied("running the queries of everyone needs CHANGE SYSTEM", hint="run your own without it")
+
+    # As a gate --------------------------------------------------------------------------------------------------------
+
+    def demand(self) -> Demand:
+        return self._narrowed(self._headgate.demand())
+
+    @contextmanager
+    def open(self) -> Iterator[Demand]:
+        with self._headgate.open() as demand:
+            yield self._narrowed(demand)
+
+    def _narrowed(self, demand: Demand) -> Demand:
+        """Only what this session subscribed to; the same object as long as nothing has changed."""
+        if self._everyone:
+            return demand
+        if demand is not self._all:
+            mine = tuple(x for x in demand.subscribers if x.name == self.session)
+            wanted = {x.query for x in mine}
+            queries = tuple(query for query in demand.queries if query.name in wanted)
+            self._all, self._own = demand, replace(demand, queries=queries, subscribers=mine)
+        return self._own
+
+    # At work ----------------------------------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Whether anything is subscribed to that comes from a source."""
+        read = {stream for query in self.demand().queries for stream in query.streams}
+        return not read.isdisjoint(self._headgate.demands.inputs())
+
+    @contextmanager
+    def at_work(self, home: Path, out: Path | None, *, master: str = "local[2]") -> Iterator[Processing]:
+        """Results go to files below `out`, or wait to be `received`."""
+        sink: Sink = FileSink(out, Folders(self._headgate)) if out else self._mailbox
+        work = Processing(self._headgate, home, [sink], gate=self, master=master)
+        try:
+            yield work
+        finally:
+            work.close()
+
+    # For people -------------------------------------------------------------------------------------------------------
+
+    def received(self, most: int) -> Iterator[Shown]:
+        """What came for this session since it was asked the last time, a table for each stream."""
+        with self.open() as now:
+            for subscriber in (x for x in now.subscribers if x.name == self.session):
+                found = self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
+                rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
+                more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
+                yield f"{out.stream}: {len(found):,} results{more}", ("time", *out.columns), rows
+
+    def summary(self, counts: Counts) -> Iterator[Shown]:
+        """What happened: tuples by stream, results by subscriber."""
+        reasons = sorted({reason for _, reason in counts.refused})
+        columns = ("stream", "tuples", *(f"refused: {reason}" for reason in reasons), "seen by nobody")
+        yield (
+            "streams",
+            columns,
+            [
+                [name, f"{n:,}", *(f"{counts.refused[name, x]:,}" for x in reasons), f"{counts.unseen[name]:,}"]
+                for name, n in sorted(counts.tuples.items())
+            ],
+        )
+        outgoing = {key: self._headgate.demands.outgoing(key[1], key[0]) for key in counts.results}
+        rows = sorted((out.user, out.stream, f"{counts.results[key]:,}") for key, out in outgoing.items())
+        yield "results", ("subscriber", "stream", "results"), rows
+
+
+def _time(milliseconds: int) -> str:
+    moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if milliseconds % 1000 else "")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dt.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return str(value)

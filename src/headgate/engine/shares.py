@@ -16,8 +16,8 @@ from headgate.engine.program import compile_program, part_of, read_by
 from headgate.engine.sights import Running
 from headgate.plan.binding import LEVEL
 
-_PRIME, _FACTOR = 2_147_483_647, 48_271
-_FINE, _FAR = 1024.0, 2.0**53
+_PRIME, _FACTOR = 2_147_483_647, 1_327_217_885
+_FINE, _FAR = 1024.0, 2.0**43
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ def dealt(running: Iterable[Running]) -> tuple[Share, ...]:
 def cell_of(keys: pa.Array, cells: int) -> Ints:
     """A cell for each value, the same in every process: equal values have equal cells, NULL is in the first.
 
-    Every value is a whole number w, and its cell is `pmod(pmod(w, 2147483647) * 48271, 2147483647) % cells`, which no
-    number of BIGINT makes overflow and which spreads numbers with a common factor. In Spark SQL, w of a key k is
-    `CAST(k AS BIGINT)` of whole numbers and BOOLEAN, `crc32(encode(k, 'UTF-8'))` of a STRING, `unix_micros(k)` of a
-    TIMESTAMP, `unix_date(k)` of a DATE, and of others
-    `CAST(FLOOR(GREATEST(LEAST(CAST(k AS DOUBLE) * 1024, 9007199254740992D), -9007199254740992D)) AS BIGINT)`; all
-    with `COALESCE(..., 0)`. So Spark can deal tuples out itself, just as it is done here.
+    Every value is a whole number w, and its cell is `pmod(pmod(w, 2147483647) * 1327217885, 2147483647) * cells DIV
+    2147483647`, which no BIGINT makes overflow, and which spreads numbers that follow each other (the factor is the
+    golden section of the prime) as well as those with a common factor. So that Spark can deal tuples out itself, just
+    as it is done here, w of a key k in Spark SQL is `CAST(k AS BIGINT)` of whole numbers and BOOLEAN,
+    `crc32(encode(k, 'UTF-8'))` of a STRING, `unix_micros(k)` of a TIMESTAMP, `unix_date(k)` of a DATE, and
+    `FLOOR(GREATEST(LEAST(CAST(k AS DOUBLE), 8796093022208D), -8796093022208D) * 1024)` of FLOAT and DOUBLE; 0 of NULL.
     """
     whole = _whole_numbers(keys)
-    return np.asarray(np.mod(np.mod(whole, _PRIME) * _FACTOR, _PRIME) % cells, np.int64)
+    return np.asarray(np.mod(np.mod(whole, _PRIME) * _FACTOR, _PRIME) * cells // _PRIME, np.int64)
 
 
 def _whole_numbers(keys: pa.Array) -> Ints:
@@ -93,7 +93,7 @@ def _whole_numbers(keys: pa.Array) -> Ints:
         return np.array([*sums, 0], np.int64)[places]
     if pa.types.is_floating(kind):
         numbers = keys.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-        return np.asarray(np.floor(np.clip(numbers * _FINE, -_FAR, _FAR)), np.int64)
+        return np.asarray(np.floor(np.clip(numbers, -_FAR, _FAR) * _FINE), np.int64)
     if pa.types.is_date(kind):
         keys = keys.cast(pa.int32())
     return np.asarray(keys.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)

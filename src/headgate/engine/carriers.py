@@ -71,7 +71,7 @@ class DealtCarrier:
 
     @property
     def cells(self) -> Cells:
-        return {WHOLE: self._restored} if self._restored else self._cells
+        return self._cells if self._restored is None else {WHOLE: self._restored}
 
     def restore(self, cell: Cell) -> None:
         """It is dealt out with the next batch: by then the levels of labels are known, which may be keys."""
@@ -79,7 +79,7 @@ class DealtCarrier:
 
     def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
         cells, found = self._cells, list[Found]()
-        if self._restored:
+        if self._restored is not None:
             cells = {name: cell for share in self._shares for name, cell in self._anew(share, self._restored, sight)}
         after = {}
         for share in self._shares:

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 from plan import test_meaning as random_plans
 
+from headgate.engine.carriers import LocalCarrier
 from headgate.engine.duck import evaluate
-from headgate.engine.processor import Arrivals, Delivery, LocalCarrier, Processor
+from headgate.engine.processor import Arrivals, Delivery, Processor
 from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
 from headgate.engine.state import Saved, StateFolder
@@ -53,12 +54,12 @@ class Replay:
 
     def restart(self, folder: Path) -> None:
         """What was written down is all that is left."""
-        cell, rest = self.processor.save()
-        StateFolder(folder).save(Saved(1, cell, rest))
+        cells, rest = self.processor.save()
+        StateFolder(folder).save(Saved(1, cells, rest))
         self.processor = self.fresh()
         found = StateFolder(folder).newest()
         assert found is not None
-        self.processor.restore(found.cell, found.rest)
+        self.processor.restore(found.cells, found.rest)
         self.views = [(name, view) for view in self.processor.views for name in view.clearances]
 
     def batch(self, tuples: Sequence[Tuple], *, last: bool = False) -> None:

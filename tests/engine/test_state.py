@@ -25,14 +25,24 @@ def saved(version: int) -> Saved:
         Class((0, 2), {"w1": np.array([0, 2]), "w2": np.array([1])}, {"rows": 7}),
         Class((1,), {}, {}),
     )
-    return Saved(version, Cell(table, classes), {"version": version, "text": "é"})
+    other = pa.table({"time": pa.array([4], pa.int64())})
+    cells = {
+        ("s.a", 0): Cell(table, classes),
+        ("", 0): Cell(other, (Class((3,), {"w3": np.array([0])}, {}),)),
+        ("s.a", 1): Cell(table.slice(1), (Class((0, 1, 2), {"w1": np.array([1])}, {}),)),
+    }
+    return Saved(version, cells, {"version": version, "text": "é"})
 
 
 def same(a: Saved, b: Saved) -> bool:
     def plain(x: Saved) -> object:
-        return [(c.views, {k: v.tolist() for k, v in c.held.items()}, dict(c.last)) for c in x.cell.classes]
+        return {
+            name: [(c.views, {k: v.tolist() for k, v in c.held.items()}, dict(c.last)) for c in cell.classes]
+            for name, cell in x.cells.items()
+        }
 
-    return (a.version, a.rest, plain(a)) == (b.version, b.rest, plain(b)) and a.cell.table.equals(b.cell.table)
+    tables = all(cell.table.equals(b.cells[name].table) for name, cell in a.cells.items())
+    return (a.version, a.rest, plain(a)) == (b.version, b.rest, plain(b)) and tables
 
 
 def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
@@ -44,9 +54,17 @@ def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
 
 
 def test_an_empty_cell_can_be_saved(tmp_path: Path) -> None:
-    StateFolder(tmp_path).save(Saved(0, Cell(saved(1).cell.table.slice(0, 0)), {}))
+    StateFolder(tmp_path).save(Saved(0, {("", 0): Cell(saved(1).cells["", 0].table.slice(0, 0))}, {}))
     found = StateFolder(tmp_path).newest()
-    assert found is not None and found.cell.table.num_rows == 0 and found.cell.classes == ()
+    assert found is not None
+    (cell,) = found.cells.values()
+    assert cell.table.num_rows == 0 and cell.classes == ()
+
+
+def test_no_cells_can_be_saved(tmp_path: Path) -> None:
+    StateFolder(tmp_path).save(Saved(0, {}, {}))
+    found = StateFolder(tmp_path).newest()
+    assert found is not None and found.cells == {}
 
 
 def test_only_the_newest_versions_are_kept(tmp_path: Path) -> None:
@@ -69,7 +87,7 @@ def test_what_was_interrupted_is_forgotten(tmp_path: Path) -> None:
 def test_damage_is_said_and_nothing_is_guessed(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     folder.save(saved(3))
-    (tmp_path / "000000000000003" / "tuples.arrow").write_bytes(b"not arrow")
+    (tmp_path / "000000000000003" / "tuples0.arrow").write_bytes(b"not arrow")
     with pytest.raises(StoreError, match="damaged"):
         folder.newest()
 

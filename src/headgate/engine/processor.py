@@ -7,18 +7,18 @@ rights of that moment. Where cells run (here, or in Spark's tasks) is the carrie
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Cell, Program, Sight, advance, empty
-from headgate.engine.kernels.passing import passing
+from headgate.engine.carriers import Carrier
+from headgate.engine.cells import Cells, fitted, gathered
+from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program
 from headgate.engine.kernels.rows import Ints
-from headgate.engine.kernels.view import Evaluate
 from headgate.engine.program import compile_program
-from headgate.engine.results import Batch, packed, permitted
+from headgate.engine.results import Batch, permitted
 from headgate.engine.sights import Running, Sightings, View
 from headgate.labels import Clearance, Label, Rules
 
@@ -43,63 +43,6 @@ class Delivery:
     time: int
     values: tuple[object, ...]
     label: Label
-
-
-class Carrier(Protocol):
-    """Runs the cells: what it is given in one call is one batch, done wholly or not at all."""
-
-    cell: Cell
-
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
-        """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
-        ...
-
-
-class LocalCarrier:
-    """One cell, in memory, in this process."""
-
-    def __init__(self, program: Program, schema: pa.Schema, evaluate: Evaluate) -> None:
-        self._program = program
-        self._evaluate = evaluate
-        self.cell = empty(schema)
-
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
-        if changed is not None:
-            self.cell = resighted(self.cell, changed)
-        passed = passing(self._program, arriving, sight, self._evaluate)
-        self.cell, found = advance(self._program, self.cell, arriving, sight, self._evaluate)
-        return [*(packed(x, passing=False) for x in found), *(packed(x, passing=True) for x in passed)]
-
-
-def resighted(cell: Cell, changed: Ints) -> Cell:
-    """The tuples of a cell after rights have changed."""
-    numbers = cell.table.column(SIGHT).to_numpy()
-    column = pa.array(changed[numbers] if len(numbers) else numbers, pa.int64())
-    return replace(cell, table=cell.table.set_column(cell.table.schema.get_field_index(SIGHT), SIGHT, column))
-
-
-def fitted(cell: Cell, streams: tuple[str, ...], program: Program, schema: pa.Schema) -> Cell:
-    """The cell of one program as that of another: tuples of streams that nobody reads any more go, columns that were
-    not kept are NULL."""
-    table = cell.table
-    known = np.array([name in program.streams for name in streams] or [False])
-    numbers = np.array([program.streams.index(x) if x in program.streams else 0 for x in streams] or [0])
-    kept = known[table.column(STREAM).to_numpy()] if table.num_rows else np.empty(0, np.bool_)
-    place = np.cumsum(kept) - 1
-    classes = tuple(
-        replace(c, held={key: place[held[kept[held]]] for key, held in c.held.items()}) for c in cell.classes
-    )
-    table = table.filter(pa.array(kept))
-    renumbered = pa.array(numbers[table.column(STREAM).to_numpy()] if table.num_rows else [], pa.int16())
-    columns = [
-        renumbered
-        if field.name == STREAM
-        else table.column(field.name).combine_chunks()
-        if field.name in table.schema.names
-        else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return Cell(pa.Table.from_arrays(columns, schema=schema), classes)
 
 
 class Processor:
@@ -134,16 +77,17 @@ class Processor:
 
     # To go on later ---------------------------------------------------------------------------------------------------
 
-    def save(self) -> tuple[Cell, dict[str, Any]]:
+    def save(self) -> tuple[Cells, dict[str, Any]]:
         """All there is to know, to be written down before the results of a batch are let out."""
         rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._sightings.plain()}
-        return self._carrier.cell, rest
+        return self._carrier.cells, rest
 
-    def restore(self, cell: Cell, rest: Mapping[str, Any]) -> None:
-        """Goes on where another processor was, with the queries that both run; new ones begin with nothing."""
+    def restore(self, cells: Cells, rest: Mapping[str, Any]) -> None:
+        """Goes on where another processor was, with the queries that both run; new ones begin with nothing. Its cells
+        need not be those of the other."""
         self._arrived = rest["arrived"]
         self._sightings.restore(rest["sights"], self.running)
-        self._carrier.cell = fitted(cell, tuple(rest["streams"]), self.program, self.schema)
+        self._carrier.restore(fitted(gathered(cells), tuple(rest["streams"]), self.program, self.schema))
 
     @property
     def views(self) -> list[View]:

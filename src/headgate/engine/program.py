@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
+from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
 from headgate.engine.sights import Running
 from headgate.plan import nodes as n
+from headgate.plan import queries
 from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Type
 from headgate.plan.lowering import lower
@@ -24,29 +26,40 @@ ARROW: dict[Type, pa.DataType] = {
     Type.DATE: pa.date32(),
     Type.NULL: pa.bool_(),
 }
-_FIELDS = [(TIME, pa.int64()), (STREAM, pa.int16()), (ARRIVAL, pa.int64()), (LABEL, pa.int64()), (SIGHT, pa.int64())]
+FIELDS = [(TIME, pa.int64()), (STREAM, pa.int16()), (ARRIVAL, pa.int64()), (LABEL, pa.int64()), (SIGHT, pa.int64())]
 
 
 def compile_program(running: Iterable[Running]) -> tuple[Program, pa.Schema]:
     """The program of these queries and the form of its table, with those columns only that some query reads."""
-    queries = sorted(running, key=lambda x: x.name)
-    streams = tuple(sorted({name for query in queries for name in query.streams}))
+    ordered = sorted(running, key=lambda x: x.name)
+    streams = tuple(sorted({name for query in ordered for name in query.streams}))
     columns: dict[tuple[str, str], str] = {}
-    fields = list(_FIELDS)
+    fields = list(FIELDS)
     for stream in streams:
-        read = {name for query in queries for name in _read(query, stream)}
-        for name, type_ in _columns(queries, stream):
+        read = {name for query in ordered for name in _read(query, stream)}
+        for name, type_ in _columns(ordered, stream):
             if name in read:
                 columns[stream, name] = f"{len(stream)}:{stream}.{name}"  # the same whatever else runs
                 fields.append((columns[stream, name], ARROW[type_]))
-    blocks = [block for query in queries for block in _blocks(query)]
+    blocks = [block for query in ordered for block in _blocks(query)]
     windowed = tuple(block for block in blocks if isinstance(block.top, n.ToStream))
     passing = tuple(block for block in blocks if not isinstance(block.top, n.ToStream))
     return Program(windowed, passing, streams, columns), pa.schema(fields)
 
 
-def _columns(queries: list[Running], stream: str) -> tuple[tuple[str, Type], ...]:
-    readings = (reading for query in queries for block in query.query.blocks for reading in block.readings)
+def part_of(
+    program: Program, schema: pa.Schema, blocks: Collection[tuple[str, int]], read: Collection[tuple[str, str]]
+) -> tuple[Program, pa.Schema]:
+    """Some of a program's blocks with windows, and the columns that they read; streams keep their numbers, by which
+    results of all parts come into one order."""
+    chosen = tuple(block for block in program.blocks if (block.query, block.number) in blocks)
+    columns = {key: name for key, name in program.columns.items() if key in read}
+    kept = {*columns.values(), *(name for name, _ in FIELDS)}
+    return Program(chosen, (), program.streams, columns), pa.schema([x for x in schema if x.name in kept])
+
+
+def _columns(running: list[Running], stream: str) -> tuple[tuple[str, Type], ...]:
+    readings = (reading for query in running for block in query.query.blocks for reading in block.readings)
     return next(reading.stream.columns for reading in readings if reading.stream.name == stream)
 
 
@@ -58,12 +71,10 @@ def _blocks(query: Running) -> list[Block]:
 
 def _read(query: Running, stream: str) -> set[str]:
     """The columns of a stream that a query reads anywhere."""
-    found = set()
-    for block in query.query.blocks:
-        exprs = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups]
-        for reading in block.readings:
-            exprs += reading.window.partition if reading.window else ()
-        for column in (column for expr in exprs for column in expr.columns):
-            if block.readings[column.input].stream.name == stream and column.name != LEVEL:
-                found.add(column.name)
-    return found
+    return {name for block in query.query.blocks for own, name in read_by(block) if own == stream}
+
+
+def read_by(block: queries.Block) -> frozenset[tuple[str, str]]:
+    """The columns that a block reads, with their streams; levels are no columns, every tuple has one."""
+    read = (column for column in columns_read(block) if column.name != LEVEL)
+    return frozenset((block.readings[column.input].stream.name, column.name) for column in read)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,20 +17,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.engine.cells import CellName, Cells
 from headgate.engine.kernels.cell import Cell, Class
 from headgate.errors import StoreError
 
 KEPT = 2
-_TUPLES, _HELD, _REST = "tuples.arrow", "held.arrow", "state.json"
+_TUPLES, _HELD, _REST = "tuples{}.arrow", "held.arrow", "state.json"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a processor needs to go on: its cell, and everything else as plain JSON."""
+    """What a processor needs to go on: its cells, and everything else as plain JSON."""
 
     version: int
-    cell: Cell
+    cells: Cells
     rest: Mapping[str, Any]
+
+    @property
+    def cell(self) -> Cells:
+        """What the runner calls them."""
+        return self.cells
 
 
 class StateFolder:
@@ -51,11 +57,15 @@ class StateFolder:
         """Afterwards this version is the newest, whatever happens."""
         target, new = self._folder / f"{saved.version:015}", self._folder / f"{saved.version:015}.new"
         new.mkdir(mode=0o700)
-        held = _held_table(saved.cell)
-        classes = [{"views": list(c.views), "last": dict(c.last)} for c in saved.cell.classes]
-        _write(new / _TUPLES, _ipc(saved.cell.table))
-        _write(new / _HELD, _ipc(held))
-        _write(new / _REST, json.dumps({"classes": classes, "rest": dict(saved.rest)}).encode())
+        shares: dict[str, list[int]] = {}
+        cells = list(saved.cells.items())
+        for number, ((share, _), _) in enumerate(cells):
+            shares.setdefault(share, []).append(number)
+        for number, own in enumerate(shares.values()):  # the cells of a share have the same columns: one file for all
+            _write(new / _TUPLES.format(number), _ipc(pa.concat_tables([cells[x][1].table for x in own])))
+        _write(new / _HELD, _ipc(_held_table([cell for _, cell in cells])))
+        plain = [_plain_cell(*cell) for cell in cells]
+        _write(new / _REST, json.dumps({"cells": plain, "rest": dict(saved.rest)}).encode())
         _sync(new)
         new.rename(target)
         _sync(self._folder)
@@ -65,35 +75,57 @@ class StateFolder:
     def _load(self, version: int) -> Saved:
         folder = self._folder / f"{version:015}"
         try:
-            table, held = _read(folder / _TUPLES), _read(folder / _HELD)
-            whole = json.loads((folder / _REST).read_text())
+            whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
+            shares = dict.fromkeys(cell["share"] for cell in whole["cells"])
+            tables = {share: _read(folder / _TUPLES.format(number)) for number, share in enumerate(shares)}
         except (OSError, ValueError, pa.ArrowException):
             raise StoreError(f"the state in `{folder}` is damaged", hint="restore it, or start without it") from None
-        return Saved(version, Cell(table, _classes(whole["classes"], held)), whole["rest"])
+        classes = _classes(whole["cells"], held)
+        cells, begins = {}, dict.fromkeys(shares, 0)
+        for cell, own in zip(whole["cells"], classes, strict=True):
+            share, size = cell["share"], cell["size"]
+            cells[share, cell["number"]] = Cell(tables[share].slice(begins[share], size).combine_chunks(), own)
+            begins[share] += size
+        return Saved(version, cells, whole["rest"])
 
 
-def _held_table(cell: Cell) -> pa.Table:
-    parts = [(number, key, places) for number, c in enumerate(cell.classes) for key, places in c.held.items()]
-    sizes = [len(places) for _, _, places in parts]
-    places = np.concatenate([np.empty(0, np.int64), *(held for _, _, held in parts)])
+def _plain_cell(name: CellName, cell: Cell) -> dict[str, Any]:
+    classes = [{"views": list(c.views), "last": dict(c.last)} for c in cell.classes]
+    return {"share": name[0], "number": name[1], "size": cell.table.num_rows, "classes": classes}
+
+
+def _held_table(cells: Sequence[Cell]) -> pa.Table:
+    parts = [
+        (at, number, key, places)
+        for at, cell in enumerate(cells)
+        for number, c in enumerate(cell.classes)
+        for key, places in c.held.items()
+    ]
+    sizes = [len(places) for *_, places in parts]
+    places = np.concatenate([np.empty(0, np.int64), *(held for *_, held in parts)])
     return pa.table(
         {
-            "class": pa.array(np.repeat([number for number, _, _ in parts], sizes), pa.int32()),
-            "window": pa.array(np.repeat(np.array([key for _, key, _ in parts], object), sizes), pa.string()),
+            "cell": pa.array(np.repeat([at for at, *_ in parts], sizes), pa.int32()),
+            "class": pa.array(np.repeat([number for _, number, _, _ in parts], sizes), pa.int32()),
+            "window": pa.array(np.repeat(np.array([key for _, _, key, _ in parts], object), sizes), pa.string()),
             "place": pa.array(places, pa.int64()),
         }
     )
 
 
-def _classes(plain: list[dict[str, Any]], held: pa.Table) -> tuple[Class, ...]:
-    found: list[dict[str, list[int]]] = [{} for _ in plain]
-    columns = (held.column(name).to_pylist() for name in ("class", "window", "place"))
-    for number, window, place in zip(*columns, strict=True):
-        found[number].setdefault(window, []).append(place)
-    return tuple(
-        Class(tuple(x["views"]), {key: np.array(places, np.int64) for key, places in windows.items()}, x["last"])
-        for x, windows in zip(plain, found, strict=True)
-    )
+def _classes(cells: list[dict[str, Any]], held: pa.Table) -> list[tuple[Class, ...]]:
+    """The classes of each cell."""
+    found: list[list[dict[str, list[int]]]] = [[{} for _ in cell["classes"]] for cell in cells]
+    columns = (held.column(name).to_pylist() for name in ("cell", "class", "window", "place"))
+    for at, number, window, place in zip(*columns, strict=True):
+        found[at][number].setdefault(window, []).append(place)
+    return [
+        tuple(
+            Class(tuple(x["views"]), {key: np.array(places, np.int64) for key, places in windows.items()}, x["last"])
+            for x, windows in zip(cell["classes"], own, strict=True)
+        )
+        for cell, own in zip(cells, found, strict=True)
+    ]
 
 
 def _ipc(table: pa.Table) -> bytes:

@@ -1,0 +1,126 @@
+"""Where cells run: all blocks in one cell, or dealt out to several of which each computes its part alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from headgate.engine.cells import WHOLE, CellName, Cells, resighted, split
+from headgate.engine.kernels.cell import HIDDEN, SIGHT, Cell, Found, Program, Sight, advance, empty
+from headgate.engine.kernels.passing import passing
+from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.view import Evaluate
+from headgate.engine.results import Batch, packed
+from headgate.engine.shares import Share
+
+
+class Carrier(Protocol):
+    """Runs the cells: what it is given in one call is one batch, done wholly or not at all."""
+
+    @property
+    def cells(self) -> Cells:
+        """All that they keep."""
+        ...
+
+    def restore(self, cell: Cell) -> None:
+        """Goes on from what other cells, gathered into one, have kept."""
+        ...
+
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+        """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
+        ...
+
+
+class LocalCarrier:
+    """One cell, in memory, in this process."""
+
+    def __init__(self, program: Program, schema: pa.Schema, evaluate: Evaluate) -> None:
+        self._program = program
+        self._evaluate = evaluate
+        self._cell = empty(schema)
+
+    @property
+    def cells(self) -> Cells:
+        return {WHOLE: self._cell}
+
+    def restore(self, cell: Cell) -> None:
+        self._cell = cell
+
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+        cell = self._cell if changed is None else resighted(self._cell, changed)
+        passed = passing(self._program, arriving, sight, self._evaluate)
+        self._cell, found = advance(self._program, cell, arriving, sight, self._evaluate)
+        return _packed(found, passed)
+
+
+class DealtCarrier:
+    """So many cells for each share that is dealt, in memory, in this process. `program` is that of all shares."""
+
+    def __init__(self, program: Program, shares: Sequence[Share], cells: int, evaluate: Evaluate) -> None:
+        self._program = program
+        self._shares = shares
+        self._count = cells
+        self._evaluate = evaluate
+        self._cells: dict[CellName, Cell] = {
+            (share.name, number): empty(share.schema) for share in shares for number in range(self._cells_of(share))
+        }
+        self._restored: Cell | None = None
+
+    @property
+    def cells(self) -> Cells:
+        return self._cells if self._restored is None else {WHOLE: self._restored}
+
+    def restore(self, cell: Cell) -> None:
+        """It is dealt out with the next batch: by then the levels of labels are known, which may be keys."""
+        self._restored = cell
+
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+        cells, found = self._cells, list[Found]()
+        if self._restored is not None:
+            cells = {name: cell for share in self._shares for name, cell in self._anew(share, self._restored, sight)}
+        after = {}
+        for share in self._shares:
+            own = _of_share(share, sight)
+            for name, coming in self._dealt(share, arriving, own):
+                cell = cells[name] if changed is None else resighted(cells[name], changed)
+                after[name], yielded = advance(share.program, cell, coming, own, self._evaluate)
+                found += yielded
+        passed = passing(self._program, arriving, sight, self._evaluate)
+        self._cells, self._restored = after, None
+        return _packed(found, passed)
+
+    def _cells_of(self, share: Share) -> int:
+        return self._count if share.deal else 1
+
+    def _dealt(self, share: Share, arriving: pa.Table, sight: Sight) -> Iterator[tuple[CellName, pa.Table]]:
+        """What each cell is given of the tuples that somebody who looks at this share sees."""
+        table = arriving.select(share.schema.names)
+        seen = (sight.table[:, sorted(_views(sight))] != HIDDEN).any(axis=1)
+        table = table.filter(pa.array(seen[table.column(SIGHT).to_numpy()]))
+        numbers = share.cell_numbers(table, sight.levels, self._count)
+        for number in range(self._cells_of(share)):
+            yield (share.name, number), table.filter(pa.array(numbers == number))
+
+    def _anew(self, share: Share, cell: Cell, sight: Sight) -> Iterator[tuple[CellName, Cell]]:
+        """The cells of a share, of a cell that holds what all shares do."""
+        own = replace(cell, table=cell.table.select(share.schema.names))
+        numbers = share.cell_numbers(own.table, sight.levels, self._count)
+        for number, part in enumerate(split(own, numbers, self._cells_of(share), _views(_of_share(share, sight)))):
+            yield (share.name, number), part
+
+
+def _of_share(share: Share, sight: Sight) -> Sight:
+    """Who looks at the blocks of a share: everybody else sees to it elsewhere, and is no business of its cells."""
+    wanted = share.targets()
+    return replace(sight, targets=tuple(target if target in wanted else ("", 0) for target in sight.targets))
+
+
+def _views(sight: Sight) -> frozenset[int]:
+    return frozenset(view for view, (query, _) in enumerate(sight.targets) if query)
+
+
+def _packed(found: Sequence[Found], passed: Sequence[Found]) -> list[Batch]:
+    return [*(packed(x, passing=False) for x in found), *(packed(x, passing=True) for x in passed)]

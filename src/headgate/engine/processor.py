@@ -6,6 +6,7 @@ rights of that moment. Where cells run (here, or in Spark's tasks) is the carrie
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -13,14 +14,18 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Cell, Program, Sight, advance, empty
+from headgate.engine.egress import Delivery, Egress, Parcel, deliveries
+from headgate.engine.kernels.cell import Cell, advance, empty
+from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program, Sight
 from headgate.engine.kernels.passing import passing
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.view import Evaluate
 from headgate.engine.program import compile_program
-from headgate.engine.results import Batch, packed, permitted
+from headgate.engine.results import Batch, packed
 from headgate.engine.sights import Running, Sightings, View
 from headgate.labels import Clearance, Label, Rules
+
+__all__ = ["Arrivals", "Carrier", "Delivery", "LocalCarrier", "Parcel", "Processor", "deliveries"]
 
 
 @dataclass(frozen=True)
@@ -31,18 +36,6 @@ class Arrivals:
     times: Ints
     labels: Ints
     columns: Mapping[str, pa.Array]
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """Results for one subscriber of one query, in order."""
-
-    subscriber: str
-    query: str
-    block: int
-    time: int
-    values: tuple[object, ...]
-    label: Label
 
 
 class Carrier(Protocol):
@@ -68,7 +61,11 @@ class LocalCarrier:
             self.cell = resighted(self.cell, changed)
         passed = passing(self._program, arriving, sight, self._evaluate)
         self.cell, found = advance(self._program, self.cell, arriving, sight, self._evaluate)
-        return [*(packed(x, passing=False) for x in found), *(packed(x, passing=True) for x in passed)]
+        blocks = Counter(block.query for block in (*self._program.blocks, *self._program.passing))
+        return [
+            packed(x, passing=passes, alone=blocks[x.block.query] == 1)
+            for x, passes in (*((x, False) for x in found), *((x, True) for x in passed))
+        ]
 
 
 def resighted(cell: Cell, changed: Ints) -> Cell:
@@ -113,6 +110,7 @@ class Processor:
         self._carrier = carrier(self.program, self.schema)
         self._sightings = Sightings(rules)
         self._labels: dict[int, Label] = {}
+        self._egress = Egress(rules, self._labels)
         self._arrived = 0
         self._changed: Ints | None = None
 
@@ -151,13 +149,14 @@ class Processor:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
-    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Delivery]:
-        """The next tuples; with the `last`, all that waits for its time becomes final."""
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
+        """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
+        in order, under the rights of now (`deliveries` turns them into single ones)."""
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         sight = self._sightings.batch(last=last)
         found = self._carrier.run(table, sight, self._changed)
         self._changed = None
-        return self._delivered(found)
+        return self._egress.parcels(self._sightings.views, found)
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
@@ -183,42 +182,3 @@ class Processor:
             for field in self.schema
         ]
         return pa.Table.from_arrays(columns, schema=self.schema).filter(pa.array(self._sightings.seen(sights)))
-
-    def _delivered(self, found: Sequence[Batch]) -> list[Delivery]:
-        """Egress: everyone's results, in their order, under the rights of now."""
-        deliveries: list[Delivery] = []
-        for view in self._sightings.views:
-            mine = [batch for batch in found for column in batch.views if column in view.columns]
-            for subscriber in sorted(view.clearances):
-                rows = [
-                    (self._place(view, batch, row), batch, row, label)
-                    for batch in mine
-                    for row, label in self._allowed(view, subscriber, batch)
-                ]
-                for _, batch, row, label in sorted(rows, key=lambda x: x[0]):
-                    values = tuple(column[row].as_py() for column in batch.values)
-                    time = int(batch.time[row])
-                    deliveries.append(Delivery(subscriber, batch.query, batch.block, time, values, label))
-        return deliveries
-
-    def _allowed(self, view: View, subscriber: str, batch: Batch) -> list[tuple[int, Label]]:
-        clearance = view.clearance(subscriber, self._sightings.rules)
-        if clearance is None:
-            return []
-        rows, labels = permitted(
-            batch,
-            self._labels,
-            clearance,
-            self._sightings.rules,
-            level=view.running.level,
-            aggregated=view.running.query.blocks[batch.block].aggregated,
-        )
-        return [(int(row), labels[batch.labels[row]]) for row in rows]
-
-    @staticmethod
-    def _place(view: View, batch: Batch, row: int) -> tuple[int, ...]:
-        """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
-        keys = tuple(int(key[row]) for key in batch.order)
-        if view.running.query.blocks[batch.block].stateless:
-            return (1, *keys, batch.block)
-        return (0, *keys[:4], batch.block, *keys[4:])

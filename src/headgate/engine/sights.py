@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.engine.kernels.cell import HIDDEN, Mask, Sight, Sights
+from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.view import NO_TIME
 from headgate.labels import Clearance, Label, Level, Rules, parse_level

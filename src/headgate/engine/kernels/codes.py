@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from headgate.engine.kernels.rows import Ints
 
 NULL_CODE = -1
+_FEW = 1024
 
 
 def codes(arrays: Sequence[pa.Array], *, null_is_a_value: bool) -> Ints:
@@ -25,10 +26,26 @@ def codes(arrays: Sequence[pa.Array], *, null_is_a_value: bool) -> Ints:
         missing |= indices == len(encoded.dictionary)
         combined = combined * (len(encoded.dictionary) + 1) + indices
         if len(arrays) > 1:  # dense again, so that products stay small
-            combined = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+            combined = dense(combined)[1]
     if not null_is_a_value:
         combined[missing] = NULL_CODE
     return combined
+
+
+def dense(values: Ints) -> tuple[Ints, Ints]:
+    """The different values, in order, and for each row the place of its value among them."""
+    if not len(values):
+        return values, values
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * len(values) + _FEW:  # too far apart to be counted
+        kinds, places = np.unique(values, return_inverse=True)
+        return kinds, places.astype(np.int64)
+    there = np.zeros(high - low + 1, np.bool_)
+    there[values - low] = True
+    kinds = np.flatnonzero(there)
+    if len(kinds) == len(there):
+        return kinds + low, values - low
+    return kinds + low, (np.cumsum(there) - 1)[values - low]
 
 
 def ranks(array: pa.Array) -> tuple[Ints, pa.Array]:

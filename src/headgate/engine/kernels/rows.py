@@ -38,9 +38,10 @@ class Rows:
         return len(self.start)
 
     def where(self, chosen: Bools) -> Rows:
-        return Rows(
-            tuple(side[chosen] for side in self.sides), self.start[chosen], self.end[chosen], self.until[chosen]
-        )
+        return self if chosen.all() else self.at(np.flatnonzero(chosen))
+
+    def at(self, rows: Ints) -> Rows:
+        return Rows(tuple(side[rows] for side in self.sides), self.start[rows], self.end[rows], self.until[rows])
 
     def ends(self, times: Ints) -> Ints:
         """After how many tuples the row is gone, if it ends with a tuple: by number or by the tuple's time."""

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from headgate.engine.kernels.aggregates import Aggregates
 from headgate.engine.kernels.codes import codes
-from headgate.engine.kernels.groups import Points, points
+from headgate.engine.kernels.groups import Array, Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
+from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
 from headgate.plan import nodes as n
 from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wider
@@ -33,19 +34,24 @@ class Tuples(Protocol):
     @property
     def times(self) -> Ints: ...
 
+    @property
+    def labels(self) -> LabelSets:
+        """Each tuple's own label."""
+        ...
+
     def of_stream(self, stream: str) -> Bools:
         """Which tuples belong to a stream."""
         ...
 
-    def column(self, stream: str, name: str) -> pa.Array:
-        """A column for all tuples; NULL where the tuple has none, or the view may not see it."""
+    def column(self, stream: str, name: str, places: Ints) -> pa.Array:
+        """A column for some tuples of the stream; NULL where the tuple has none, or the view may not see it."""
         ...
 
 
 @dataclass(frozen=True)
 class Yielded:
     """Results of one block. `rows` has the places of the first row's tuples, by which results of an instant are
-    ordered; `result` and `member` pair results with all tuples that they combine, for labels and provenance."""
+    ordered; `labels` are those of all tuples that a result combines."""
 
     instant: Ints
     time: Ints
@@ -53,8 +59,7 @@ class Yielded:
     slides: bool
     rows: tuple[Ints, ...]
     values: tuple[pa.Array, ...]
-    result: Ints
-    member: Ints
+    labels: LabelSets
 
 
 class ViewRun:
@@ -64,7 +69,7 @@ class ViewRun:
     def __init__(
         self,
         tuples: Tuples,
-        held: Mapping[str, Bools],
+        held: Mapping[str, Ints],
         evaluate: Evaluate,
         since: int,
         until: int,
@@ -76,7 +81,7 @@ class ViewRun:
         self._since = since
         self._until = until
         self._last = last
-        self._new = tuples.times >= since
+        self._old = int(np.searchsorted(tuples.times, since))
         self._chosen: dict[str, Bools] = {}
         self._rows: dict[str, Rows] = {}
         self._instants: dict[str, Instants] = {}
@@ -99,14 +104,12 @@ class ViewRun:
             return self._groups(below, having.conditions if having else frozenset(), items, block.operator == "RSTREAM")
         return self._stream(top.input, items, block.operator, distinct=isinstance(block.input, n.Distinct))
 
-    def content(self, window: n.Window) -> Bools:
+    def content(self, window: n.Window) -> Ints:
         """What a window holds at the end, as far as the blocks that were asked for results have not seen it leave."""
         rows = self.rows(window)
         seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
-        alive = (rows.end >= len(self._new)) & (rows.until >= min(seen, default=NO_TIME))
-        kept = np.zeros(len(self._new), np.bool_)
-        kept[rows.sides[0][alive]] = True
-        return kept
+        alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
+        return rows.sides[0][np.flatnonzero(alive)]
 
     def last_instants(self) -> dict[str, int]:
         return {key: instants.latest for key, instants in self._instants.items()}
@@ -133,14 +136,17 @@ class ViewRun:
 
     def _window(self, node: n.Window) -> Rows:
         chosen = self.chosen(node.input)  # asked again of what is held: a column that was lost may have been the reason
-        held = np.flatnonzero(self._held.get(node.key, np.zeros(len(chosen), np.bool_)) & chosen)
-        entering = np.flatnonzero(chosen & self._new)
+        held = self._held.get(node.key, np.empty(0, np.int64))
+        held, entering = held[chosen[held]], self._entering(chosen)
         partition = np.empty(0, np.int64)
         if node.kind == "PARTITIONED":
-            stream, places = _stream(node), pa.array(np.concatenate([held, entering]))
-            columns = [self._tuples.column(stream, column.name).take(places) for column in node.partition]
+            stream, places = _stream(node), np.concatenate([held, entering])
+            columns = [self._tuples.column(stream, column.name, places) for column in node.partition]
             partition = codes(columns, null_is_a_value=True)
         return window_rows(node, held, entering, self._tuples.times, partition)
+
+    def _entering(self, chosen: Bools) -> Ints:
+        return np.flatnonzero(chosen[self._old :]) + self._old
 
     def chosen(self, node: n.Node) -> Bools:
         """Which tuples come out of a selection below a window."""
@@ -151,10 +157,8 @@ class ViewRun:
                 case n.Select():
                     below = self.chosen(node.input).copy()
                     places = np.flatnonzero(below)
-                    rows = Rows((places,), places, places, places)
-                    below[places] = self._meets(
-                        node.conditions, self._values(node.input, rows, node.conditions), len(places)
-                    )
+                    values = values_of(self._tuples, [_stream(node)], (places,), node.conditions)
+                    below[places] = meets(self._evaluate, node.conditions, values, len(places))
                     self._chosen[node.key] = below
                 case _:
                     raise ValueError(f"{node} cannot stand below a window")
@@ -181,11 +185,11 @@ class ViewRun:
             return np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
         columns = []
         for a, b in pairs:
-            first = self._tuples.column(_stream(node.sides[a.input]), a.name).take(pa.array(left.sides[a.input]))
-            second = self._tuples.column(_stream(node.sides[b.input]), b.name).take(pa.array(right.sides[0]))
+            first = self._tuples.column(_stream(node.sides[a.input]), a.name, left.sides[a.input])
+            second = self._tuples.column(_stream(node.sides[b.input]), b.name, right.sides[0])
             if first.type != second.type and (common := wider(a.type, b.type)):
                 first, second = first.cast(_ARROW[common.value]), second.cast(_ARROW[common.value])
-            columns.append(pa.concat_arrays([_whole(first), _whole(second)]))
+            columns.append(pa.concat_arrays([first, second]))
         both = codes(columns, null_is_a_value=False)
         return both[: len(left)], both[len(left) :]
 
@@ -212,8 +216,8 @@ class ViewRun:
         times = self._tuples.times
         sliding = [x for x in windows if x.slide]
         if not sliding:
-            entering = reduce(np.logical_or, (self.chosen(x.input) for x in windows)) & self._new
-            return Instants.of_tuples(np.flatnonzero(entering), times, last)
+            chosen = reduce(np.logical_or, (self.chosen(x.input) for x in windows))
+            return Instants.of_tuples(self._entering(chosen), times, last)
         at = [slides(times[self.rows(x).sides[0]], x.range, x.slide, self._since, self._until) for x in sliding]
         return Instants.of_times(np.unique(np.concatenate(at)), times, last)
 
@@ -231,19 +235,21 @@ class ViewRun:
             at = there.first[row]
         order = np.lexsort((*(side[row] for side in reversed(rows.sides)), at))
         row, at = row[order], at[order]
-        first, number = np.arange(len(row)), np.arange(len(row))
+        labels = self._labels(tuple(side[row] for side in rows.sides))
         if distinct:
-            row, at = _where_kind_changes(codes(values, null_is_a_value=True), row, at, there, operator)
-            first, number = _first_of_each(codes(values, null_is_a_value=True)[row], at)
+            kinds = codes(values, null_is_a_value=True)
+            chosen = _where_kind_changes(kinds, row, at, there, operator)
+            row, at, labels = row[chosen], at[chosen], labels.at(chosen)
+            first, number = _first_of_each(kinds[row], at)
+            row, at, labels = row[first], at[first], together(labels, lambda bits: _any_of_each(bits, number))
         return Yielded(
-            at[first],
-            instants.time[at[first]],
-            instants.passed[at[first]],
+            at,
+            instants.time[at],
+            instants.passed[at],
             instants.sliding,
-            tuple(side[row[first]] for side in rows.sides),
-            tuple(column.take(pa.array(row[first])) for column in values),
-            np.tile(number, len(rows.sides)),
-            np.concatenate([side[row] for side in rows.sides]),
+            tuple(side[row] for side in rows.sides),
+            tuple(column.take(pa.array(row)) for column in values),
+            labels,
         )
 
     def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:
@@ -271,11 +277,7 @@ class ViewRun:
         results = self._evaluate(items, values, len(looked))
         order = np.flatnonzero(chosen)
         order = order[np.lexsort((rank[first[order]], looked.instant[order]))]
-        point, row = looked.members()
-        number = np.full(len(looked), -1)
-        number[order] = np.arange(len(order))
-        kept = number[point] >= 0
-        point, row = number[point[kept]], row[kept]
+        labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or)[order])
         at = looked.instant[order]
         return Yielded(
             at,
@@ -283,10 +285,12 @@ class ViewRun:
             instants.passed[at],
             instants.sliding,
             tuple(side[first[order]] for side in rows.sides),
-            tuple(_whole(column.take(pa.array(order))) for column in results),
-            np.tile(point, len(rows.sides)),
-            np.concatenate([side[row] for side in rows.sides]),
+            tuple(column.take(pa.array(order)) for column in results),
+            labels,
         )
+
+    def _labels(self, sides: tuple[Ints, ...]) -> LabelSets:
+        return side_by_side([self._tuples.labels.at(side) for side in sides])
 
     def _looked_points(self, node: n.Aggregate, every: bool) -> Points:
         """Aggregates of one input and grouping look at the same points."""
@@ -303,8 +307,7 @@ class ViewRun:
 def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
     """The columns that expressions over these rows read; `streams` are those of the sides."""
     wanted = {column for expr in exprs for column in expr.columns}
-    places = [pa.array(side) for side in sides]
-    return {c: _whole(tuples.column(streams[c.input], c.name).take(places[c.input])) for c in wanted}
+    return {c: tuples.column(streams[c.input], c.name, sides[c.input]) for c in wanted}
 
 
 def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
@@ -336,22 +339,17 @@ def _streams(node: n.Node) -> list[str]:
     return [_stream(side) for side in node.sides] if isinstance(node, n.Join) else [_stream(node)]
 
 
-def _whole(array: pa.Array) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator: str) -> tuple[Ints, Ints]:
+def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator: str) -> Ints:
     """Of rows with the same results: new ones only where none was there before, gone ones only where none is left."""
     if operator == "RSTREAM":
-        return row, at
+        return np.arange(len(row))
     alive = there.seen | there.old
     size = np.int64(there.gone.max(initial=0) + there.first.max(initial=0) + 3)
     # Moment 0 is before all instants, moment i + 1 is instant i.
     begins = np.sort(kinds[alive] * size + np.where(there.old[alive], 0, there.first[alive] + 1))
     ends = np.sort(kinds[alive] * size + there.gone[alive] + 1)
     moment = kinds[row] * size + (at if operator == "ISTREAM" else at + 1)
-    none = np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right")
-    return row[none], at[none]
+    return np.flatnonzero(np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right"))
 
 
 def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
@@ -361,3 +359,11 @@ def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     return first[order], number[kind]
+
+
+def _any_of_each(bits: Array, number: Ints) -> Array:
+    """The bits that any row of each result has."""
+    order = np.argsort(number, kind="stable")
+    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    found: Array = np.bitwise_or.reduceat(bits[order], starts) if len(starts) else bits[:0]
+    return found

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.cell import Found
-from headgate.engine.kernels.codes import dense
 from headgate.engine.kernels.given import ARRIVAL, STREAM
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import dense
 from headgate.engine.kernels.tuples import Seen
 from headgate.engine.kernels.view import Yielded
 

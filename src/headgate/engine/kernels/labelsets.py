@@ -12,9 +12,9 @@ from functools import reduce
 
 import numpy as np
 
-from headgate.engine.kernels.codes import dense
 from headgate.engine.kernels.groups import Array
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import dense
 
 _WORD = 62
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (_WORD, np.int64))

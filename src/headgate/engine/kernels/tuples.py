@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.engine.kernels.codes import dense
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program, Sight
 from headgate.engine.kernels.labelsets import LabelSets, label_sets
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.sorting import dense, distinct
 from headgate.plan.binding import LEVEL
 
 _LATEST = 1 << 62
@@ -46,7 +46,7 @@ class Tuples:
     @cached_property
     def present(self) -> Ints:
         """The sights that there are."""
-        return dense(self.numbers(SIGHT))[0]
+        return distinct(self.numbers(SIGHT))
 
     def taken(self, places: Ints) -> pa.Table:
         return self.table.take(pa.array(places if self.order is None else self.order[places])).combine_chunks()

@@ -20,6 +20,7 @@ from headgate.engine.kernels.groups import Array, Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
 from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
+from headgate.engine.kernels.sorting import distinct, in_rows_order
 from headgate.plan import nodes as n
 from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wider
 
@@ -86,7 +87,9 @@ class ViewRun:
         self._rows: dict[str, Rows] = {}
         self._instants: dict[str, Instants] = {}
         self._windows: dict[str, frozenset[str]] = {}
-        self._points: dict[tuple[str, frozenset[Column], bool], Points] = {}
+        self._arguments: dict[tuple[str, Expr], pa.Array] = {}
+        self._lives: dict[str, Lives] = {}
+        self._points: dict[tuple[str, frozenset[Column], bool], tuple[Points, Ints]] = {}
 
     # What comes out ---------------------------------------------------------------------------------------------------
 
@@ -102,7 +105,7 @@ class ViewRun:
         items = [expr for _, expr in top.items]
         if isinstance(below, n.Aggregate):
             return self._groups(below, having.conditions if having else frozenset(), items, block.operator == "RSTREAM")
-        return self._stream(top.input, items, block.operator, distinct=isinstance(block.input, n.Distinct))
+        return self._stream(top.input, items, block.operator, once=isinstance(block.input, n.Distinct))
 
     def content(self, window: n.Window) -> Ints:
         """What a window holds at the end, as far as the blocks that were asked for results have not seen it leave."""
@@ -126,10 +129,7 @@ class ViewRun:
             case n.Window():
                 return self._window(node)
             case n.Select():
-                rows = self.rows(node.input)
-                return rows.where(
-                    self._meets(node.conditions, self._values(node.input, rows, node.conditions), len(rows))
-                )
+                return self._where(node.input, self.rows(node.input), node.conditions)
             case n.Join():
                 return self._join(node)
         raise ValueError(f"{node} has no rows")
@@ -177,7 +177,7 @@ class ViewRun:
             ready = frozenset(condition for condition in waiting if max(condition.inputs, default=0) <= number)
             waiting -= ready
             if ready:
-                rows = rows.where(self._meets(ready, self._values(node, rows, ready), len(rows)))
+                rows = self._where(node, rows, ready)
         return rows
 
     def _keys(self, node: n.Join, left: Rows, right: Rows, pairs: list[tuple[Column, Column]]) -> tuple[Ints, Ints]:
@@ -195,11 +195,12 @@ class ViewRun:
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _values(self, below: n.Node, rows: Rows, exprs: Iterable[Expr]) -> Values:
-        return values_of(self._tuples, _streams(below), rows.sides, exprs)
+    def _values(self, below: n.Node, sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
+        return values_of(self._tuples, _streams(below), sides, exprs)
 
-    def _meets(self, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
-        return meets(self._evaluate, conditions, values, size)
+    def _where(self, below: n.Node, rows: Rows, conditions: frozenset[Expr]) -> Rows:
+        values = self._values(below, rows.sides, conditions)
+        return rows.where(meets(self._evaluate, conditions, values, len(rows)))
 
     # Instants and results ---------------------------------------------------------------------------------------------
 
@@ -209,8 +210,8 @@ class ViewRun:
             windows = [x for x in node.walk() if isinstance(x, n.Window)]
             self._windows[node.key] = frozenset(x.key for x in windows)
             self._instants[node.key] = self._found_instants(windows, self._last.get(node.key, NO_TIME))
-        instants = self._instants[node.key]
-        return instants, lives(self.rows(node), instants, self._tuples.times)
+            self._lives[node.key] = lives(self.rows(node), self._instants[node.key], self._tuples.times)
+        return self._instants[node.key], self._lives[node.key]
 
     def _found_instants(self, windows: list[n.Window], last: int) -> Instants:
         times = self._tuples.times
@@ -219,12 +220,11 @@ class ViewRun:
             chosen = reduce(np.logical_or, (self.chosen(x.input) for x in windows))
             return Instants.of_tuples(self._entering(chosen), times, last)
         at = [slides(times[self.rows(x).sides[0]], x.range, x.slide, self._since, self._until) for x in sliding]
-        return Instants.of_times(np.unique(np.concatenate(at)), times, last)
+        return Instants.of_times(distinct(np.concatenate(at)), times, last)
 
-    def _stream(self, node: n.Node, items: list[Expr], operator: str, *, distinct: bool) -> Yielded:
+    def _stream(self, node: n.Node, items: list[Expr], operator: str, *, once: bool) -> Yielded:
         rows = self.rows(node)
         instants, there = self._looked(node)
-        values = self._evaluate(items, self._values(node, rows, items), len(rows))
         if operator == "RSTREAM":
             row, at = spread(there.first, there.gone)
         elif operator == "DSTREAM":
@@ -233,74 +233,85 @@ class ViewRun:
         else:
             row = np.flatnonzero(there.seen & ~there.old)
             at = there.first[row]
-        order = np.lexsort((*(side[row] for side in reversed(rows.sides)), at))
-        row, at = row[order], at[order]
-        labels = self._labels(tuple(side[row] for side in rows.sides))
-        if distinct:
-            kinds = codes(values, null_is_a_value=True)
-            chosen = _where_kind_changes(kinds, row, at, there, operator)
-            row, at, labels = row[chosen], at[chosen], labels.at(chosen)
-            first, number = _first_of_each(kinds[row], at)
-            row, at, labels = row[first], at[first], together(labels, lambda bits: _any_of_each(bits, number))
-        return Yielded(
-            at,
-            instants.time[at],
-            instants.passed[at],
-            instants.sliding,
-            tuple(side[row] for side in rows.sides),
-            tuple(column.take(pa.array(row)) for column in values),
-            labels,
+        row, at = self._arranged(rows, row, at)
+        if once:
+            return self._distinct(node, items, row, at, operator)
+        sides = tuple(side[row] for side in rows.sides)
+        if operator == "RSTREAM":  # a row comes out many times and is computed once
+            values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
+            values = [column.take(pa.array(row)) for column in values]
+        else:
+            values = self._evaluate(items, self._values(node, sides, items), len(row))
+        return _yielded(instants, at, sides, values, self._labels(sides))
+
+    def _arranged(self, rows: Rows, row: Ints, at: Ints) -> tuple[Ints, Ints]:
+        """By instant, then by the tuples that rows combine."""
+        by_instant = np.argsort(at, kind="stable")  # what comes in runs is merged
+        row, at = row[by_instant], at[by_instant]
+        order = in_rows_order(tuple(side[row] for side in rows.sides), at)
+        return (row, at) if order is None else (row[order], at[order])
+
+    def _distinct(self, node: n.Node, items: list[Expr], row: Ints, at: Ints, operator: str) -> Yielded:
+        rows = self.rows(node)
+        instants, there = self._looked(node)
+        values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
+        kinds = codes(values, null_is_a_value=True)
+        chosen = _where_kind_changes(kinds, row, at, there, operator)
+        row, at = row[chosen], at[chosen]
+        first, number = _first_of_each(kinds[row], at)
+        labels = together(
+            self._labels(tuple(side[row] for side in rows.sides)), lambda bits: _any_of_each(bits, number)
         )
+        row = row[first]
+        values = [column.take(pa.array(row)) for column in values]
+        return _yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
 
     def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:
         rows = self.rows(node.input)
         instants, _ = self._looked(node.input)
-        looked = self._looked_points(node, every or instants.sliding)
-        argument_values: dict[Expr, pa.Array] = {}
+        looked, first = self._looked_points(node, every or instants.sliding)
 
         def value_of(expr: Expr) -> pa.Array:
-            if expr not in argument_values:
-                argument_values[expr] = self._evaluate([expr], self._values(node.input, rows, [expr]), len(rows))[0]
-            return argument_values[expr]
+            key = node.input.key, expr
+            if key not in self._arguments:
+                values = self._values(node.input, rows.sides, [expr])
+                self._arguments[key] = self._evaluate([expr], values, len(rows))[0]
+            return self._arguments[key]
 
         aggregates = Aggregates(looked, value_of)
-        rank = np.empty(len(rows), np.int64)
-        rank[np.lexsort(tuple(reversed(rows.sides)))] = np.arange(len(rows))
-        first = (
-            np.argsort(rank)[looked.folded(rank, np.minimum).astype(np.int64)] if len(looked) else np.empty(0, np.int64)
-        )
-        places = pa.array(first)
-        columns = self._values(node.input, rows, list(node.groups))
-        values: dict[Column | AggregateCall, pa.Array] = {c: x.take(places) for c, x in columns.items()}
+        sides = tuple(side[first] for side in rows.sides)
+        values: dict[Column | AggregateCall, pa.Array] = dict(self._values(node.input, sides, node.groups))
         values |= {call: aggregates.of(call) for call in node.calls}
-        chosen = self._meets(having, values, len(looked)) if having else np.ones(len(looked), np.bool_)
-        results = self._evaluate(items, values, len(looked))
-        order = np.flatnonzero(chosen)
-        order = order[np.lexsort((rank[first[order]], looked.instant[order]))]
-        labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or)[order])
-        at = looked.instant[order]
-        return Yielded(
-            at,
-            instants.time[at],
-            instants.passed[at],
-            instants.sliding,
-            tuple(side[first[order]] for side in rows.sides),
-            tuple(column.take(pa.array(order)) for column in results),
-            labels,
-        )
+        results, at = self._evaluate(items, values, len(looked)), looked.instant
+        labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or))
+        if having:
+            chosen = np.flatnonzero(meets(self._evaluate, having, values, len(looked)))
+            sides, at, labels = tuple(side[chosen] for side in sides), at[chosen], labels.at(chosen)
+            results = [column.take(pa.array(chosen)) for column in results]
+        return _yielded(instants, at, sides, results, labels)
 
     def _labels(self, sides: tuple[Ints, ...]) -> LabelSets:
         return side_by_side([self._tuples.labels.at(side) for side in sides])
 
-    def _looked_points(self, node: n.Aggregate, every: bool) -> Points:
-        """Aggregates of one input and grouping look at the same points."""
+    def _looked_points(self, node: n.Aggregate, every: bool) -> tuple[Points, Ints]:
+        """Groups at instants, by instant and then by their first rows, and these rows. Aggregates of one input and
+        grouping look at the same."""
         key = node.input.key, node.groups, every
         if key not in self._points:
             rows = self.rows(node.input)
             instants, there = self._looked(node.input)
-            columns = list(self._values(node.input, rows, list(node.groups)).values())
+            columns = list(self._values(node.input, rows.sides, node.groups).values())
             groups = codes(columns, null_is_a_value=True) if columns else np.zeros(len(rows), np.int64)
-            self._points[key] = points(groups, there, instants, every=every)
+            looked = points(groups, there, instants, every=every)
+            by_rows = in_rows_order(rows.sides)
+            if by_rows is None:
+                rank, first = np.arange(len(rows)), looked.rows[looked.low]
+            else:
+                rank = np.empty(len(rows), np.int64)
+                rank[by_rows] = np.arange(len(rows))
+                first = by_rows[looked.folded(rank, np.minimum)]
+            order = _by_instant(looked.instant, rank[first], len(instants))
+            self._points[key] = looked.at(order), first[order]
         return self._points[key]
 
 
@@ -313,8 +324,8 @@ def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], e
 def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
     """Which rows meet all conditions; unknown is not met."""
     found = evaluate(sorted(conditions, key=str), values, size)
-    plain = (np.asarray(x.fill_null(False).to_numpy(zero_copy_only=False), np.bool_) for x in found)
-    return reduce(np.logical_and, plain, np.ones(size, np.bool_))
+    plain = [np.asarray((x.fill_null(False) if x.null_count else x).to_numpy(zero_copy_only=False)) for x in found]
+    return reduce(np.logical_and, plain) if plain else np.ones(size, np.bool_)
 
 
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}
@@ -350,6 +361,20 @@ def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator
     ends = np.sort(kinds[alive] * size + there.gone[alive] + 1)
     moment = kinds[row] * size + (at if operator == "ISTREAM" else at + 1)
     return np.flatnonzero(np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right"))
+
+
+def _yielded(
+    instants: Instants, at: Ints, sides: tuple[Ints, ...], values: Sequence[pa.Array], labels: LabelSets
+) -> Yielded:
+    return Yielded(at, instants.time[at], instants.passed[at], instants.sliding, sides, tuple(values), labels)
+
+
+def _by_instant(instant: Ints, rank: Ints, instants: int) -> Ints:
+    """The order of groups at instants: by instant, then by rank."""
+    place = np.full(instants, -1)
+    place[instant] = np.arange(len(instant))
+    alone = place[place >= 0]  # most often there is one group at an instant
+    return alone if len(alone) == len(instant) else np.lexsort((rank, instant))
 
 
 def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:

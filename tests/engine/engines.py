@@ -34,10 +34,11 @@ def bound(text: str) -> Expr:
 
 
 def on_duckdb(exprs: Sequence[Expr], rows: Sequence[Row]) -> list[list[Value]]:
-    given: Mapping[Column | AggregateCall, pa.Array] = {
-        column: pa.array([row[column] for row in rows], arrow_type(column.type)) for column in rows[0]
-    }
-    return [array.to_pylist() for array in duck.evaluate(exprs, given, len(rows))]
+    return [array.to_pylist() for array in duck.asked(exprs, given(rows), len(rows))]
+
+
+def given(rows: Sequence[Row]) -> Mapping[Column | AggregateCall, pa.Array]:
+    return {column: pa.array([row[column] for row in rows], arrow_type(column.type)) for column in rows[0]}
 
 
 def on_spark(spark: SparkSession, exprs: Sequence[Expr], rows: Sequence[Row]) -> list[list[Value]]:

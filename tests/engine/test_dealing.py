@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from engine.dealt_queries import LABELLED, STREAMS, bound
 from headgate.engine.cells import gathered, split
 from headgate.engine.dealing import MOST_DEALS, Deal, deals, together
-from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Cell, Class
+from headgate.engine.kernels.cell import Cell, Class
+from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME
 from headgate.engine.shares import cell_of, dealt
 from headgate.engine.sights import Running
 from headgate.labels.levels import Level

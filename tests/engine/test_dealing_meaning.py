@@ -17,7 +17,7 @@ from engine.dealt_queries import LABELLED, STREAMS, bound, dealt_query, dealt_tu
 from engine.test_processor import ROLES, TOP, Replay, in_order, random_events
 from headgate.engine import dealing
 from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
-from headgate.engine.kernels.cell import Program
+from headgate.engine.kernels.given import Program
 from headgate.engine.processor import Processor
 from headgate.engine.program import ARROW
 from headgate.engine.shares import dealt

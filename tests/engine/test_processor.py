@@ -16,7 +16,7 @@ from plan import test_meaning as random_plans
 
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.duck import evaluate
-from headgate.engine.processor import Arrivals, Delivery, Processor
+from headgate.engine.processor import Arrivals, Delivery, Processor, deliveries
 from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
 from headgate.engine.state import Saved, StateFolder
@@ -72,7 +72,7 @@ class Replay:
                 runs[-1].append(tuple_)
             else:
                 runs.append([tuple_])
-        self.received += self.processor.batch([self.arrivals(run) for run in runs], last=last)
+        self.received += deliveries(self.processor.batch([self.arrivals(run) for run in runs], last=last))
 
     def arrivals(self, tuples: Sequence[Tuple]) -> Arrivals:
         stream = tuples[0].stream

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.kernels.cell import Cell, Class
-from headgate.engine.processor import Delivery
-from headgate.engine.sinks import Address, FileSink, delivery_of, plain_delivery
+from headgate.engine.sinks import Address, FileSink
 from headgate.engine.state import KEPT, Saved, StateFolder
 from headgate.errors import StoreError
 from headgate.labels import parse_label
@@ -92,18 +93,31 @@ def test_damage_is_said_and_nothing_is_guessed(tmp_path: Path) -> None:
         folder.newest()
 
 
-DELIVERY = Delivery(
-    "ann/1",
+PARCEL = Parcel(
+    ("ann/1",),
     "joe.q",
-    0,
-    1_767_261_600_000,
-    (1, None, "é", dt.date(2026, 1, 31), dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC), 0.5, True),
-    parse_label('doctor AT S FROM "joe.in1"'),
+    np.array([0]),
+    np.array([1_767_261_600_000]),
+    (
+        pa.array([1]),
+        pa.array([None], pa.int32()),
+        pa.array(["é"]),
+        pa.array([dt.date(2026, 1, 31)]),
+        pa.array([dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)], pa.timestamp("us", "UTC")),
+        pa.array([0.5]),
+        pa.array([True]),
+    ),
+    np.array([0]),
+    (parse_label('doctor AT S FROM "joe.in1"'),),
 )
 
 
-def test_a_delivery_is_the_same_after_it_was_written_down() -> None:
-    assert delivery_of(json.loads(json.dumps(plain_delivery(DELIVERY)))) == DELIVERY
+def test_results_are_the_same_after_they_were_written_down(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    folder.save(Saved(1, saved(1).cells, {}, [PARCEL, PARCEL]))
+    found = folder.newest()
+    assert found is not None
+    assert deliveries(found.results) == deliveries([PARCEL, PARCEL]) != []
 
 
 class Here:
@@ -122,12 +136,12 @@ class Here:
 def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
     here = Here("a", "b", "c", "d", "e", "f", "g")
     sink = FileSink(tmp_path, here)
-    sink.write([DELIVERY], [])
+    sink.write([PARCEL], [])
     before = sink.state()
-    sink.write([DELIVERY], [Refused("s", "why", [{"a": 1}])])
+    sink.write([PARCEL], [Refused("s", "why", [{"a": 1}])])
     again = FileSink(tmp_path, here)
     again.restore(before)
-    again.write([DELIVERY], [Refused("s", "why", [{"a": 1}])])
+    again.write([PARCEL], [Refused("s", "why", [{"a": 1}])])
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.refused.jsonl"]
     lines = [json.loads(line) for line in (tmp_path / "ann%2F1/joe.q.jsonl").read_text().splitlines()]
     assert len(lines) == 2
@@ -140,6 +154,6 @@ def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "out", Here("a"))
     for name in ("../../../etc", "..", ".", "/etc"):
-        sink.write([Delivery(name, "../../q", 0, 0, (1,), parse_label("TRUE"))], [])
+        sink.write([replace(PARCEL, subscribers=(name,), query="../../q", values=PARCEL.values[:1])], [])
     assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl"))
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 from headgate.engine.demand import Demand
+from headgate.engine.egress import deliveries
 from headgate.engine.mailbox import Mailbox
 from headgate.plain import format_table
 from headgate.service import Headgate
@@ -121,7 +122,8 @@ class Ward:
         mine = [x for x in now.subscribers if x.name == self.sessions[who]]
         outgoing = self.headgate.demands.outgoing
         found = [x.query for x in mine if outgoing(x.name, x.query).stream == f"joe.{stream}"]
-        return [x.values for query in found for x in self.mailbox.fetch(self.sessions[who], query, now)]
+        fetched = (self.mailbox.fetch(self.sessions[who], query, now) for query in found)
+        return [x.values for parcels in fetched for x in deliveries(parcels)]
 
 
 def measurements(minute: int) -> dict[str, list[dict[str, object]]]:

@@ -9,7 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from headgate.engine.cells import WHOLE, CellName, Cells, resighted, split
-from headgate.engine.kernels.cell import HIDDEN, SIGHT, Cell, Found, Program, Sight, advance, empty
+from headgate.engine.kernels.cell import Cell, Found, advance, empty
+from headgate.engine.kernels.given import HIDDEN, SIGHT, Program, Sight
 from headgate.engine.kernels.passing import passing
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.view import Evaluate

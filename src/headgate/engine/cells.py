@@ -16,7 +16,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import ARRIVAL, SIGHT, STREAM, Cell, Class, Program, empty
+from headgate.engine.kernels.cell import Cell, Class, empty
+from headgate.engine.kernels.given import ARRIVAL, SIGHT, STREAM, Program
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.program import FIELDS
 

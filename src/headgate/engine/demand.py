@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
+import numpy as np
+
+from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
-from headgate.labels import Clearance, Label, Rules
+from headgate.labels import Clearance, Rules
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,26 @@ class Demand:
         """By subscriber and query."""
         return {(x.name, x.query): x.clearance for x in self.subscribers}
 
-    def permits(self, subscriber: str, query: str, block: int, label: Label) -> bool:
-        """Whether the rights of this moment permit somebody a result, whenever it was computed."""
-        clearance, running = self.clearances.get((subscriber, query)), self.running.get(query)
-        if clearance is None or running is None or not self.rules.order.dominates(clearance.level, running.level):
-            return False
-        aggregated = running.query.blocks[block].aggregated
-        return self.rules.permits(label, replace(clearance, level=running.level), aggregated=aggregated)
+    def allowed(self, parcel: Parcel) -> list[Parcel]:
+        """What the rights of this moment permit of results, whenever they were computed: for each subscriber its
+        own."""
+        running = self.running.get(parcel.query)
+        if running is None:
+            return []
+        aggregated = np.array([block.aggregated for block in running.query.blocks], np.bool_)
+        found = []
+        for subscriber in parcel.subscribers:
+            clearance = self.clearances.get((subscriber, parcel.query))
+            if clearance is None or not self.rules.order.dominates(clearance.level, running.level):
+                continue
+            here = replace(clearance, level=running.level)
+            single, summed = (
+                np.array([self.rules.permits(label, here, aggregated=x) for label in parcel.kinds], np.bool_)
+                for x in (False, True)
+            )
+            fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
+            found.append(parcel.where(fine).to((subscriber,)))
+        return [x for x in found if len(x)]
 
 
 class Gate(Protocol):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
+from headgate.engine.direct import answered
 from headgate.engine.sql import arrow_type, duckdb_sql
 from headgate.plan.expressions import AggregateCall, Column, Expr, Type
 
@@ -34,9 +35,17 @@ def kernel_connection() -> duckdb.DuckDBPyConnection:
 
 
 def evaluate(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Array], size: int) -> list[pa.Array]:
-    """What each expression is in each of so many rows. Each thread has its own connection."""
-    if not exprs:
-        return []
+    """What each expression is in each of so many rows; those that need it are asked of DuckDB, all at once."""
+    found = [answered(expr, values, size) for expr in exprs]
+    hard = [expr for expr, answer in zip(exprs, found, strict=True) if answer is None]
+    answers = iter(asked(hard, values, size) if hard else ())
+    return [answer if answer is not None else next(answers) for answer in found]
+
+
+def asked(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Array], size: int) -> list[pa.Array]:
+    """Each thread has its own connection. Only columns that are read are given."""
+    read = {part for expr in exprs for part in expr.walk() if isinstance(part, Column | AggregateCall)}
+    values = {part: x for part, x in values.items() if part in read}
     names = {part: f"c{number}" for number, part in enumerate(values)}
     given = pa.table({"nothing": pa.nulls(size)} | {names[part]: _without_zone(x) for part, x in values.items()})
     results = ", ".join(f"{duckdb_sql(expr, names.__getitem__)} AS r{number}" for number, expr in enumerate(exprs))

@@ -3,12 +3,12 @@ came."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Sequence
 
 from headgate.engine.demand import Demand
+from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
-from headgate.engine.processor import Delivery
 
 MOST_KEPT = 1_000_000
 """Results kept for one subscriber of one query; beyond it the oldest go, and are counted."""
@@ -19,8 +19,9 @@ class Mailbox:
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
-        self._kept: dict[tuple[str, str], deque[Delivery]] = {}
-        self._lost: dict[tuple[str, str], int] = {}
+        self._kept: dict[tuple[str, str], list[Parcel]] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
+        self.lost: Counter[tuple[str, str]] = Counter()
 
     def state(self) -> None:
         """What nobody has fetched goes with the process, as its subscribers do."""
@@ -28,19 +29,19 @@ class Mailbox:
     def restore(self, state: None) -> None:
         pass
 
-    def write(self, results: Sequence[Delivery], refused: Sequence[Refused]) -> None:  # noqa: ARG002
-        for result in results:
-            key = result.subscriber, result.query
-            kept = self._kept.setdefault(key, deque())
-            kept.append(result)
-            if len(kept) > self._most:
-                kept.popleft()
-                self._lost[key] = self._lost.get(key, 0) + 1
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:  # noqa: ARG002
+        for parcel in results:
+            for key in ((subscriber, parcel.query) for subscriber in parcel.subscribers):
+                kept = self._kept.setdefault(key, [])
+                kept.append(parcel)
+                self._sizes[key] = self._sizes.get(key, 0) + len(parcel)
+                while self._sizes[key] > self._most:
+                    gone = len(kept.pop(0))
+                    self._sizes[key] -= gone
+                    self.lost[key] += gone
 
-    def fetch(self, subscriber: str, query: str, now: Demand) -> list[Delivery]:
+    def fetch(self, subscriber: str, query: str, now: Demand) -> list[Parcel]:
         """All that is there for it and that its rights of now permit; whatever they do not is gone as well."""
-        waiting = self._kept.pop((subscriber, query), deque())
-        return [x for x in waiting if now.permits(x.subscriber, x.query, x.block, x.label)]
-
-    def lost(self, subscriber: str, query: str) -> int:
-        return self._lost.get((subscriber, query), 0)
+        self._sizes.pop((subscriber, query), None)
+        waiting = self._kept.pop((subscriber, query), [])
+        return [x for parcel in waiting for x in now.allowed(parcel.to((subscriber,)))]

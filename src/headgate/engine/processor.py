@@ -6,7 +6,7 @@ rights of that moment. Where cells run (here, or in Spark's tasks) is the carrie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,14 @@ import pyarrow as pa
 
 from headgate.engine.carriers import Carrier
 from headgate.engine.cells import Cells, fitted, gathered
-from headgate.engine.kernels.cell import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program
+from headgate.engine.egress import Delivery, Egress, Parcel, deliveries
+from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.program import compile_program
-from headgate.engine.results import Batch, permitted
 from headgate.engine.sights import Running, Sightings, View
 from headgate.labels import Clearance, Label, Rules
+
+__all__ = ["Arrivals", "Delivery", "Parcel", "Processor", "deliveries"]
 
 
 @dataclass(frozen=True)
@@ -31,18 +33,8 @@ class Arrivals:
     times: Ints
     labels: Ints
     columns: Mapping[str, pa.Array]
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """Results for one subscriber of one query, in order."""
-
-    subscriber: str
-    query: str
-    block: int
-    time: int
-    values: tuple[object, ...]
-    label: Label
+    views: tuple[View, ...] | None = None
+    """Those that these tuples are meant for; None: all that may see them."""
 
 
 class Processor:
@@ -56,7 +48,10 @@ class Processor:
         self._carrier = carrier(self.program, self.schema)
         self._sightings = Sightings(rules)
         self._labels: dict[int, Label] = {}
+        self._egress = Egress(rules, self._labels)
         self._arrived = 0
+        self.unseen = 0
+        """How many tuples of the last batch nobody sees."""
         self._changed: Ints | None = None
 
     # Who looks --------------------------------------------------------------------------------------------------------
@@ -71,6 +66,21 @@ class Processor:
         before = np.arange(len(after)) if self._changed is None else self._changed
         self._changed = np.concatenate([after[before], after[len(before) :]])
 
+    def leave(self, view: View, subscriber: str) -> None:
+        """Somebody looks no longer."""
+        self.change(view, {subscriber: None})
+        del view.clearances[subscriber]
+        if not view.clearances:
+            self._sightings.remove(view)
+
+    def rule(self, rules: Rules) -> None:
+        """Levels or the semantics of sources have changed: everything is decided anew."""
+        if rules != self._sightings.rules:
+            self._sightings.rules = rules
+            self._egress = Egress(rules, self._labels)
+            for view in self.views:
+                self.change(view, {})
+
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
         self._sightings.know(labels)
@@ -82,11 +92,12 @@ class Processor:
         rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._sightings.plain()}
         return self._carrier.cells, rest
 
-    def restore(self, cells: Cells, rest: Mapping[str, Any]) -> None:
-        """Goes on where another processor was, with the queries that both run; new ones begin with nothing. Its cells
-        need not be those of the other."""
+    def restore(self, cells: Cells, rest: Mapping[str, Any], kept: Collection[str] | None = None) -> None:
+        """Goes on where another processor was, with the queries that both run (or only those `kept` of them); others
+        begin with nothing. Its cells need not be those of the other."""
         self._arrived = rest["arrived"]
-        self._sightings.restore(rest["sights"], self.running)
+        known = self.running if kept is None else {name: self.running[name] for name in kept}
+        self._sightings.restore(rest["sights"], known)
         self._carrier.restore(fitted(gathered(cells), tuple(rest["streams"]), self.program, self.schema))
 
     @property
@@ -95,19 +106,21 @@ class Processor:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
-    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Delivery]:
-        """The next tuples; with the `last`, all that waits for its time becomes final."""
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
+        """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
+        in order, under the rights of now (`deliveries` turns them into single ones)."""
+        self.unseen = 0
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         sight = self._sightings.batch(last=last)
         found = self._carrier.run(table, sight, self._changed)
         self._changed = None
-        return self._delivered(found)
+        return self._egress.parcels(self._sightings.views, found)
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
-        sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels)
+        sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels, arrivals.views)
         size = len(arrivals.times)
         known = {
             TIME: arrivals.times,
@@ -126,43 +139,6 @@ class Processor:
             else pa.nulls(size, field.type)
             for field in self.schema
         ]
-        return pa.Table.from_arrays(columns, schema=self.schema).filter(pa.array(self._sightings.seen(sights)))
-
-    def _delivered(self, found: Sequence[Batch]) -> list[Delivery]:
-        """Egress: everyone's results, in their order, under the rights of now."""
-        deliveries: list[Delivery] = []
-        for view in self._sightings.views:
-            mine = [batch for batch in found for column in batch.views if column in view.columns]
-            for subscriber in sorted(view.clearances):
-                rows = [
-                    (self._place(view, batch, row), batch, row, label)
-                    for batch in mine
-                    for row, label in self._allowed(view, subscriber, batch)
-                ]
-                for _, batch, row, label in sorted(rows, key=lambda x: x[0]):
-                    values = tuple(column[row].as_py() for column in batch.values)
-                    time = int(batch.time[row])
-                    deliveries.append(Delivery(subscriber, batch.query, batch.block, time, values, label))
-        return deliveries
-
-    def _allowed(self, view: View, subscriber: str, batch: Batch) -> list[tuple[int, Label]]:
-        clearance = view.clearance(subscriber, self._sightings.rules)
-        if clearance is None:
-            return []
-        rows, labels = permitted(
-            batch,
-            self._labels,
-            clearance,
-            self._sightings.rules,
-            level=view.running.level,
-            aggregated=view.running.query.blocks[batch.block].aggregated,
-        )
-        return [(int(row), labels[batch.labels[row]]) for row in rows]
-
-    @staticmethod
-    def _place(view: View, batch: Batch, row: int) -> tuple[int, ...]:
-        """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
-        keys = tuple(int(key[row]) for key in batch.order)
-        if view.running.query.blocks[batch.block].stateless:
-            return (1, *keys, batch.block)
-        return (0, *keys[:4], batch.block, *keys[4:])
+        seen = self._sightings.seen(sights)
+        self.unseen += size - int(np.count_nonzero(seen))
+        return pa.Table.from_arrays(columns, schema=self.schema).filter(pa.array(seen))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.dealing import Deal, together
-from headgate.engine.kernels.cell import LABEL, STREAM, Program
+from headgate.engine.kernels.given import LABEL, STREAM, Program
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.program import compile_program, part_of, read_by
 from headgate.engine.sights import Running

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.engine.kernels.cell import HIDDEN, Mask, Sight, Sights
+from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.view import NO_TIME
 from headgate.labels import Clearance, Label, Level, Rules, parse_level
@@ -24,13 +24,16 @@ from headgate.plan.secure import Mode
 
 @dataclass(frozen=True)
 class Running:
-    """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds)."""
+    """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
+    stream that its results make for other queries, and how many queries stand at most between it and its sources."""
 
     name: str
     query: Query
     level: Level
     lateness: Mapping[str, int] = field(default_factory=dict)
     mode: Mode = Mode.EXACT
+    output: str = ""
+    stage: int = 0
 
     @property
     def streams(self) -> frozenset[str]:
@@ -119,12 +122,20 @@ class Sightings:
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
 
-    def arriving(self, stream: str, times: Ints, labels: Ints) -> Ints:
-        """The sights of tuples of one stream, in the order of their arrival; time moves on for those who see them."""
+    def remove(self, view: View) -> None:
+        """Nobody looks through it any more."""
+        self.views.remove(view)
+
+    def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:
+        """The sights of tuples of one stream, in the order of their arrival; time moves on for those who see them: all
+        views, or `only` some."""
         kinds, kind = np.unique(labels, return_inverse=True)
         rows = np.zeros((len(kinds), self._columns), np.int32)
         for number, label in enumerate(kinds):
             rows[number] = self._row(int(label), stream)
+        if only is not None:
+            others = [column for view in self.views if view not in only for column in view.columns]
+            rows[:, others] = HIDDEN
         late = np.zeros((len(labels), len(self.views)), np.bool_)
         for number, view in enumerate(self.views):
             if stream in view.running.streams:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
-from headgate.engine.processor import Delivery
-from headgate.labels.text import parse_label
 
 
 class Sink(Protocol):
@@ -28,7 +27,7 @@ class Sink(Protocol):
         """Back to where it was then."""
         ...
 
-    def write(self, results: Sequence[Delivery], refused: Sequence[Refused]) -> None: ...
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,13 @@ class FileSink:
     def restore(self, state: Mapping[str, int] | None) -> None:
         self._sizes = dict(state or {})
 
-    def write(self, results: Sequence[Delivery], refused: Sequence[Refused]) -> None:
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
         lines: dict[str, list[str]] = {}
-        for result in results:
-            address = self._addresses.of(result.subscriber, result.query)
-            lines.setdefault(_file(address.path), []).append(_line(result, address.columns))
+        for parcel in results:
+            columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
+            new = _lines(parcel, columns)
+            for subscriber in parcel.subscribers:
+                lines.setdefault(_file(self._addresses.of(subscriber, parcel.query).path), []).extend(new)
         for part in refused:
             path = _file(self._addresses.of_refused(part.stream))
             lines.setdefault(path, []).extend(_refused_lines(part))
@@ -95,28 +96,24 @@ def _file(path: tuple[str, ...]) -> str:
     return "/".join(quote(part, safe=" @~").replace(".", "%2E", part.startswith(".")) for part in path) + ".jsonl"
 
 
-def _line(result: Delivery, columns: Sequence[str]) -> str:
-    values = dict(zip(columns, map(plain_value, result.values), strict=True))
-    time = dt.datetime.fromtimestamp(result.time / 1000, dt.UTC).isoformat()
-    return json.dumps({"time": time, "label": str(result.label), "values": values}, ensure_ascii=False)
+def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+    kinds = [str(label) for label in parcel.kinds]
+    values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
+    return [
+        json.dumps(
+            {
+                "time": dt.datetime.fromtimestamp(time / 1000, dt.UTC).isoformat(),
+                "label": kinds[label],
+                "values": dict(zip(columns, map(plain_value, row), strict=True)),
+            },
+            ensure_ascii=False,
+        )
+        for time, label, row in zip(parcel.times.tolist(), parcel.labels.tolist(), values, strict=True)
+    ]
 
 
 def _refused_lines(part: Refused) -> list[str]:
     return [json.dumps({"reason": part.reason, "values": row}, ensure_ascii=False) for row in part.rows]
-
-
-def plain_delivery(delivery: Delivery) -> list[Any]:
-    """As plain JSON, to be kept with the state until it is written."""
-    kinds = [type(value).__name__ if isinstance(value, dt.date) else "" for value in delivery.values]
-    values = [plain_value(value) for value in delivery.values]
-    return [delivery.subscriber, delivery.query, delivery.block, delivery.time, values, kinds, str(delivery.label)]
-
-
-def delivery_of(plain: list[Any]) -> Delivery:
-    subscriber, query, block, time, values, kinds, label = plain
-    readers = {"date": dt.date.fromisoformat, "datetime": dt.datetime.fromisoformat}
-    read = tuple(readers[kind](value) if kind else value for value, kind in zip(values, kinds, strict=True))
-    return Delivery(subscriber, query, block, time, read, parse_label(label))
 
 
 def plain_refused(part: Refused) -> list[Any]:

@@ -18,25 +18,25 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.cells import CellName, Cells
+from headgate.engine.egress import Parcel
 from headgate.engine.kernels.cell import Cell, Class
 from headgate.errors import StoreError
+from headgate.labels.text import parse_any_label
 
 KEPT = 2
-_TUPLES, _HELD, _REST = "tuples{}.arrow", "held.arrow", "state.json"
+NO_LIMIT = 1 << 40
+"""Of labels that were read before: whatever they are, they are kept as they are."""
+_TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a processor needs to go on: its cells, and everything else as plain JSON."""
+    """What a processor needs to go on: its cells, everything else as plain JSON, and the results of the version."""
 
     version: int
     cells: Cells
     rest: Mapping[str, Any]
-
-    @property
-    def cell(self) -> Cells:
-        """What the runner calls them."""
-        return self.cells
+    results: Sequence[Parcel] = ()
 
 
 class StateFolder:
@@ -65,7 +65,9 @@ class StateFolder:
             _write(new / _TUPLES.format(number), _ipc(pa.concat_tables([cells[x][1].table for x in own])))
         _write(new / _HELD, _ipc(_held_table([cell for _, cell in cells])))
         plain = [_plain_cell(*cell) for cell in cells]
-        _write(new / _REST, json.dumps({"cells": plain, "rest": dict(saved.rest)}).encode())
+        _write(new / _RESULTS, b"".join(written := [_ipc(_parcel_table(x)) for x in saved.results]))
+        parcels = [_plain_parcel(x, len(size)) for x, size in zip(saved.results, written, strict=True)]
+        _write(new / _REST, json.dumps({"cells": plain, "rest": dict(saved.rest), "results": parcels}).encode())
         _sync(new)
         new.rename(target)
         _sync(self._folder)
@@ -78,6 +80,7 @@ class StateFolder:
             whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
             shares = dict.fromkeys(cell["share"] for cell in whole["cells"])
             tables = {share: _read(folder / _TUPLES.format(number)) for number, share in enumerate(shares)}
+            results = _parcels(whole["results"], (folder / _RESULTS).read_bytes())
         except (OSError, ValueError, pa.ArrowException):
             raise StoreError(f"the state in `{folder}` is damaged", hint="restore it, or start without it") from None
         classes = _classes(whole["cells"], held)
@@ -86,7 +89,7 @@ class StateFolder:
             share, size = cell["share"], cell["size"]
             cells[share, cell["number"]] = Cell(tables[share].slice(begins[share], size).combine_chunks(), own)
             begins[share] += size
-        return Saved(version, cells, whole["rest"])
+        return Saved(version, cells, whole["rest"], results)
 
 
 def _plain_cell(name: CellName, cell: Cell) -> dict[str, Any]:
@@ -126,6 +129,29 @@ def _classes(cells: list[dict[str, Any]], held: pa.Table) -> list[tuple[Class, .
         )
         for cell, own in zip(cells, found, strict=True)
     ]
+
+
+def _parcel_table(parcel: Parcel) -> pa.Table:
+    known = [pa.array(x, pa.int64()) for x in (parcel.blocks, parcel.times, parcel.labels)]
+    arrays = [*known, *parcel.values]
+    return pa.table(arrays, names=[str(number) for number in range(len(arrays))])
+
+
+def _plain_parcel(parcel: Parcel, size: int) -> dict[str, Any]:
+    kinds = [str(label) for label in parcel.kinds]
+    return {"subscribers": list(parcel.subscribers), "query": parcel.query, "kinds": kinds, "size": size}
+
+
+def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
+    found, begin = [], 0
+    for x in plain:
+        table = pa.ipc.open_file(pa.BufferReader(content[begin : begin + x["size"]])).read_all()
+        begin += x["size"]
+        (blocks, times, labels), values = (c.to_numpy() for c in table.columns[:3]), table.columns[3:]
+        kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in x["kinds"])
+        arrays = tuple(column.combine_chunks() for column in values)
+        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds))
+    return found
 
 
 def _ipc(table: pa.Table) -> bytes:

@@ -8,7 +8,7 @@ subscribed to receives nothing more of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,6 +94,7 @@ class Demands:
             subscribers.append(Subscriber(session.id, running.name, clearance))
             names = tuple(name for name, _ in running.query.columns)
             outgoing[session.id, running.name] = Outgoing(session.user, session.id, source_name(stream), names)
+        self._add_makers(queries, outputs)
         self._outgoing |= outgoing
         streams = self._state.objects.peek("kind", Kind.STREAM.value)
         read = {name for query in queries.values() for name in query.streams}
@@ -108,6 +109,18 @@ class Demands:
             tuple(subscribers),
         )
 
+    def _add_makers(self, queries: dict[str, Running], outputs: Mapping[int, r.Object]) -> None:
+        """Queries whose results the others read run as well."""
+        made = {source_name(x): query for number, query in outputs.items() if (x := self._state.objects.get(number))}
+        waiting = list(queries.values())
+        while waiting:
+            for stream in waiting.pop().streams:
+                query = made.get(stream)
+                found = self._running_query(query) if query and str(query.id) not in queries else None
+                if found is not None:
+                    queries[found.name] = found
+                    waiting.append(found)
+
     def _outputs(self) -> dict[int, r.Object]:
         """Running queries by their output."""
         found = self._state.objects.peek("kind", Kind.QUERY.value)
@@ -118,9 +131,36 @@ class Demands:
         planned = self._running.query(query.id)
         if planned is None:
             return None
-        lateness = self._lateness(planned.inputs)
-        level = self._authorizer.level(query.level)
-        return Running(str(query.id), planned.meant, level, lateness, planned.mode)
+        output = self._state.objects.get(int(json.loads(query.definition)["output"]))
+        stage = max((self._stage(number) for number in planned.inputs), default=0)
+        return Running(
+            str(query.id),
+            planned.meant,
+            self._authorizer.level(query.level),
+            self._lateness(planned.inputs),
+            Mode.EXACT if stage else planned.mode,  # of results that differ from reader to reader nothing is cumulative
+            source_name(output) if output else "",
+            stage,
+        )
+
+    def _stage(self, stream: int) -> int:
+        """How many queries stand at most between a stream and its sources."""
+        found = self._state.objects.get(stream)
+        definition = json.loads(found.definition) if found else {}
+        if "made_of" not in definition:
+            return 0
+        return 1 + max(map(self._stage, definition["made_of"]), default=0)
+
+    def _read_by(self, inputs: Iterable[int]) -> list[r.Object]:
+        """Streams, and all that they are made of."""
+        found: dict[int, r.Object] = {}
+        waiting = list(inputs)
+        while waiting:
+            stream = self._state.objects.get(waiting.pop())
+            if stream is not None and stream.id not in found:
+                found[stream.id] = stream
+                waiting += json.loads(stream.definition).get("made_of", ())
+        return list(found.values())
 
     def _whole_stream(self, stream: r.Object, session: r.Session) -> Running:
         """Its tuples as they come, at the level of whoever subscribed to it."""
@@ -142,8 +182,7 @@ class Demands:
         if query is not None and query.owner == session.user:
             principal = self._narrowed(principal, query)
         inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
-        read = [found for number in inputs if (found := self._state.objects.get(number)) is not None]
-        clearance = self._authorizer.clearance(principal, read)
+        clearance = self._authorizer.clearance(principal, self._read_by(inputs))
         return clearance if self._authorizer.order.dominates(principal.level, running.level) else None
 
     def _narrowed(self, principal: Principal, query: r.Object) -> Principal:

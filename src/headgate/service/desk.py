@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headgate.access.permissions import Kind, Permission
 from headgate.engine.demand import Demand
+from headgate.engine.egress import deliveries
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Counts
 from headgate.engine.sinks import FileSink, Sink
@@ -79,7 +80,7 @@ class Desk:
         """What came for this session since it was asked the last time, a table for each stream."""
         with self.open() as now:
             for subscriber in (x for x in now.subscribers if x.name == self.session):
-                found = self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                found = deliveries(self._mailbox.fetch(subscriber.name, subscriber.query, now))
                 out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
                 rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
                 more = f" (the last {most} of {len(found):,})" if len(found) > most else ""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headgate.clock import Clock, SystemClock
+from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Gate
 from headgate.engine.duck import evaluate
 from headgate.engine.pipeline import Counts, Pipeline
-from headgate.engine.processor import LocalCarrier
 from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
 from headgate.engine.sinks import Address, Sink
@@ -41,7 +41,7 @@ class Processing:
         self._pipeline = Pipeline(
             home,
             self._gate,
-            lambda program, schema: LocalCarrier(program, schema, evaluate),
+            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
             sinks,
             clock or SystemClock(),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,8 @@ from headgate.plan.expressions import AggregateCall, Expr
 
 _SAFE = 1 << 62
 _BIGINT = 1 << 63
+_EXACT = 1 << 53
+_FEW = 1 << 10
 
 
 class Aggregates:
@@ -25,9 +28,13 @@ class Aggregates:
         self._value_of = value_of
         self._counts: dict[Expr, Ints] = {}
 
+    @cached_property
+    def _sizes(self) -> Ints:
+        return self._points.high - self._points.low
+
     def of(self, call: AggregateCall) -> pa.Array:
         if call.argument is None:
-            return pa.array(self._points.high - self._points.low, pa.int64())
+            return pa.array(self._sizes, pa.int64())
         values = self._value_of(call.argument)
         if call.distinct:
             return self._distinct(call, values)
@@ -41,14 +48,19 @@ class Aggregates:
 
     def _count(self, argument: Expr, values: pa.Array) -> Ints:
         if argument not in self._counts:
-            self._counts[argument] = self._points.sums(_known(values).astype(np.int64)).astype(np.int64)
+            self._counts[argument] = (
+                self._points.sums(_known(values).astype(np.int64)) if values.null_count else self._sizes
+            )
         return self._counts[argument]
 
     def _extreme(self, call: AggregateCall, values: pa.Array) -> pa.Array:
+        fold = np.minimum if call.function == "MIN" else np.maximum
+        if pa.types.is_integer(values.type) and not values.null_count:
+            return pa.array(self._points.folded(values.to_numpy(), fold), values.type)
         places, ordered = ranks(values)
         if call.function == "MIN":
             places = np.where(places == NULL_CODE, len(ordered), places)
-        found = self._points.folded(places, np.minimum if call.function == "MIN" else np.maximum).astype(np.int64)
+        found = self._points.folded(places, fold)
         missing = (found == NULL_CODE) | (found == len(ordered))
         return ordered.take(pa.array(np.where(missing, 0, found), mask=missing))
 
@@ -59,12 +71,14 @@ class Aggregates:
             raise ValueError(f"{call} has no argument")
         count, known = self._count(argument, values), _known(values)
         whole = pa.types.is_integer(values.type)
-        numbers = np.where(known, values.fill_null(0).to_numpy(zero_copy_only=False), 0)
+        numbers = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
         with np.errstate(all="ignore"):
             if call.function == "STDDEV":
                 return _doubles(self._deviation(numbers.astype(np.float64), known), count < 2)
             if whole:
                 wide = numbers.astype(np.int64)
+                if _small(wide):
+                    return self._small_number(call, self._points.sums(wide), count)
                 high, low = self._points.sums(wide >> 32), self._points.sums(wide & 0xFFFFFFFF)
                 if call.function == "SUM":
                     return _whole(high, low, count == 0)
@@ -72,6 +86,14 @@ class Aggregates:
             else:
                 total = self._points.combined((numbers.astype(np.float64),), _added, (0.0,))[0]
             return _doubles(total / count if call.function == "AVG" else total, count == 0)
+
+    def _small_number(self, call: AggregateCall, total: Ints, count: Ints) -> pa.Array:
+        """SUM and AVG of whole numbers whose sums fit easily. A quotient of so few is rounded once, whether it is
+        computed with more digits first or not."""
+        if call.function == "SUM":
+            return pa.array(total, pa.int64(), mask=count == 0)
+        few = count.max(initial=0) < _FEW and (np.abs(total) < _EXACT).all()
+        return _doubles((total if few else total.astype(np.longdouble)) / count, count == 0)
 
     def _deviation(self, numbers: npt.NDArray[np.float64], known: Bools) -> npt.NDArray[np.float64]:
         """From counts, means and squared distances of pieces, by the formula of Chan, Golub and LeVeque."""
@@ -118,6 +140,13 @@ def _whole(high: Ints, low: Ints, missing: Bools) -> pa.Array:
     for place in np.flatnonzero(~fits):
         fits[place] = -_BIGINT <= (int(high[place]) << 32) + int(low[place]) < _BIGINT
     return pa.array((high << 32) + low, pa.int64(), mask=missing | ~fits)
+
+
+def _small(numbers: Ints) -> bool:
+    """Whether the sum of any of them surely fits."""
+    if not len(numbers):
+        return True
+    return max(-int(numbers.min()), int(numbers.max())) * len(numbers) < _SAFE
 
 
 def _known(values: pa.Array) -> Bools:

@@ -2,7 +2,7 @@
 
 Views whose sight is the same, tuple for tuple, are one class and are computed once, however many they are and whoever
 looks through them. A class splits where its views come to see different tuples, and two become one again when nothing
-tells them apart any more.
+tells them apart any more. Views of blocks without windows have no part in this: what passes is not kept.
 """
 
 from __future__ import annotations
@@ -11,55 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.given import HIDDEN, SIGHT, TIME, Block, Program, Sight
+from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.tuples import Seen, Tuples, in_order
 from headgate.engine.kernels.view import Evaluate, ViewRun, Yielded
 from headgate.plan import nodes as n
-from headgate.plan.binding import LEVEL
-
-TIME, STREAM, ARRIVAL, LABEL, SIGHT = "time", "stream", "arrival", "label", "sight"
-HIDDEN = 0
-"""In a sight: this view does not see the tuple. Any other number is one more than the number of a mask."""
-
-Sights = npt.NDArray[np.int32]
-Mask = frozenset[tuple[str, str]]
-"""Columns, with their streams, that a view may not see."""
-
-
-@dataclass(frozen=True)
-class Block:
-    """A block of a query, by its number there."""
-
-    query: str
-    number: int
-    top: n.Node
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a cell computes: blocks with windows, and blocks that tuples merely pass. `streams` are in the order of
-    their names; `columns` says which column of the cell's table holds which column of which stream."""
-
-    blocks: tuple[Block, ...]
-    passing: tuple[Block, ...]
-    streams: tuple[str, ...]
-    columns: Mapping[tuple[str, str], str]
-
-
-@dataclass(frozen=True)
-class Sight:
-    """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
-    which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
-    tuples become final with this batch; `levels` are the levels of labels, as text."""
-
-    targets: tuple[tuple[str, int], ...]
-    table: Sights
-    masks: tuple[Mask, ...]
-    since: Ints
-    until: Ints
-    levels: Mapping[int, str]
 
 
 @dataclass(frozen=True)
@@ -73,169 +31,148 @@ class Class:
 
 @dataclass(frozen=True)
 class Cell:
+    """The tuples are in order."""
+
     table: pa.Table
     classes: tuple[Class, ...] = ()
 
 
 @dataclass(frozen=True)
 class Found:
-    """The results of one block for some views; `table` is the cell's, for what `yielded` says of tuples."""
+    """The results of one block for some views; `tuples` are those that `yielded` speaks of."""
 
     block: Block
     views: tuple[int, ...]
     yielded: Yielded
-    table: pa.Table
+    tuples: Seen
 
 
 def advance(
     program: Program, cell: Cell, arriving: pa.Table, sight: Sight, evaluate: Evaluate
 ) -> tuple[Cell, list[Found]]:
     """The next batch: tuples that arrive, and times that become final."""
-    table, classes = _ordered(cell, arriving)
-    run = _Batch(program, table, sight, evaluate)
+    views = [view for view, target in enumerate(sight.targets) if target in program.windowed]
+    tuples, classes = _ordered(program, cell, _entering(arriving, sight, views))
+    looks = _looks(views, sight, tuples.present)
+    run = _Batch(program, tuples, sight, evaluate)
     found: list[Found] = []
     after: list[Class] = []
-    for class_ in _refined(classes, sight, run.sights):
+    for class_ in _refined(classes, looks):
         moved, results = run.class_results(class_)
         after.append(moved)
         found += results
-    return _kept(table, _joined(after, sight, run.sights), sight), found
+    return _kept(tuples, _joined(after, looks), sight), found
 
 
-def _ordered(cell: Cell, arriving: pa.Table) -> tuple[pa.Table, tuple[Class, ...]]:
+def _entering(arriving: pa.Table, sight: Sight, views: list[int]) -> pa.Table:
+    """Those that anybody with a window sees."""
+    seen = (sight.table[:, views] != HIDDEN).any(axis=1)[arriving.column(SIGHT).to_numpy()]
+    return arriving if seen.all() else arriving.filter(pa.array(seen))
+
+
+def _ordered(program: Program, cell: Cell, arriving: pa.Table) -> tuple[Tuples, tuple[Class, ...]]:
     """All tuples in the order of SPEC.md, 4.2; places move with them."""
-    table = pa.concat_tables([cell.table, arriving]).combine_chunks()
-    keys = [table.column(name).to_numpy() for name in (ARRIVAL, STREAM, TIME)]
-    order = np.lexsort(keys)
+    table = pa.concat_tables([cell.table, arriving])
+    order = in_order(table, len(program.streams))
+    tuples = Tuples(program, table, order)
+    if order is None:
+        return tuples, cell.classes
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    classes = tuple(replace(c, held={key: np.sort(place[held]) for key, held in c.held.items()}) for c in cell.classes)
-    return table.take(pa.array(order)).combine_chunks(), classes
+    return tuples, tuple(
+        replace(c, held={key: np.sort(place[held]) for key, held in c.held.items()}) for c in cell.classes
+    )
 
 
-def _refined(classes: Sequence[Class], sight: Sight, present: Ints) -> list[Class]:
+def _looks(views: list[int], sight: Sight, present: Ints) -> dict[int, bytes]:
+    """What tells views apart: what they see of what is there, and how far their time has come."""
+    seen = np.ascontiguousarray(sight.table[present][:, views].T)
+    bounds = np.column_stack([sight.since[views], sight.until[views]])
+    return {view: seen[at].tobytes() + bounds[at].tobytes() for at, view in enumerate(views)}
+
+
+def _refined(classes: Sequence[Class], looks: Mapping[int, bytes]) -> list[Class]:
     """Views that see the same of what is there stay together; views that are new begin with nothing."""
     known = {view for class_ in classes for view in class_.views}
-    fresh = Class(tuple(view for view in range(len(sight.targets)) if view not in known))
+    fresh = Class(tuple(view for view in looks if view not in known))
     found = []
     for class_ in (*classes, fresh):
         together: dict[bytes, list[int]] = {}
         for view in class_.views:
-            if sight.targets[view][0]:
-                together.setdefault(_looks(view, sight, present), []).append(view)
+            if view in looks:
+                together.setdefault(looks[view], []).append(view)
         found += [replace(class_, views=tuple(views)) for views in together.values()]
     return found
 
 
-def _looks(view: int, sight: Sight, present: Ints) -> bytes:
-    """What tells views apart: what they see of what is there, and how far their time has come."""
-    bounds = np.array([sight.since[view], sight.until[view]])
-    return bytes(sight.table[present, view].tobytes() + bounds.tobytes())
-
-
-def _joined(classes: Sequence[Class], sight: Sight, present: Ints) -> list[Class]:
+def _joined(classes: Sequence[Class], looks: Mapping[int, bytes]) -> list[Class]:
     together: dict[tuple[object, ...], Class] = {}
     for class_ in classes:
         held = tuple(sorted((key, places.tobytes()) for key, places in class_.held.items() if len(places)))
-        state = _looks(class_.views[0], sight, present), held, tuple(sorted(class_.last.items()))
+        state = looks[class_.views[0]], held, tuple(sorted(class_.last.items()))
         if state in together:
             class_ = replace(class_, views=tuple(sorted((*together[state].views, *class_.views))))
         together[state] = class_
     return list(together.values())
 
 
-def _kept(table: pa.Table, classes: Sequence[Class], sight: Sight) -> Cell:
+def _kept(tuples: Tuples, classes: Sequence[Class], sight: Sight) -> Cell:
     """What some window still holds, and what is not final for everyone."""
-    needed = np.zeros(table.num_rows, np.bool_)
-    times, sights = table.column(TIME).to_numpy(), table.column(SIGHT).to_numpy()
+    needed = np.zeros(len(tuples), np.bool_)
+    times, sights = tuples.numbers(TIME), tuples.numbers(SIGHT)
     for class_ in classes:
         view = class_.views[0]
-        needed |= (sight.table[sights, view] != HIDDEN) & (times >= sight.until[view])
+        open_ = np.searchsorted(times, sight.until[view])
+        needed[open_:] |= sight.visible(view)[sights[open_:]]
         for held in class_.held.values():
             needed[held] = True
-    place = np.cumsum(needed) - 1
-    moved = tuple(replace(c, held={key: place[held] for key, held in c.held.items()}) for c in classes)
-    return Cell(table.filter(pa.array(needed)).combine_chunks(), moved)
+    places = np.flatnonzero(needed)
+    moved = tuple(
+        replace(c, held={key: np.searchsorted(places, held) for key, held in c.held.items()}) for c in classes
+    )
+    return Cell(tuples.taken(places), moved)
 
 
 class _Batch:
-    def __init__(self, program: Program, table: pa.Table, sight: Sight, evaluate: Evaluate) -> None:
+    def __init__(self, program: Program, tuples: Tuples, sight: Sight, evaluate: Evaluate) -> None:
         self._program = program
-        self._table = table
+        self._tuples = tuples
         self._sight = sight
         self._evaluate = evaluate
-        self._times = table.column(TIME).to_numpy()
-        self._sights = table.column(SIGHT).to_numpy()
-        self.sights: Ints = np.unique(self._sights)
 
     def class_results(self, class_: Class) -> tuple[Class, list[Found]]:
         """Where a class stands after the batch, and what its blocks yielded."""
         view = class_.views[0]
         since, until = int(self._sight.since[view]), int(self._sight.until[view])
-        seen = self._sight.table[self._sights, view] != HIDDEN
+        seen = self._sight.visible(view)[self._tuples.numbers(SIGHT)]
         held = {key: places[seen[places]] for key, places in class_.held.items()}
-        new = seen & (self._times >= since) & (self._times < until)
-        taken = new.copy()
+        first, last = np.searchsorted(self._tuples.numbers(TIME), [since, until])
+        taken = np.zeros(len(seen), np.bool_)
+        taken[first:last] = seen[first:last]
         for places in held.values():
             taken[places] = True
         places = np.flatnonzero(taken)
-        position = np.cumsum(taken) - 1
-        marks = {key: _mark(position[at], len(places)) for key, at in held.items()}
-        tuples = Seen(self._program, self._table, places, self._sight, view)
-        run = ViewRun(tuples, marks, self._evaluate, since, until, class_.last)
-        targets = {self._sight.targets[v] for v in class_.views}
-        blocks = [block for block in self._program.blocks if (block.query, block.number) in targets]
-        table = self._table.take(pa.array(places))
+        tuples = Seen(self._tuples, places if len(places) < len(taken) else None, self._sight, view)
+        run = ViewRun(
+            tuples,
+            {key: np.searchsorted(places, at) for key, at in held.items()},
+            self._evaluate,
+            since,
+            until,
+            class_.last,
+        )
+        looking: dict[tuple[str, int], list[int]] = {}
+        for each in class_.views:
+            looking.setdefault(self._sight.targets[each], []).append(each)
+        blocks = [block for block in self._program.blocks if block.target in looking]
         found = []
         for block in blocks:
-            views = tuple(v for v in class_.views if self._sight.targets[v] == (block.query, block.number))
             yielded = run.results(block.top)
             if len(yielded.instant):
-                found.append(Found(block, views, yielded, table))
+                found.append(Found(block, tuple(looking[block.target]), yielded, tuples))
         windows = {node.key: node for block in blocks for node in block.top.walk() if isinstance(node, n.Window)}
-        content = {key: places[np.flatnonzero(run.content(window))] for key, window in windows.items()}
+        content = {key: places[run.content(window)] for key, window in windows.items()}
         return Class(class_.views, content, {**class_.last, **run.last_instants()}), found
-
-
-def _mark(places: Ints, size: int) -> Bools:
-    marked = np.zeros(size, np.bool_)
-    marked[places] = True
-    return marked
-
-
-class Seen:
-    """The tuples of a cell as one view sees them."""
-
-    def __init__(self, program: Program, table: pa.Table, places: Ints, sight: Sight, view: int) -> None:
-        self._program = program
-        self._table = table
-        self._places = pa.array(places)
-        self._sight = sight
-        self._masks = sight.table[table.column(SIGHT).to_numpy()[places], view] - 1
-        self._columns: dict[tuple[str, str], pa.Array] = {}
-        self.times: Ints = table.column(TIME).to_numpy()[places]
-        self._streams = table.column(STREAM).to_numpy()[places]
-
-    def of_stream(self, stream: str) -> Bools:
-        return np.asarray(self._streams == self._program.streams.index(stream), np.bool_)
-
-    def column(self, stream: str, name: str) -> pa.Array:
-        key = stream, name
-        if key not in self._columns:
-            self._columns[key] = self._read(stream, name)
-        return self._columns[key]
-
-    def _read(self, stream: str, name: str) -> pa.Array:
-        if name == LEVEL:
-            labels = self._table.column(LABEL).take(self._places).combine_chunks().dictionary_encode()
-            texts = pa.array([self._sight.levels[number] for number in labels.dictionary.to_pylist()], pa.string())
-            return texts.take(labels.indices)
-        array = self._table.column(self._program.columns[stream, name]).take(self._places).combine_chunks()
-        hiding = [number for number, mask in enumerate(self._sight.masks) if (stream, name) in mask]
-        if hiding:
-            hidden = np.isin(self._masks, hiding)
-            array = array.filter(pa.array(~hidden)).take(pa.array(np.cumsum(~hidden) - 1, mask=hidden))
-        return array
 
 
 def empty(table: pa.Schema) -> Cell:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.engine.kernels.instants import Instants, Lives, spread
-from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.sorting import Places, distinct, rising, stable_order
 
 Array = npt.NDArray[Any]
 Parts = tuple[npt.NDArray[np.float64], ...]
@@ -44,7 +45,8 @@ class Points:
 
     def sums(self, values: Ints) -> Ints:
         """Of one whole number for each row."""
-        total: Ints = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[self.rows], dtype=np.int64)])
+        total = np.zeros(len(self.rows) + 1, np.int64)
+        np.cumsum(values[self.rows], out=total[1:])
         return np.subtract(total[self.high], total[self.low])
 
     def combined(self, values: Parts, combine: Callable[[Parts, Parts], Parts], nothing: tuple[float, ...]) -> Parts:
@@ -67,15 +69,25 @@ class Points:
     def folded(self, values: Array, fold: Callable[[Array, Array], Array]) -> Array:
         """By an operation that may see a value twice: least, greatest, any bit. Every point has rows."""
         table = values[self.rows]
-        lengths = self.high - self.low
-        result = table[np.minimum(self.low, max(len(table) - 1, 0))] if len(table) else table
+        result = np.empty(len(self), table.dtype)
         width = 1
         while width <= self.longest:
-            chosen = (lengths >= width) & (lengths < 2 * width)
+            chosen = self._as_wide_as(width)
+            if len(chosen) == len(self):
+                return fold(table[self.low], table[self.high - width])
             result[chosen] = fold(table[self.low[chosen]], table[self.high[chosen] - width])
             table = fold(table[:-width], table[width:]) if 2 * width <= self.longest else table
             width *= 2
         return result
+
+    def _as_wide_as(self, width: int) -> Ints:
+        """The points with so many rows or more, but fewer than twice as many."""
+        lengths = self.high - self.low
+        return np.flatnonzero((lengths >= width) & (lengths < 2 * width))
+
+    def at(self, chosen: Ints) -> Points:
+        """Some of the points, in any order; their rows stand where they stood."""
+        return Points(self.group[chosen], self.instant[chosen], self.rows, self.low[chosen], self.high[chosen])
 
     def members(self) -> tuple[Ints, Ints]:
         """Point and row numbers of everything that is there."""
@@ -88,18 +100,17 @@ def points(groups: Ints, lives: Lives, instants: Instants, *, every: bool) -> Po
     there = np.flatnonzero(lives.seen)
     groups, first, gone = groups[there], lives.first[there], lives.gone[there]
     size = np.int64(len(instants) + 1)
+    order = stable_order(groups) if rising(first) else np.lexsort((first, groups))
+    starts = groups[order] * size + first[order]
+    ends = groups[order] * size + np.minimum(gone[order], size - 1)
     if every:
-        which, at = spread(first, gone)
-        looked = np.unique(groups[which] * size + at)
+        looked = _every(groups, first, gone, size)
+        high = Places(starts).up_to(looked)
     else:
-        new = ~lives.old[there]
-        looked = np.unique(groups[new] * size + first[new])
+        looked, high = _gains(starts, ~lives.old[there[order]])
     group, instant = looked // size, looked % size
-    order = np.lexsort((first, groups))
-    starts, ends = groups[order] * size + first[order], groups[order] * size + np.minimum(gone[order], size - 1)
-    if (np.diff(ends) >= 0).all():  # first come, first gone
-        low = np.searchsorted(ends, looked, side="right")
-        high = np.searchsorted(starts, looked, side="right")
+    if rising(ends):  # first come, first gone
+        low = Places(ends).up_to(looked)
         return Points(group, instant, there[order], low, high)
     since = np.searchsorted(looked, groups * size + first, side="left")
     until = np.searchsorted(looked, groups * size + np.minimum(gone, size - 1), side="left")
@@ -108,3 +119,16 @@ def points(groups: Ints, lives: Lives, instants: Instants, *, every: bool) -> Po
     counts = np.bincount(point, minlength=len(looked))
     high = np.cumsum(counts)
     return Points(group, instant, there[row[by_point]], high - counts, high)
+
+
+def _gains(starts: Ints, new: Bools) -> tuple[Ints, Ints]:
+    """Of rows in order: where any that begins is new, and how many begin up to there."""
+    ends = np.append(np.flatnonzero(np.diff(starts)) + 1, len(starts)) if len(starts) else np.empty(0, np.int64)
+    known = np.concatenate([np.zeros(1, np.int64), np.cumsum(new)])[ends]
+    ends = ends[np.diff(known, prepend=0) > 0]
+    return starts[ends - 1], ends
+
+
+def _every(groups: Ints, first: Ints, gone: Ints, size: np.int64) -> Ints:
+    which, at = spread(first, gone)
+    return distinct(groups[which] * size + at)

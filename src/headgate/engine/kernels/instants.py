@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from headgate.engine.kernels.rows import BEFORE, Bools, Ints, Rows
+from headgate.engine.kernels.rows import BEFORE, NEVER, Bools, Ints, Rows
+from headgate.engine.kernels.sorting import Places, distinct
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,14 @@ class Instants:
     def of_times(cls, at: Ints, times: Ints, last: int) -> Instants:
         return cls(np.searchsorted(times, at, side="right"), at, last, sliding=True)
 
+    @cached_property
+    def by_number(self) -> Places:
+        return Places(self.passed)
+
+    @cached_property
+    def by_time(self) -> Places:
+        return Places(self.time)
+
     @property
     def latest(self) -> int:
         return int(self.time[-1]) if len(self) else self.last
@@ -43,15 +53,19 @@ class Lives:
     gone: Ints
     old: Bools
 
-    @property
+    @cached_property
     def seen(self) -> Bools:
         return self.first < self.gone
 
 
 def lives(rows: Rows, instants: Instants, times: Ints) -> Lives:
-    by_number = np.searchsorted(instants.passed, rows.end, side="right")
-    gone = np.minimum(by_number, np.searchsorted(instants.time, rows.until, side="right"))
-    first = np.searchsorted(instants.passed, rows.start, side="right")
+    gone = instants.by_number.up_to(rows.end) if rows.end.min(initial=NEVER) < NEVER else None
+    if rows.until.min(initial=NEVER) < NEVER:
+        by_time = instants.by_time.up_to(rows.until)
+        gone = by_time if gone is None else np.minimum(gone, by_time)
+    if gone is None:
+        gone = np.full(len(rows), len(instants))
+    first = instants.by_number.up_to(rows.start)
     before = rows.start == BEFORE
     gone[before & (rows.until < instants.last)] = 0  # kept for another block; here it went before
     old = before & (rows.until >= instants.last)
@@ -67,7 +81,7 @@ def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
     lowest = np.maximum(-(-times // step) * step, -(-since // step) * step)
     counts = np.maximum(-(-(np.minimum(times + range_, until) - lowest) // step), 0)
     offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.unique(np.repeat(lowest, counts) + offsets * step)
+    return distinct(np.repeat(lowest, counts) + offsets * step)
 
 
 def spread(first: Ints, gone: Ints) -> tuple[Ints, Ints]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import HIDDEN, SIGHT, Block, Found, Program, Seen, Sight
+from headgate.engine.kernels.cell import Found
+from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
+from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.view import Evaluate, Yielded, meets, values_of
 from headgate.plan import nodes as n
 from headgate.plan.expressions import Expr
@@ -14,31 +17,56 @@ from headgate.plan.expressions import Expr
 def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evaluate) -> list[Found]:
     """The results of all blocks without windows, for tuples in the order of their arrival. Views that see the same of
     them are computed once."""
+    looking: dict[tuple[str, int], list[int]] = {}
+    for view, target in enumerate(sight.targets):
+        looking.setdefault(target, []).append(view)
+    blocks = [block for block in program.passing if block.target in looking]
+    if not blocks or not arriving.num_rows:
+        return []
+    tuples = Tuples(program, arriving)
+    present, places = tuples.present, _BySight(tuples.numbers(SIGHT), tuples.present)
     found = []
-    present = np.unique(arriving.column(SIGHT).to_numpy())
-    for block in program.passing:
+    for block in blocks:
         together: dict[bytes, list[int]] = {}
-        for view, target in enumerate(sight.targets):
-            if target == (block.query, block.number):
-                together.setdefault(sight.table[present, view].tobytes(), []).append(view)
+        for view in looking[block.target]:
+            together.setdefault(sight.table[present, view].tobytes(), []).append(view)
         for views in together.values():
-            yielded = _passed(program, block, arriving, sight, views[0], evaluate)
+            seen = Seen(tuples, places.of(sight.table[present, views[0]] != HIDDEN), sight, views[0])
+            yielded = _passed(block, seen, evaluate)
             if len(yielded.instant):
-                found.append(Found(block, tuple(views), yielded, arriving))
+                found.append(Found(block, tuple(views), yielded, seen))
     return found
 
 
-def _passed(program: Program, block: Block, arriving: pa.Table, sight: Sight, view: int, evaluate: Evaluate) -> Yielded:
+class _BySight:
+    """The places of tuples by their sights: who sees few of many tuples does not look at all of them."""
+
+    def __init__(self, sights: Ints, present: Ints) -> None:
+        number = np.searchsorted(present, np.arange(present[-1] + 1))[sights]
+        small = len(present) <= 1 << 16
+        self._order = np.argsort(number.astype(np.uint16) if small else number, kind="stable")
+        self._ends = np.cumsum(np.bincount(number, minlength=len(present)))
+
+    def of(self, seen: np.typing.NDArray[np.bool_]) -> Ints | None:
+        """The places of those with these sights, in order; None for all."""
+        if seen.all():
+            return None
+        ends, which = self._ends, np.flatnonzero(seen)
+        parts = [self._order[ends[at - 1] if at else 0 : ends[at]] for at in which.tolist()]
+        if not parts:
+            return np.empty(0, np.int64)
+        return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+
+
+def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
     items, conditions, stream = _parts(block.top)
-    seen = sight.table[arriving.column(SIGHT).to_numpy(), view] != HIDDEN
-    everything = Seen(program, arriving, np.arange(arriving.num_rows), sight, view)
-    places = np.flatnonzero(seen & everything.of_stream(stream))
+    places = np.flatnonzero(tuples.of_stream(stream))
     if conditions:
-        values = values_of(everything, [stream], (places,), conditions)
+        values = values_of(tuples, [stream], (places,), conditions)
         places = places[meets(evaluate, conditions, values, len(places))]
-    results = evaluate(items, values_of(everything, [stream], (places,), items), len(places))
+    results = evaluate(items, values_of(tuples, [stream], (places,), items), len(places))
     number = np.arange(len(places))
-    return Yielded(number, everything.times[places], places + 1, False, (places,), tuple(results), number, places)
+    return Yielded(number, tuples.times[places], places + 1, False, (places,), tuple(results), tuples.labels.at(places))
 
 
 def _parts(top: n.Node) -> tuple[list[Expr], frozenset[Expr], str]:

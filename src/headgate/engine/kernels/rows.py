@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from headgate.engine.kernels.sorting import Bools as Bools
+from headgate.engine.kernels.sorting import Ints as Ints
+from headgate.engine.kernels.sorting import stable_order
 from headgate.plan.nodes import Window
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 NEVER = np.int64(1 << 62)
 BEFORE = np.int64(-1)
@@ -38,9 +37,10 @@ class Rows:
         return len(self.start)
 
     def where(self, chosen: Bools) -> Rows:
-        return Rows(
-            tuple(side[chosen] for side in self.sides), self.start[chosen], self.end[chosen], self.until[chosen]
-        )
+        return self if chosen.all() else self.at(np.flatnonzero(chosen))
+
+    def at(self, rows: Ints) -> Rows:
+        return Rows(tuple(side[rows] for side in self.sides), self.start[rows], self.end[rows], self.until[rows])
 
     def ends(self, times: Ints) -> Ints:
         """After how many tuples the row is gone, if it ends with a tuple: by number or by the tuple's time."""
@@ -59,10 +59,11 @@ def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partiti
         case "ROWS":
             end[: -window.rows or None] = places[window.rows :]
         case "PARTITIONED":
-            order = np.argsort(partition, kind="stable")
-            ahead = order[window.rows :]
-            same = partition[order[: len(ahead)]] == partition[ahead]
-            end[order[: len(ahead)][same]] = places[ahead[same]]
+            by_partition = stable_order(partition)
+            ahead = by_partition[window.rows :]
+            behind = by_partition[: len(ahead)]
+            same = np.flatnonzero(partition[behind] == partition[ahead])
+            end[behind[same]] = places[ahead[same]]
         case "RANGE":
             until = times[places] + window.range - (1 if window.slide else 0)
         case "NOW":

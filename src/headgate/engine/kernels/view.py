@@ -16,9 +16,11 @@ import pyarrow as pa
 
 from headgate.engine.kernels.aggregates import Aggregates
 from headgate.engine.kernels.codes import codes
-from headgate.engine.kernels.groups import Points, points
+from headgate.engine.kernels.groups import Array, Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
+from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
+from headgate.engine.kernels.sorting import distinct, in_rows_order
 from headgate.plan import nodes as n
 from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wider
 
@@ -33,19 +35,24 @@ class Tuples(Protocol):
     @property
     def times(self) -> Ints: ...
 
+    @property
+    def labels(self) -> LabelSets:
+        """Each tuple's own label."""
+        ...
+
     def of_stream(self, stream: str) -> Bools:
         """Which tuples belong to a stream."""
         ...
 
-    def column(self, stream: str, name: str) -> pa.Array:
-        """A column for all tuples; NULL where the tuple has none, or the view may not see it."""
+    def column(self, stream: str, name: str, places: Ints) -> pa.Array:
+        """A column for some tuples of the stream; NULL where the tuple has none, or the view may not see it."""
         ...
 
 
 @dataclass(frozen=True)
 class Yielded:
     """Results of one block. `rows` has the places of the first row's tuples, by which results of an instant are
-    ordered; `result` and `member` pair results with all tuples that they combine, for labels and provenance."""
+    ordered; `labels` are those of all tuples that a result combines."""
 
     instant: Ints
     time: Ints
@@ -53,8 +60,7 @@ class Yielded:
     slides: bool
     rows: tuple[Ints, ...]
     values: tuple[pa.Array, ...]
-    result: Ints
-    member: Ints
+    labels: LabelSets
 
 
 class ViewRun:
@@ -64,7 +70,7 @@ class ViewRun:
     def __init__(
         self,
         tuples: Tuples,
-        held: Mapping[str, Bools],
+        held: Mapping[str, Ints],
         evaluate: Evaluate,
         since: int,
         until: int,
@@ -76,12 +82,14 @@ class ViewRun:
         self._since = since
         self._until = until
         self._last = last
-        self._new = tuples.times >= since
+        self._old = int(np.searchsorted(tuples.times, since))
         self._chosen: dict[str, Bools] = {}
         self._rows: dict[str, Rows] = {}
         self._instants: dict[str, Instants] = {}
         self._windows: dict[str, frozenset[str]] = {}
-        self._points: dict[tuple[str, frozenset[Column], bool], Points] = {}
+        self._arguments: dict[tuple[str, Expr], pa.Array] = {}
+        self._lives: dict[str, Lives] = {}
+        self._points: dict[tuple[str, frozenset[Column], bool], tuple[Points, Ints]] = {}
 
     # What comes out ---------------------------------------------------------------------------------------------------
 
@@ -97,16 +105,14 @@ class ViewRun:
         items = [expr for _, expr in top.items]
         if isinstance(below, n.Aggregate):
             return self._groups(below, having.conditions if having else frozenset(), items, block.operator == "RSTREAM")
-        return self._stream(top.input, items, block.operator, distinct=isinstance(block.input, n.Distinct))
+        return self._stream(top.input, items, block.operator, once=isinstance(block.input, n.Distinct))
 
-    def content(self, window: n.Window) -> Bools:
+    def content(self, window: n.Window) -> Ints:
         """What a window holds at the end, as far as the blocks that were asked for results have not seen it leave."""
         rows = self.rows(window)
         seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
-        alive = (rows.end >= len(self._new)) & (rows.until >= min(seen, default=NO_TIME))
-        kept = np.zeros(len(self._new), np.bool_)
-        kept[rows.sides[0][alive]] = True
-        return kept
+        alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
+        return rows.sides[0][np.flatnonzero(alive)]
 
     def last_instants(self) -> dict[str, int]:
         return {key: instants.latest for key, instants in self._instants.items()}
@@ -123,24 +129,24 @@ class ViewRun:
             case n.Window():
                 return self._window(node)
             case n.Select():
-                rows = self.rows(node.input)
-                return rows.where(
-                    self._meets(node.conditions, self._values(node.input, rows, node.conditions), len(rows))
-                )
+                return self._where(node.input, self.rows(node.input), node.conditions)
             case n.Join():
                 return self._join(node)
         raise ValueError(f"{node} has no rows")
 
     def _window(self, node: n.Window) -> Rows:
         chosen = self.chosen(node.input)  # asked again of what is held: a column that was lost may have been the reason
-        held = np.flatnonzero(self._held.get(node.key, np.zeros(len(chosen), np.bool_)) & chosen)
-        entering = np.flatnonzero(chosen & self._new)
+        held = self._held.get(node.key, np.empty(0, np.int64))
+        held, entering = held[chosen[held]], self._entering(chosen)
         partition = np.empty(0, np.int64)
         if node.kind == "PARTITIONED":
-            stream, places = _stream(node), pa.array(np.concatenate([held, entering]))
-            columns = [self._tuples.column(stream, column.name).take(places) for column in node.partition]
+            stream, places = _stream(node), np.concatenate([held, entering])
+            columns = [self._tuples.column(stream, column.name, places) for column in node.partition]
             partition = codes(columns, null_is_a_value=True)
         return window_rows(node, held, entering, self._tuples.times, partition)
+
+    def _entering(self, chosen: Bools) -> Ints:
+        return np.flatnonzero(chosen[self._old :]) + self._old
 
     def chosen(self, node: n.Node) -> Bools:
         """Which tuples come out of a selection below a window."""
@@ -151,10 +157,8 @@ class ViewRun:
                 case n.Select():
                     below = self.chosen(node.input).copy()
                     places = np.flatnonzero(below)
-                    rows = Rows((places,), places, places, places)
-                    below[places] = self._meets(
-                        node.conditions, self._values(node.input, rows, node.conditions), len(places)
-                    )
+                    values = values_of(self._tuples, [_stream(node)], (places,), node.conditions)
+                    below[places] = meets(self._evaluate, node.conditions, values, len(places))
                     self._chosen[node.key] = below
                 case _:
                     raise ValueError(f"{node} cannot stand below a window")
@@ -173,7 +177,7 @@ class ViewRun:
             ready = frozenset(condition for condition in waiting if max(condition.inputs, default=0) <= number)
             waiting -= ready
             if ready:
-                rows = rows.where(self._meets(ready, self._values(node, rows, ready), len(rows)))
+                rows = self._where(node, rows, ready)
         return rows
 
     def _keys(self, node: n.Join, left: Rows, right: Rows, pairs: list[tuple[Column, Column]]) -> tuple[Ints, Ints]:
@@ -181,21 +185,22 @@ class ViewRun:
             return np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
         columns = []
         for a, b in pairs:
-            first = self._tuples.column(_stream(node.sides[a.input]), a.name).take(pa.array(left.sides[a.input]))
-            second = self._tuples.column(_stream(node.sides[b.input]), b.name).take(pa.array(right.sides[0]))
+            first = self._tuples.column(_stream(node.sides[a.input]), a.name, left.sides[a.input])
+            second = self._tuples.column(_stream(node.sides[b.input]), b.name, right.sides[0])
             if first.type != second.type and (common := wider(a.type, b.type)):
                 first, second = first.cast(_ARROW[common.value]), second.cast(_ARROW[common.value])
-            columns.append(pa.concat_arrays([_whole(first), _whole(second)]))
+            columns.append(pa.concat_arrays([first, second]))
         both = codes(columns, null_is_a_value=False)
         return both[: len(left)], both[len(left) :]
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _values(self, below: n.Node, rows: Rows, exprs: Iterable[Expr]) -> Values:
-        return values_of(self._tuples, _streams(below), rows.sides, exprs)
+    def _values(self, below: n.Node, sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
+        return values_of(self._tuples, _streams(below), sides, exprs)
 
-    def _meets(self, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
-        return meets(self._evaluate, conditions, values, size)
+    def _where(self, below: n.Node, rows: Rows, conditions: frozenset[Expr]) -> Rows:
+        values = self._values(below, rows.sides, conditions)
+        return rows.where(meets(self._evaluate, conditions, values, len(rows)))
 
     # Instants and results ---------------------------------------------------------------------------------------------
 
@@ -205,22 +210,21 @@ class ViewRun:
             windows = [x for x in node.walk() if isinstance(x, n.Window)]
             self._windows[node.key] = frozenset(x.key for x in windows)
             self._instants[node.key] = self._found_instants(windows, self._last.get(node.key, NO_TIME))
-        instants = self._instants[node.key]
-        return instants, lives(self.rows(node), instants, self._tuples.times)
+            self._lives[node.key] = lives(self.rows(node), self._instants[node.key], self._tuples.times)
+        return self._instants[node.key], self._lives[node.key]
 
     def _found_instants(self, windows: list[n.Window], last: int) -> Instants:
         times = self._tuples.times
         sliding = [x for x in windows if x.slide]
         if not sliding:
-            entering = reduce(np.logical_or, (self.chosen(x.input) for x in windows)) & self._new
-            return Instants.of_tuples(np.flatnonzero(entering), times, last)
+            chosen = reduce(np.logical_or, (self.chosen(x.input) for x in windows))
+            return Instants.of_tuples(self._entering(chosen), times, last)
         at = [slides(times[self.rows(x).sides[0]], x.range, x.slide, self._since, self._until) for x in sliding]
-        return Instants.of_times(np.unique(np.concatenate(at)), times, last)
+        return Instants.of_times(distinct(np.concatenate(at)), times, last)
 
-    def _stream(self, node: n.Node, items: list[Expr], operator: str, *, distinct: bool) -> Yielded:
+    def _stream(self, node: n.Node, items: list[Expr], operator: str, *, once: bool) -> Yielded:
         rows = self.rows(node)
         instants, there = self._looked(node)
-        values = self._evaluate(items, self._values(node, rows, items), len(rows))
         if operator == "RSTREAM":
             row, at = spread(there.first, there.gone)
         elif operator == "DSTREAM":
@@ -229,89 +233,99 @@ class ViewRun:
         else:
             row = np.flatnonzero(there.seen & ~there.old)
             at = there.first[row]
-        order = np.lexsort((*(side[row] for side in reversed(rows.sides)), at))
-        row, at = row[order], at[order]
-        first, number = np.arange(len(row)), np.arange(len(row))
-        if distinct:
-            row, at = _where_kind_changes(codes(values, null_is_a_value=True), row, at, there, operator)
-            first, number = _first_of_each(codes(values, null_is_a_value=True)[row], at)
-        return Yielded(
-            at[first],
-            instants.time[at[first]],
-            instants.passed[at[first]],
-            instants.sliding,
-            tuple(side[row[first]] for side in rows.sides),
-            tuple(column.take(pa.array(row[first])) for column in values),
-            np.tile(number, len(rows.sides)),
-            np.concatenate([side[row] for side in rows.sides]),
+        row, at = self._arranged(rows, row, at)
+        if once:
+            return self._distinct(node, items, row, at, operator)
+        sides = tuple(side[row] for side in rows.sides)
+        if operator == "RSTREAM":  # a row comes out many times and is computed once
+            values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
+            values = [column.take(pa.array(row)) for column in values]
+        else:
+            values = self._evaluate(items, self._values(node, sides, items), len(row))
+        return _yielded(instants, at, sides, values, self._labels(sides))
+
+    def _arranged(self, rows: Rows, row: Ints, at: Ints) -> tuple[Ints, Ints]:
+        """By instant, then by the tuples that rows combine."""
+        by_instant = np.argsort(at, kind="stable")  # what comes in runs is merged
+        row, at = row[by_instant], at[by_instant]
+        order = in_rows_order(tuple(side[row] for side in rows.sides), at)
+        return (row, at) if order is None else (row[order], at[order])
+
+    def _distinct(self, node: n.Node, items: list[Expr], row: Ints, at: Ints, operator: str) -> Yielded:
+        rows = self.rows(node)
+        instants, there = self._looked(node)
+        values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
+        kinds = codes(values, null_is_a_value=True)
+        chosen = _where_kind_changes(kinds, row, at, there, operator)
+        row, at = row[chosen], at[chosen]
+        first, number = _first_of_each(kinds[row], at)
+        labels = together(
+            self._labels(tuple(side[row] for side in rows.sides)), lambda bits: _any_of_each(bits, number)
         )
+        row = row[first]
+        values = [column.take(pa.array(row)) for column in values]
+        return _yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
 
     def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:
         rows = self.rows(node.input)
         instants, _ = self._looked(node.input)
-        looked = self._looked_points(node, every or instants.sliding)
-        argument_values: dict[Expr, pa.Array] = {}
+        looked, first = self._looked_points(node, every or instants.sliding)
 
         def value_of(expr: Expr) -> pa.Array:
-            if expr not in argument_values:
-                argument_values[expr] = self._evaluate([expr], self._values(node.input, rows, [expr]), len(rows))[0]
-            return argument_values[expr]
+            key = node.input.key, expr
+            if key not in self._arguments:
+                values = self._values(node.input, rows.sides, [expr])
+                self._arguments[key] = self._evaluate([expr], values, len(rows))[0]
+            return self._arguments[key]
 
         aggregates = Aggregates(looked, value_of)
-        rank = np.empty(len(rows), np.int64)
-        rank[np.lexsort(tuple(reversed(rows.sides)))] = np.arange(len(rows))
-        first = (
-            np.argsort(rank)[looked.folded(rank, np.minimum).astype(np.int64)] if len(looked) else np.empty(0, np.int64)
-        )
-        places = pa.array(first)
-        columns = self._values(node.input, rows, list(node.groups))
-        values: dict[Column | AggregateCall, pa.Array] = {c: x.take(places) for c, x in columns.items()}
+        sides = tuple(side[first] for side in rows.sides)
+        values: dict[Column | AggregateCall, pa.Array] = dict(self._values(node.input, sides, node.groups))
         values |= {call: aggregates.of(call) for call in node.calls}
-        chosen = self._meets(having, values, len(looked)) if having else np.ones(len(looked), np.bool_)
-        results = self._evaluate(items, values, len(looked))
-        order = np.flatnonzero(chosen)
-        order = order[np.lexsort((rank[first[order]], looked.instant[order]))]
-        point, row = looked.members()
-        number = np.full(len(looked), -1)
-        number[order] = np.arange(len(order))
-        kept = number[point] >= 0
-        point, row = number[point[kept]], row[kept]
-        at = looked.instant[order]
-        return Yielded(
-            at,
-            instants.time[at],
-            instants.passed[at],
-            instants.sliding,
-            tuple(side[first[order]] for side in rows.sides),
-            tuple(_whole(column.take(pa.array(order))) for column in results),
-            np.tile(point, len(rows.sides)),
-            np.concatenate([side[row] for side in rows.sides]),
-        )
+        results, at = self._evaluate(items, values, len(looked)), looked.instant
+        labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or))
+        if having:
+            chosen = np.flatnonzero(meets(self._evaluate, having, values, len(looked)))
+            sides, at, labels = tuple(side[chosen] for side in sides), at[chosen], labels.at(chosen)
+            results = [column.take(pa.array(chosen)) for column in results]
+        return _yielded(instants, at, sides, results, labels)
 
-    def _looked_points(self, node: n.Aggregate, every: bool) -> Points:
-        """Aggregates of one input and grouping look at the same points."""
+    def _labels(self, sides: tuple[Ints, ...]) -> LabelSets:
+        return side_by_side([self._tuples.labels.at(side) for side in sides])
+
+    def _looked_points(self, node: n.Aggregate, every: bool) -> tuple[Points, Ints]:
+        """Groups at instants, by instant and then by their first rows, and these rows. Aggregates of one input and
+        grouping look at the same."""
         key = node.input.key, node.groups, every
         if key not in self._points:
             rows = self.rows(node.input)
             instants, there = self._looked(node.input)
-            columns = list(self._values(node.input, rows, list(node.groups)).values())
+            columns = list(self._values(node.input, rows.sides, node.groups).values())
             groups = codes(columns, null_is_a_value=True) if columns else np.zeros(len(rows), np.int64)
-            self._points[key] = points(groups, there, instants, every=every)
+            looked = points(groups, there, instants, every=every)
+            by_rows = in_rows_order(rows.sides)
+            if by_rows is None:
+                rank, first = np.arange(len(rows)), looked.rows[looked.low]
+            else:
+                rank = np.empty(len(rows), np.int64)
+                rank[by_rows] = np.arange(len(rows))
+                first = by_rows[looked.folded(rank, np.minimum)]
+            order = _by_instant(looked.instant, rank[first], len(instants))
+            self._points[key] = looked.at(order), first[order]
         return self._points[key]
 
 
 def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
     """The columns that expressions over these rows read; `streams` are those of the sides."""
     wanted = {column for expr in exprs for column in expr.columns}
-    places = [pa.array(side) for side in sides]
-    return {c: _whole(tuples.column(streams[c.input], c.name).take(places[c.input])) for c in wanted}
+    return {c: tuples.column(streams[c.input], c.name, sides[c.input]) for c in wanted}
 
 
 def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
     """Which rows meet all conditions; unknown is not met."""
     found = evaluate(sorted(conditions, key=str), values, size)
-    plain = (np.asarray(x.fill_null(False).to_numpy(zero_copy_only=False), np.bool_) for x in found)
-    return reduce(np.logical_and, plain, np.ones(size, np.bool_))
+    plain = [np.asarray((x.fill_null(False) if x.null_count else x).to_numpy(zero_copy_only=False)) for x in found]
+    return reduce(np.logical_and, plain) if plain else np.ones(size, np.bool_)
 
 
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}
@@ -336,22 +350,31 @@ def _streams(node: n.Node) -> list[str]:
     return [_stream(side) for side in node.sides] if isinstance(node, n.Join) else [_stream(node)]
 
 
-def _whole(array: pa.Array) -> pa.Array:
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator: str) -> tuple[Ints, Ints]:
+def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator: str) -> Ints:
     """Of rows with the same results: new ones only where none was there before, gone ones only where none is left."""
     if operator == "RSTREAM":
-        return row, at
+        return np.arange(len(row))
     alive = there.seen | there.old
     size = np.int64(there.gone.max(initial=0) + there.first.max(initial=0) + 3)
     # Moment 0 is before all instants, moment i + 1 is instant i.
     begins = np.sort(kinds[alive] * size + np.where(there.old[alive], 0, there.first[alive] + 1))
     ends = np.sort(kinds[alive] * size + there.gone[alive] + 1)
     moment = kinds[row] * size + (at if operator == "ISTREAM" else at + 1)
-    none = np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right")
-    return row[none], at[none]
+    return np.flatnonzero(np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right"))
+
+
+def _yielded(
+    instants: Instants, at: Ints, sides: tuple[Ints, ...], values: Sequence[pa.Array], labels: LabelSets
+) -> Yielded:
+    return Yielded(at, instants.time[at], instants.passed[at], instants.sliding, sides, tuple(values), labels)
+
+
+def _by_instant(instant: Ints, rank: Ints, instants: int) -> Ints:
+    """The order of groups at instants: by instant, then by rank."""
+    place = np.full(instants, -1)
+    place[instant] = np.arange(len(instant))
+    alone = place[place >= 0]  # most often there is one group at an instant
+    return alone if len(alone) == len(instant) else np.lexsort((rank, instant))
 
 
 def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
@@ -361,3 +384,11 @@ def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
     number = np.empty(len(order), np.int64)
     number[order] = np.arange(len(order))
     return first[order], number[kind]
+
+
+def _any_of_each(bits: Array, number: Ints) -> Array:
+    """The bits that any row of each result has."""
+    order = np.argsort(number, kind="stable")
+    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
+    found: Array = np.bitwise_or.reduceat(bits[order], starts) if len(starts) else bits[:0]
+    return found

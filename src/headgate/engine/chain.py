@@ -1,0 +1,189 @@
+"""The processors of a pipeline, one for each stage: what one stage yields is among what the next one reads.
+
+It knows who looks at which query, and follows what is wanted: queries come and go without disturbing the state of
+others, rights change for those who look, labels keep their numbers for as long as the state lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.engine.carriers import Carrier
+from headgate.engine.cells import CellName, Cells
+from headgate.engine.demand import Demand
+from headgate.engine.egress import Parcel
+from headgate.engine.kernels.cell import Cell
+from headgate.engine.kernels.given import Program
+from headgate.engine.processor import Arrivals, Processor
+from headgate.engine.program import ARROW
+from headgate.engine.sights import Running, View
+from headgate.engine.stages import Stages, fed
+from headgate.engine.state import NO_LIMIT
+from headgate.errors import LabelError
+from headgate.labels import FALSE, Label, Rules
+from headgate.labels.text import parse_any_label
+from headgate.plan.lowering import lower
+
+Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
+
+
+class Numbers:
+    """Labels by number. They are kept with the state, so a number means the same for as long as the state lives."""
+
+    def __init__(self) -> None:
+        self.labels: list[Label] = []
+        self._numbers: dict[Label, int] = {}
+
+    def number(self, label: Label) -> int:
+        if label not in self._numbers:
+            self._numbers[label] = len(self.labels)
+            self.labels.append(label)
+        return self._numbers[label]
+
+    def plain(self) -> list[str]:
+        return [str(label) for label in self.labels]
+
+    def restore(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            self.number(parse_any_label(text, limit=NO_LIMIT))
+
+
+class Chain:
+    """`make` makes what runs the cells of a program."""
+
+    def __init__(self, make: Make) -> None:
+        self._make = make
+        self._demand = Demand()
+        self._stages = Stages.of(self._demand)
+        self._processors: list[Processor] = []
+        self._known: list[int] = []
+        self._views: dict[tuple[str, str], View] = {}
+        self.numbers = Numbers()
+        self.unseen = 0
+        """How many tuples of the last batch nobody sees."""
+
+    # What is wanted ---------------------------------------------------------------------------------------------------
+
+    def meet(self, demand: Demand) -> None:
+        """From now on this is wanted."""
+        stages = Stages.of(demand)
+        if demand.queries != self._demand.queries:
+            self._rebuild(demand, stages, *self.save())
+        for processor in self._processors:
+            processor.rule(demand.rules)
+        self._demand, self._stages = demand, stages
+        self._meet_subscribers()
+
+    def _rebuild(self, demand: Demand, stages: Stages, cells: Cells, plain: Sequence[Mapping[str, Any]]) -> None:
+        """New processors, which go on where those that ran the same queries were; a query that means something else
+        than the one of its name begins with nothing."""
+        self._processors = [self._processor(queries, demand.rules) for queries in stages.stages]
+        for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
+            means = {name: _meaning(query) for name, query in processor.running.items()}
+            kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
+            own = {(share.partition(" ")[2], x): c for (share, x), c in cells.items() if _stage(share) == number}
+            processor.restore(own, rest, kept)
+        self._known = [0] * len(self._processors)
+        self._views = {
+            (name, view.running.name): view
+            for processor in self._processors
+            for view in processor.views
+            for name in view.clearances
+        }
+
+    def _processor(self, queries: Sequence[Running], rules: Rules) -> Processor:
+        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema))
+
+    def _meet_subscribers(self) -> None:
+        self._know()
+        wanted = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
+        for key in [key for key in self._views if key not in wanted]:
+            self._processor_of(key[1]).leave(self._views.pop(key), key[0])
+        for (name, query), clearance in wanted.items():
+            known = self._views.get((name, query))
+            if known is None:
+                self._views[name, query] = self._processor_of(query).subscribe(query, {name: clearance})
+            elif known.clearances.get(name) != clearance:
+                self._processor_of(query).change(known, {name: clearance})
+
+    def _processor_of(self, query: str) -> Processor:
+        return self._processors[self._demand.running[query].stage]
+
+    def _know(self) -> None:
+        for number, processor in enumerate(self._processors):
+            new = range(self._known[number], len(self.numbers.labels))
+            processor.know({x: self.numbers.labels[x] for x in new})
+            self._known[number] = len(self.numbers.labels)
+
+    # Batches ----------------------------------------------------------------------------------------------------------
+
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
+        """Everyone's results of these tuples; with the `last`, all that waits for its time becomes final."""
+        self._know()
+        self.unseen = sum(len(x.times) for x in arrivals)
+        results: list[Parcel] = []
+        coming = list(arrivals)
+        for processor in self._processors:
+            found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
+            self.unseen = min(self.unseen, processor.unseen)
+            for parcel in found:
+                mine = tuple(name for name in parcel.subscribers if fed(name) is None)
+                if mine:
+                    results.append(parcel.to(mine))
+                coming += self._fed(parcel)
+            self._know()
+        return results
+
+    def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
+        """What feeders received, as tuples of the stream that the query makes."""
+        views = [self._views[key] for name in parcel.subscribers if (key := fed(name)) in self._views and key]
+        if not views:
+            return
+        running = self._demand.running[parcel.query]
+        source = Label(sources=frozenset({running.output}))
+        numbers = np.array([self.numbers.number(self._combined(kind, source)) for kind in parcel.kinds], np.int64)
+        columns = {
+            name: column.cast(ARROW[type_])
+            for (name, type_), column in zip(running.query.columns, parcel.values, strict=True)
+        }
+        yield Arrivals(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views))
+
+    def _combined(self, label: Label, source: Label) -> Label:
+        try:
+            return self._demand.rules.combine(label, source)
+        except LabelError:
+            return Label(FALSE)
+
+    # To go on later ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[Cells, list[dict[str, Any]]]:
+        """All there is to know but for the labels: what cells hold, and the rest as plain values."""
+        cells: dict[CellName, Cell] = {}
+        plain = []
+        for number, processor in enumerate(self._processors):
+            own, rest = processor.save()
+            cells |= {(f"{number} {share}", x): cell for (share, x), cell in own.items()}
+            rest["queries"] = {name: _meaning(query) for name, query in processor.running.items()}
+            plain.append(rest)
+        return cells, plain
+
+    def restore(self, cells: Cells, plain: Sequence[Mapping[str, Any]], labels: Sequence[str], demand: Demand) -> None:
+        """Goes on where another chain was."""
+        self.numbers.restore(labels)
+        self._stages = Stages.of(demand)
+        self._rebuild(demand, self._stages, cells, plain)
+        self._demand = demand
+        self._meet_subscribers()
+
+
+def _stage(share: str) -> int:
+    return int(share.partition(" ")[0])
+
+
+def _meaning(query: Running) -> str:
+    """What must not change for its state to be of use."""
+    return f"{query.mode} {query.level} {lower(query.query).key}"

@@ -1,0 +1,68 @@
+"""What cells are given to work with: a program, and who sees what of its tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.engine.kernels.rows import Bools, Ints
+from headgate.plan import nodes as n
+
+TIME, STREAM, ARRIVAL, LABEL, SIGHT = "time", "stream", "arrival", "label", "sight"
+HIDDEN = 0
+"""In a sight: this view does not see the tuple. Any other number is one more than the number of a mask."""
+
+Sights = npt.NDArray[np.int32]
+Mask = frozenset[tuple[str, str]]
+"""Columns, with their streams, that a view may not see."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a query, by its number there."""
+
+    query: str
+    number: int
+    top: n.Node
+
+    @property
+    def target(self) -> tuple[str, int]:
+        return self.query, self.number
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a cell computes: blocks with windows, and blocks that tuples merely pass. `streams` are in the order of
+    their names; `columns` says which column of the cell's table holds which column of which stream."""
+
+    blocks: tuple[Block, ...]
+    passing: tuple[Block, ...]
+    streams: tuple[str, ...]
+    columns: Mapping[tuple[str, str], str]
+
+    @cached_property
+    def windowed(self) -> Mapping[tuple[str, int], Block]:
+        """The blocks with windows by what views look at."""
+        return {block.target: block for block in self.blocks}
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
+    which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
+    tuples become final with this batch; `levels` are the levels of labels, as text."""
+
+    targets: tuple[tuple[str, int], ...]
+    table: Sights
+    masks: tuple[Mask, ...]
+    since: Ints
+    until: Ints
+    levels: Mapping[int, str]
+
+    def visible(self, view: int) -> Bools:
+        """Of which sights the view sees the tuples."""
+        return np.asarray(self.table[:, view] != HIDDEN, np.bool_)

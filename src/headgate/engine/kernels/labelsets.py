@@ -1,0 +1,73 @@
+"""Sets of labels by number: which labels a result combines, without a list of the tuples that it combines.
+
+A set is thought of once for each different one; what is done for each row is done on small numbers, whole columns at a
+time. Sets that many rows have together are bits, in as many words as there are labels for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from headgate.engine.kernels.groups import Array
+from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import dense
+
+_WORD = 62
+_WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (_WORD, np.int64))
+
+
+@dataclass(frozen=True)
+class LabelSets:
+    """For each row the number of its set, and the sets."""
+
+    numbers: Ints
+    sets: tuple[frozenset[int], ...]
+
+    def at(self, rows: Ints) -> LabelSets:
+        if len(self.sets) == 1:
+            return LabelSets(np.zeros(len(rows), np.int64), self.sets)
+        return LabelSets(self.numbers[rows], self.sets)
+
+
+def label_sets(labels: Ints) -> LabelSets:
+    """Rows with one label each."""
+    kinds, numbers = dense(labels)
+    return LabelSets(numbers, tuple(frozenset({kind}) for kind in kinds.tolist()))
+
+
+def side_by_side(sides: Sequence[LabelSets]) -> LabelSets:
+    """What rows have that combine one row of each side."""
+    return reduce(_both, sides)
+
+
+def together(rows: LabelSets, fold: Callable[[Array], Array]) -> LabelSets:
+    """What several rows have together; `fold` says of one number for each row what its bits are together."""
+    if len(rows.sets) == 1:
+        some = fold(np.ones(len(rows.numbers), np.uint8))
+        return LabelSets(np.zeros(len(some), np.int64), rows.sets)
+    labels = sorted(frozenset().union(*rows.sets))
+    return side_by_side(
+        [_word(rows, labels[start : start + _WORD], fold) for start in range(0, max(len(labels), 1), _WORD)]
+    )
+
+
+def _word(rows: LabelSets, labels: list[int], fold: Callable[[Array], Array]) -> LabelSets:
+    """As `together`, of some of the labels."""
+    type_ = next(type_ for bits, type_ in _WIDTHS if len(labels) <= bits)
+    bit = {label: 1 << place for place, label in enumerate(labels)}
+    bits = np.array([sum(bit.get(label, 0) for label in members) for members in rows.sets], type_)
+    kinds, numbers = dense(fold(bits[rows.numbers]).astype(np.int64))
+    return LabelSets(numbers, tuple(frozenset(x for x in labels if bit[x] & kind) for kind in kinds.tolist()))
+
+
+def _both(a: LabelSets, b: LabelSets) -> LabelSets:
+    if len(a.sets) == 1 and a.sets == b.sets:
+        return a
+    pairs, numbers = dense(a.numbers * max(len(b.sets), 1) + b.numbers)
+    unions = [a.sets[pair // len(b.sets)] | b.sets[pair % len(b.sets)] for pair in pairs.tolist()]
+    known = {members: number for number, members in enumerate(dict.fromkeys(unions))}
+    return LabelSets(np.array([known[x] for x in unions], np.int64)[numbers], tuple(known))

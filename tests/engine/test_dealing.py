@@ -264,7 +264,7 @@ SPARK_KEYS = {
         pa.timestamp("us", "UTC"),
     ),
     "unix_date(k)": pa.array([dt.date(1960, 2, 29), dt.date(2026, 1, 31), None]),
-    "FLOOR(GREATEST(LEAST(CAST(k AS DOUBLE), 8796093022208D), -8796093022208D) * 1024)": pa.array(
+    "FLOOR(GREATEST(LEAST(COALESCE(CAST(k AS DOUBLE), 0D), 8796093022208D), -8796093022208D) * 1024)": pa.array(
         [0.0, -0.0, 0.1, -2.75, 1e308, -1e308, None]
     ),
 }
@@ -274,7 +274,7 @@ SPARK_KEYS = {
 def test_spark_finds_the_same_cells(spark: SparkSession, whole: str) -> None:
     keys = SPARK_KEYS[whole]
     frame = spark.createDataFrame(pa.table({"n": np.arange(len(keys)), "k": keys}))
-    cell = f"pmod(pmod(COALESCE({whole}, 0), 2147483647) * 1327217885, 2147483647) * 1000 DIV 2147483647"
+    cell = f"pmod(pmod(COALESCE({whole}, 0L), 2147483647L) * 1327217885L, 2147483647L) * 1000 DIV 2147483647L"
     found = sorted((row.n, row.c) for row in frame.selectExpr("n", f"{cell} AS c").collect())
     assert [c for _, c in found] == cell_of(keys, 1000).tolist()
 

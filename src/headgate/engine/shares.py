@@ -72,12 +72,13 @@ def dealt(running: Iterable[Running]) -> tuple[Share, ...]:
 def cell_of(keys: pa.Array, cells: int) -> Ints:
     """A cell for each value, the same in every process: equal values have equal cells, NULL is in the first.
 
-    Every value is a whole number w, and its cell is `pmod(pmod(w, 2147483647) * 1327217885, 2147483647) * cells DIV
-    2147483647`, which no BIGINT makes overflow, and which spreads numbers that follow each other (the factor is the
+    Every value is a whole number w, and its cell is `pmod(pmod(w, 2147483647L) * 1327217885L, 2147483647L) * cells DIV
+    2147483647L`, which no BIGINT makes overflow, and which spreads numbers that follow each other (the factor is the
     golden section of the prime) as well as those with a common factor. So that Spark can deal tuples out itself, just
     as it is done here, w of a key k in Spark SQL is `CAST(k AS BIGINT)` of whole numbers and BOOLEAN,
-    `crc32(encode(k, 'UTF-8'))` of a STRING, `unix_micros(k)` of a TIMESTAMP, `unix_date(k)` of a DATE, and
-    `FLOOR(GREATEST(LEAST(CAST(k AS DOUBLE), 8796093022208D), -8796093022208D) * 1024)` of FLOAT and DOUBLE; 0 of NULL.
+    `crc32(encode(k, 'UTF-8'))` of a STRING, `unix_micros(k)` of a TIMESTAMP, `unix_date(k)` of a DATE, each with
+    COALESCE(..., 0L), and `FLOOR(GREATEST(LEAST(COALESCE(CAST(k AS DOUBLE), 0D), 8796093022208D), -8796093022208D) *
+    1024)` of FLOAT and DOUBLE, since LEAST passes over NULL.
     """
     whole = _whole_numbers(keys)
     return np.asarray(np.mod(np.mod(whole, _PRIME) * _FACTOR, _PRIME) * cells // _PRIME, np.int64)

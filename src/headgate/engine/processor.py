@@ -19,13 +19,18 @@ from headgate.engine.kernels.cell import Cell, advance, empty
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program, Sight
 from headgate.engine.kernels.passing import passing
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import distinct
 from headgate.engine.kernels.view import Evaluate
 from headgate.engine.program import compile_program
 from headgate.engine.results import Batch, packed
-from headgate.engine.sights import Running, Sightings, View
+from headgate.engine.sights import Sightings
+from headgate.engine.views import Running, View
 from headgate.labels import Clearance, Label, Rules
 
 __all__ = ["Arrivals", "Carrier", "Delivery", "LocalCarrier", "Parcel", "Processor", "deliveries"]
+
+MOST_SIGHTS = 1000
+"""So many may there be before anybody looks whether all are needed."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,10 @@ class Carrier(Protocol):
         """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
         ...
 
+    def sights(self) -> Ints:
+        """The sights that tuples in the cells have: all others may be forgotten."""
+        ...
+
 
 class LocalCarrier:
     """One cell, in memory, in this process."""
@@ -66,6 +75,9 @@ class LocalCarrier:
             packed(x, passing=passes, alone=blocks[x.block.query] == 1)
             for x, passes in (*((x, False) for x in found), *((x, True) for x in passed))
         ]
+
+    def sights(self) -> Ints:
+        return distinct(self.cell.table.column(SIGHT).to_numpy())
 
 
 def resighted(cell: Cell, changed: Ints) -> Cell:
@@ -112,6 +124,7 @@ class Processor:
         self._labels: dict[int, Label] = {}
         self._egress = Egress(rules, self._labels)
         self._arrived = 0
+        self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
 
     # Who looks --------------------------------------------------------------------------------------------------------
@@ -122,9 +135,19 @@ class Processor:
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> None:
         """New rights of some who look through a view; they count from here on. None: of nothing."""
-        after = self._sightings.change(view, clearances)
+        self._renumber(self._sightings.change(view, clearances))
+
+    def _renumber(self, after: Ints) -> None:
+        """What the cells are told with the next batch."""
         before = np.arange(len(after)) if self._changed is None else self._changed
         self._changed = np.concatenate([after[before], after[len(before) :]])
+
+    def _forget_sights(self) -> None:
+        """Now and then those that no tuple has any more: every change of rights makes new ones."""
+        if len(self._sightings) > self._most_sights:
+            used = self._carrier.sights()
+            self._renumber(self._sightings.keep(used if self._changed is None else self._changed[used]))
+            self._most_sights = MOST_SIGHTS + 2 * len(self._sightings)
 
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
@@ -152,6 +175,7 @@ class Processor:
     def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
         """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
         in order, under the rights of now (`deliveries` turns them into single ones)."""
+        self._forget_sights()
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         sight = self._sightings.batch(last=last)
         found = self._carrier.run(table, sight, self._changed)
@@ -163,22 +187,31 @@ class Processor:
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
         sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels)
-        size = len(arrivals.times)
+        seen = np.flatnonzero(self._sightings.seen(sights))
         known = {
             TIME: arrivals.times,
-            STREAM: np.full(size, self.program.streams.index(arrivals.stream)),
-            ARRIVAL: self._arrived + np.arange(size),
+            ARRIVAL: self._arrived + np.arange(len(sights)),
             LABEL: arrivals.labels,
             SIGHT: sights,
         }
-        self._arrived += size
-        own = {field: name for (stream, name), field in self.program.columns.items() if stream == arrivals.stream}
-        columns = [
-            pa.array(known[field.name], field.type)
-            if field.name in known
-            else arrivals.columns[own[field.name]].cast(field.type)
-            if field.name in own
-            else pa.nulls(size, field.type)
-            for field in self.schema
-        ]
-        return pa.Table.from_arrays(columns, schema=self.schema).filter(pa.array(self._sightings.seen(sights)))
+        self._arrived += len(sights)
+        columns = {
+            field: arrivals.columns[name]
+            for (stream, name), field in self.program.columns.items()
+            if stream == arrivals.stream
+        }
+        if len(seen) < len(sights):
+            known = {name: numbers[seen] for name, numbers in known.items()}
+            columns = {field: column.take(pa.array(seen)) for field, column in columns.items()}
+        known[STREAM] = np.full(len(seen), self.program.streams.index(arrivals.stream), np.int16)
+        return pa.Table.from_arrays(
+            [
+                pa.array(known[field.name], field.type)
+                if field.name in known
+                else columns[field.name].cast(field.type)
+                if field.name in columns
+                else pa.nulls(len(seen), field.type)
+                for field in self.schema
+            ],
+            schema=self.schema,
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
-from headgate.engine.sights import Running
+from headgate.engine.views import Running
 from headgate.plan import nodes as n
 from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Type

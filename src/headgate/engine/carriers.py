@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.engine.cells import WHOLE, CellName, Cells, resighted, split
-from headgate.engine.kernels.cell import Cell, Found, advance, empty
+from headgate.engine.kernels.cell import Cell, Found, advance, empty, with_copied
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Program, Sight
 from headgate.engine.kernels.passing import passing
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import distinct
 from headgate.engine.kernels.view import Evaluate
 from headgate.engine.results import Batch, packed
 from headgate.engine.shares import Share
@@ -26,6 +29,10 @@ class Carrier(Protocol):
         """All that they keep."""
         ...
 
+    def sights(self) -> Ints:
+        """The sights that tuples in the cells have: all others may be forgotten."""
+        return distinct(np.concatenate([cell.table.column(SIGHT).to_numpy() for cell in self.cells.values()]))
+
     def restore(self, cell: Cell) -> None:
         """Goes on from what other cells, gathered into one, have kept."""
         ...
@@ -35,7 +42,7 @@ class Carrier(Protocol):
         ...
 
 
-class LocalCarrier:
+class LocalCarrier(Carrier):
     """One cell, in memory, in this process."""
 
     def __init__(self, program: Program, schema: pa.Schema, evaluate: Evaluate) -> None:
@@ -54,10 +61,14 @@ class LocalCarrier:
         cell = self._cell if changed is None else resighted(self._cell, changed)
         passed = passing(self._program, arriving, sight, self._evaluate)
         self._cell, found = advance(self._program, cell, arriving, sight, self._evaluate)
-        return _packed(found, passed)
+        blocks = Counter(block.query for block in (*self._program.blocks, *self._program.passing))
+        return [
+            packed(x, passing=passes, alone=blocks[x.block.query] == 1)
+            for x, passes in (*((x, False) for x in found), *((x, True) for x in passed))
+        ]
 
 
-class DealtCarrier:
+class DealtCarrier(Carrier):
     """So many cells for each share that is dealt, in memory, in this process. `program` is that of all shares."""
 
     def __init__(self, program: Program, shares: Sequence[Share], cells: int, evaluate: Evaluate) -> None:
@@ -107,7 +118,8 @@ class DealtCarrier:
 
     def _anew(self, share: Share, cell: Cell, sight: Sight) -> Iterator[tuple[CellName, Cell]]:
         """The cells of a share, of a cell that holds what all shares do."""
-        own = replace(cell, table=cell.table.select(share.schema.names))
+        classes = with_copied(cell.classes, sight.copied)
+        own = replace(cell, table=cell.table.select(share.schema.names), classes=classes)
         numbers = share.cell_numbers(own.table, sight.levels, self._count)
         for number, part in enumerate(split(own, numbers, self._cells_of(share), _views(_of_share(share, sight)))):
             yield (share.name, number), part

@@ -24,9 +24,10 @@ from headgate.engine.sights import Running, View
 from headgate.engine.stages import Stages, fed
 from headgate.engine.state import NO_LIMIT
 from headgate.errors import LabelError
-from headgate.labels import FALSE, Label, Rules
+from headgate.labels import FALSE, Clearance, Label, Rules
 from headgate.labels.text import parse_any_label
 from headgate.plan.lowering import lower
+from headgate.plan.secure import Mode
 
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
 
@@ -103,12 +104,37 @@ class Chain:
         wanted = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
         for key in [key for key in self._views if key not in wanted]:
             self._processor_of(key[1]).leave(self._views.pop(key), key[0])
+        coming: dict[tuple[str, Clearance | None], list[str]] = {}
+        changed: dict[tuple[int, Clearance | None], list[tuple[str, str]]] = {}
         for (name, query), clearance in wanted.items():
             known = self._views.get((name, query))
             if known is None:
-                self._views[name, query] = self._processor_of(query).subscribe(query, {name: clearance})
+                coming.setdefault((query, clearance), []).append(name)
             elif known.clearances.get(name) != clearance:
-                self._processor_of(query).change(known, {name: clearance})
+                changed.setdefault((id(known), clearance), []).append((name, query))
+        for (query, clearance), names in coming.items():
+            self._subscribe(query, dict.fromkeys(names, clearance))
+        for (_, clearance), keys in changed.items():
+            self._change(keys, clearance)
+
+    def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
+        """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
+        processor = self._processor_of(query)
+        cumulative = self._demand.running[query].mode == Mode.CUMULATIVE
+        there = [view for view in processor.views if cumulative and view.running.name == query]
+        if there:
+            processor.change(there[0], clearances)
+        view = there[0] if there else processor.subscribe(query, clearances)
+        self._views |= {(name, query): view for name in clearances}
+
+    def _change(self, keys: Sequence[tuple[str, str]], clearance: Clearance | None) -> None:
+        """New rights for some who look through one view; if for some only, they go on through one of their own."""
+        names, view = [name for name, _ in keys], self._views[keys[0]]
+        processor = self._processor_of(view.running.name)
+        if view.running.mode == Mode.EXACT and len(names) < len(view.clearances):
+            view = processor.part(view, names)
+            self._views |= dict.fromkeys(keys, view)
+        processor.change(view, dict.fromkeys(names, clearance))
 
     def _processor_of(self, query: str) -> Processor:
         return self._processors[self._demand.running[query].stage]

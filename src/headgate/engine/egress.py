@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.results import Batch
-from headgate.engine.sights import View
+from headgate.engine.views import View
 from headgate.errors import LabelError
 from headgate.labels import FALSE, Clearance, Label, Level, Rules
 

@@ -14,15 +14,20 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.carriers import Carrier
-from headgate.engine.cells import Cells, fitted, gathered
+from headgate.engine.cells import Cells, fitted, gathered, resighted
 from headgate.engine.egress import Delivery, Egress, Parcel, deliveries
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.program import compile_program
-from headgate.engine.sights import Running, Sightings, View
+from headgate.engine.sights import Sightings
+from headgate.engine.views import Running, View
 from headgate.labels import Clearance, Label, Rules
+from headgate.plan.secure import Mode
 
 __all__ = ["Arrivals", "Delivery", "Parcel", "Processor", "deliveries"]
+
+MOST_SIGHTS = 1000
+"""So many may there be before anybody looks whether all are needed."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Processor:
         self._arrived = 0
         self.unseen = 0
         """How many tuples of the last batch nobody sees."""
+        self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
 
     # Who looks --------------------------------------------------------------------------------------------------------
@@ -62,13 +68,21 @@ class Processor:
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> None:
         """New rights of some who look through a view; they count from here on. None: of nothing."""
-        after = self._sightings.change(view, clearances)
+        self._renumber(self._sightings.change(view, clearances))
+
+    def _renumber(self, after: Ints) -> None:
+        """What the cells are told with the next batch."""
         before = np.arange(len(after)) if self._changed is None else self._changed
         self._changed = np.concatenate([after[before], after[len(before) :]])
 
+    def part(self, view: View, subscribers: Collection[str]) -> View:
+        """Some of those who look through a view go on alone, with all that it has seen."""
+        return self._sightings.part(view, subscribers)
+
     def leave(self, view: View, subscriber: str) -> None:
-        """Somebody looks no longer."""
-        self.change(view, {subscriber: None})
+        """Somebody looks no longer; what others share is not touched, but for what nobody else may see."""
+        if len(view.clearances) == 1 or view.running.mode == Mode.CUMULATIVE:
+            self.change(view, {subscriber: None})
         del view.clearances[subscriber]
         if not view.clearances:
             self._sightings.remove(view)
@@ -81,6 +95,13 @@ class Processor:
             for view in self.views:
                 self.change(view, {})
 
+    def _forget_sights(self) -> None:
+        """Now and then those that no tuple has any more: every change of rights makes new ones."""
+        if len(self._sightings) > self._most_sights:
+            used = self._carrier.sights()
+            self._renumber(self._sightings.keep(used if self._changed is None else self._changed[used]))
+            self._most_sights = MOST_SIGHTS + 2 * len(self._sightings)
+
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
         self._sightings.know(labels)
@@ -90,7 +111,10 @@ class Processor:
     def save(self) -> tuple[Cells, dict[str, Any]]:
         """All there is to know, to be written down before the results of a batch are let out."""
         rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._sightings.plain()}
-        return self._carrier.cells, rest
+        cells = self._carrier.cells
+        if self._changed is not None:  # nobody has told them yet
+            cells = {name: resighted(cell, self._changed) for name, cell in cells.items()}
+        return cells, rest
 
     def restore(self, cells: Cells, rest: Mapping[str, Any], kept: Collection[str] | None = None) -> None:
         """Goes on where another processor was, with the queries that both run (or only those `kept` of them); others
@@ -110,6 +134,7 @@ class Processor:
         """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
         in order, under the rights of now (`deliveries` turns them into single ones)."""
         self.unseen = 0
+        self._forget_sights()
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         sight = self._sightings.batch(last=last)
         found = self._carrier.run(table, sight, self._changed)
@@ -121,24 +146,32 @@ class Processor:
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
         sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels, arrivals.views)
-        size = len(arrivals.times)
+        seen = np.flatnonzero(self._sightings.seen(sights))
+        self.unseen += len(sights) - len(seen)
         known = {
             TIME: arrivals.times,
-            STREAM: np.full(size, self.program.streams.index(arrivals.stream)),
-            ARRIVAL: self._arrived + np.arange(size),
+            ARRIVAL: self._arrived + np.arange(len(sights)),
             LABEL: arrivals.labels,
             SIGHT: sights,
         }
-        self._arrived += size
-        own = {field: name for (stream, name), field in self.program.columns.items() if stream == arrivals.stream}
-        columns = [
-            pa.array(known[field.name], field.type)
-            if field.name in known
-            else arrivals.columns[own[field.name]].cast(field.type)
-            if field.name in own
-            else pa.nulls(size, field.type)
-            for field in self.schema
-        ]
-        seen = self._sightings.seen(sights)
-        self.unseen += size - int(np.count_nonzero(seen))
-        return pa.Table.from_arrays(columns, schema=self.schema).filter(pa.array(seen))
+        self._arrived += len(sights)
+        columns = {
+            field: arrivals.columns[name]
+            for (stream, name), field in self.program.columns.items()
+            if stream == arrivals.stream
+        }
+        if len(seen) < len(sights):
+            known = {name: numbers[seen] for name, numbers in known.items()}
+            columns = {field: column.take(pa.array(seen)) for field, column in columns.items()}
+        known[STREAM] = np.full(len(seen), self.program.streams.index(arrivals.stream), np.int16)
+        return pa.Table.from_arrays(
+            [
+                pa.array(known[field.name], field.type)
+                if field.name in known
+                else columns[field.name].cast(field.type)
+                if field.name in columns
+                else pa.nulls(len(seen), field.type)
+                for field in self.schema
+            ],
+            schema=self.schema,
+        )

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
-from headgate.engine.sights import Running
+from headgate.engine.views import Running
 from headgate.plan import nodes as n
 from headgate.plan import queries
 from headgate.plan.binding import LEVEL

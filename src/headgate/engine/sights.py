@@ -8,70 +8,22 @@ what was lost stays lost (SPEC.md, 4.3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.sorting import dense, distinct
 from headgate.engine.kernels.view import NO_TIME
-from headgate.labels import Clearance, Label, Level, Rules, parse_level
-from headgate.plan.queries import Block, Query
+from headgate.engine.lateness import Arrived
+from headgate.engine.views import Running as Running
+from headgate.engine.views import View as View
+from headgate.engine.views import clearance_of, plain_clearance
+from headgate.labels import Clearance, Label, Level, Rules
+from headgate.plan.queries import Block
 from headgate.plan.secure import Mode
-
-
-@dataclass(frozen=True)
-class Running:
-    """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
-    stream that its results make for other queries, and how many queries stand at most between it and its sources."""
-
-    name: str
-    query: Query
-    level: Level
-    lateness: Mapping[str, int] = field(default_factory=dict)
-    mode: Mode = Mode.EXACT
-    output: str = ""
-    stage: int = 0
-
-    @property
-    def streams(self) -> frozenset[str]:
-        return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
-
-
-@dataclass
-class View:
-    """People who look at one query since the same moment: with the same rights, or, if it is cumulative, all of them.
-    `columns` are its places in sights, one for each block; `greatest` are the latest times it has seen, by stream."""
-
-    running: Running
-    clearances: dict[str, Clearance | None]
-    columns: tuple[int, ...]
-    greatest: dict[str, int] = field(default_factory=dict)
-    passed: int = NO_TIME
-
-    @property
-    def windowed(self) -> list[int]:
-        """The columns of blocks with windows: what merely passes cannot be late."""
-        blocks = zip(self.columns, self.running.query.blocks, strict=True)
-        return [column for column, block in blocks if not block.stateless]
-
-    def watermark(self) -> int:
-        return min(map(self.reached, self.running.streams))
-
-    def reached(self, stream: str) -> int:
-        """How far the time of one stream has come for this view."""
-        if stream not in self.greatest:
-            return NO_TIME
-        return self.greatest[stream] - self.running.lateness.get(stream, 0)
-
-    def clearance(self, subscriber: str, rules: Rules) -> Clearance | None:
-        """All look from the level of the query; who cannot come there sees nothing."""
-        found, level = self.clearances.get(subscriber), self.running.level
-        if found is None or not rules.order.dominates(found.level, level):
-            return None
-        return replace(found, level=level)
 
 
 class Sightings:
@@ -86,6 +38,14 @@ class Sightings:
         self._rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
         self._label_of: list[int] = []
         self._numbers: dict[tuple[int, bytes], int] = {}
+        self._levels: dict[int, str] = {}
+        self._first: dict[tuple[str, int], int] = {}
+        self._table: Sights | None = None
+        self._copied: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        """How many sights there are."""
+        return len(self._rows)
 
     # Views ------------------------------------------------------------------------------------------------------------
 
@@ -99,16 +59,46 @@ class Sightings:
         self._number_rows()
         return view
 
+    def part(self, view: View, subscribers: Collection[str]) -> View:
+        """Some of those who look through a view look through one of their own from now on, which has seen the same."""
+        clearances = {name: view.clearances.pop(name) for name in subscribers}
+        new = self.add_view(view.running, clearances)
+        new.greatest, new.passed = dict(view.greatest), view.passed
+        self._copied += zip(new.columns, view.columns, strict=True)
+        for row in self._rows:
+            row[list(new.columns)] = row[list(view.columns)]
+        self._number_rows()
+        return new
+
+    def remove(self, view: View) -> None:
+        """Nobody looks through it any more."""
+        self.views = [x for x in self.views if x is not view]
+        self._first.clear()
+
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> Ints:
         """New rights for those who look through a view; returns for each sight the one that takes its place."""
         view.clearances |= clearances
+        self._first.clear()
         after = np.arange(len(self._rows))
+        now = {label: self._sees(view, label) for label in dict.fromkeys(self._label_of)}
         for number, row in enumerate(list(self._rows)):
-            now = self._sees(view, self._label_of[number])
+            seen = zip(view.columns, now[self._label_of[number]], strict=True)
             changed = row.copy()
-            for column, seen in zip(view.columns, now, strict=True):
-                changed[column] = self._both(row[column], seen)
+            for column, mask in seen:
+                changed[column] = self._both(row[column], mask)
             after[number] = self._sight(self._label_of[number], changed)
+        return after
+
+    def keep(self, used: Ints) -> Ints:
+        """Forgets all sights but those used and those of tuples that may come; returns the new number of each."""
+        kept = distinct(np.concatenate([used, np.array(list(self._first.values()), np.int64)]))
+        after = np.zeros(len(self._rows), np.int64)
+        after[kept] = np.arange(len(kept))
+        self._rows = [self._rows[number] for number in kept.tolist()]
+        self._label_of = [self._label_of[number] for number in kept.tolist()]
+        known = {key: int(after[number]) for key, number in self._first.items()}
+        self._number_rows()
+        self._first = known
         return after
 
     def _both(self, before: np.int32, now: np.int32) -> int:
@@ -120,66 +110,80 @@ class Sightings:
     # Sights -----------------------------------------------------------------------------------------------------------
 
     def know(self, labels: Mapping[int, Label]) -> None:
+        self._levels |= {number: _level_text(label) for number, label in labels.items() if number not in self._labels}
         self._labels |= labels
-
-    def remove(self, view: View) -> None:
-        """Nobody looks through it any more."""
-        self.views.remove(view)
 
     def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:
         """The sights of tuples of one stream, in the order of their arrival; time moves on for those who see them: all
         views, or `only` some."""
-        kinds, kind = np.unique(labels, return_inverse=True)
-        rows = np.zeros((len(kinds), self._columns), np.int32)
-        for number, label in enumerate(kinds):
-            rows[number] = self._row(int(label), stream)
+        if not len(labels):
+            return np.empty(0, np.int64)
+        kinds, kind = dense(labels)
+        numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
-            others = [column for view in self.views if view not in only for column in view.columns]
-            rows[:, others] = HIDDEN
-        late = np.zeros((len(labels), len(self.views)), np.bool_)
-        for number, view in enumerate(self.views):
-            if stream in view.running.streams:
-                seen = (rows[:, list(view.columns)] != HIDDEN).any(axis=1)[kind]
-                late[:, number] = self._late(view, stream, times, seen)
-        if late.any():
-            return self._with_late(kinds, kind, rows, late)
-        numbers = np.array([self._sight(int(x), row) for x, row in zip(kinds, rows, strict=True)], np.int64)
-        return numbers[kind] if len(kinds) else np.empty(0, np.int64)
+            numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
+        late = self._late(stream, times, kind, numbers)
+        return self._with_late(numbers, kind, late) if late else numbers[kind]
 
     def seen(self, sights: Ints) -> Bools:
         """Which tuples anybody sees."""
-        anybody = np.array([bool((row != HIDDEN).any()) for row in self._rows], np.bool_)
-        return anybody[sights] if len(sights) else np.empty(0, np.bool_)
+        return np.asarray((self.table != HIDDEN).any(axis=1)[sights], np.bool_)
 
-    def _late(self, view: View, stream: str, times: Ints, seen: Bools) -> Bools:
-        """Which tuples come after the view's time has passed them; tuples it cannot see move nothing."""
-        others = min((view.reached(s) for s in view.running.streams - {stream}), default=1 << 62)
-        before = view.greatest.get(stream, NO_TIME)
-        greatest = np.maximum.accumulate(np.concatenate([[before], np.where(seen, times, NO_TIME)]))
-        if seen.any():
-            view.greatest[stream] = int(greatest[-1])
-        watermark = np.minimum(greatest[:-1] - view.running.lateness.get(stream, 0), others)
-        return np.asarray(seen & (times < watermark), np.bool_)
+    @property
+    def table(self) -> Sights:
+        """What each view sees of tuples with each sight."""
+        if self._table is None:
+            self._table = np.stack(self._rows) if self._rows else np.zeros((0, self._columns), np.int32)
+        return self._table
 
-    def _with_late(self, kinds: Ints, kind: Ints, rows: Sights, late: Bools) -> Ints:
-        packed = np.packbits(late, axis=1)
-        patterns, which = np.unique(np.column_stack([kind, packed]), axis=0, return_inverse=True)
-        numbers = np.empty(len(patterns), np.int64)
-        for number in range(len(patterns)):
-            first = int(np.argmax(which == number))
-            row = rows[kind[first]].copy()
-            for view, missed in zip(self.views, late[first], strict=True):
-                if missed:
-                    row[view.windowed] = HIDDEN
-            numbers[number] = self._sight(int(kinds[kind[first]]), row)
-        return numbers[which.reshape(-1)]
-
-    def _row(self, label: int, stream: str) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        row = np.zeros(self._columns, np.int32)
+    def _late(self, stream: str, times: Ints, kind: Ints, numbers: Ints) -> list[tuple[View, Bools]]:
+        """The views for which tuples come too late, and which. Tuples that a view cannot see move nothing."""
+        arrived = Arrived(times, kind, len(numbers))
+        visible, found = self.table[numbers] != HIDDEN, []
         for view in self.views:
             if stream in view.running.streams:
-                row[list(view.columns)] = self._sees(view, label, stream)
-        return row
+                seen = visible[:, view.columns[0] : view.columns[-1] + 1].any(axis=1)
+                if seen.any():
+                    others = min((view.reached(s) for s in view.running.streams - {stream}), default=1 << 62)
+                    before, lateness = view.greatest.get(stream, NO_TIME), view.running.lateness.get(stream, 0)
+                    late = arrived.late(seen, before, lateness, others)
+                    view.greatest[stream] = max(before, arrived.latest(seen))
+                    if late is not None:
+                        found.append((view, late))
+        return found
+
+    def _with_late(self, numbers: Ints, kind: Ints, late: list[tuple[View, Bools]]) -> Ints:
+        which = kind
+        for _, missed in late:
+            which = dense(which * 2 + missed)[1]
+        example = np.zeros(int(which.max()) + 1, np.int64)
+        example[which] = np.arange(len(which))
+        sights = np.empty(len(example), np.int64)
+        for pattern, at in enumerate(example.tolist()):
+            number = int(numbers[kind[at]])
+            row = self._rows[number].copy()
+            for view, missed in late:
+                if missed[at]:
+                    row[view.windowed] = HIDDEN
+            sights[pattern] = self._sight(self._label_of[number], row)
+        return sights[which]
+
+    def _first_sight(self, stream: str, label: int) -> int:
+        """That of a tuple that comes in time; the same until somebody's rights change."""
+        key = stream, label
+        if key not in self._first:
+            row = np.zeros(self._columns, np.int32)
+            for view in self.views:
+                if stream in view.running.streams:
+                    row[list(view.columns)] = self._sees(view, label, stream)
+            self._first[key] = self._sight(label, row)
+        return self._first[key]
+
+    def _for_some(self, number: int, views: tuple[View, ...]) -> int:
+        """The same sight, but for all other views."""
+        row, wanted = np.zeros_like(self._rows[number]), [column for view in views for column in view.columns]
+        row[wanted] = self._rows[number][wanted]
+        return self._sight(self._label_of[number], row)
 
     def _sees(self, view: View, label: int, stream: str | None = None) -> list[np.int32]:
         """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
@@ -216,9 +220,12 @@ class Sightings:
             self._numbers[key] = len(self._rows)
             self._rows.append(row)
             self._label_of.append(label)
+            self._table = None
         return self._numbers[key]
 
     def _number_rows(self) -> None:
+        self._first.clear()
+        self._table = None
         known = zip(self._label_of, self._rows, strict=True)
         self._numbers = {(label, row.tobytes()): number for number, (label, row) in enumerate(known)}
 
@@ -230,11 +237,12 @@ class Sightings:
             "columns": self._columns,
             "rows": [row.tolist() for row in self._rows],
             "label_of": self._label_of,
+            "copied": self._copied,
             "masks": [sorted(map(list, mask)) for mask in self.masks],
             "views": [
                 {
                     "query": view.running.name,
-                    "clearances": {name: _plain_clearance(x) for name, x in view.clearances.items()},
+                    "clearances": {name: plain_clearance(x) for name, x in view.clearances.items()},
                     "columns": list(view.columns),
                     "greatest": view.greatest,
                     "passed": view.passed,
@@ -248,11 +256,12 @@ class Sightings:
         self._columns = plain["columns"]
         self._rows = [np.array(row, np.int32) for row in plain["rows"]]
         self._label_of = list(plain["label_of"])
+        self._copied = [(new, old) for new, old in plain["copied"]]
         self.masks = [frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]]
         self.views = [
             View(
                 running[x["query"]],
-                {name: _clearance(found) for name, found in x["clearances"].items()},
+                {name: clearance_of(found) for name, found in x["clearances"].items()},
                 tuple(x["columns"]),
                 dict(x["greatest"]),
                 x["passed"],
@@ -274,27 +283,8 @@ class Sightings:
                 targets[column] = (view.running.name, number)
                 since[column], until[column] = view.passed, reached
             view.passed = reached
-        table = np.stack(self._rows) if self._rows else np.zeros((0, self._columns), np.int32)
-        levels = {number: _level_text(label) for number, label in self._labels.items()}
-        return Sight(tuple(targets), table, tuple(self.masks), since, until, levels)
-
-
-def _plain_clearance(clearance: Clearance | None) -> list[Any] | None:
-    if clearance is None:
-        return None
-    return [
-        sorted(clearance.roles),
-        str(clearance.level),
-        sorted(clearance.sources),
-        sorted(clearance.aggregate_sources),
-    ]
-
-
-def _clearance(plain: list[Any] | None) -> Clearance | None:
-    if plain is None:
-        return None
-    roles, level, sources, aggregates = plain
-    return Clearance(frozenset(roles), parse_level(level), frozenset(sources), frozenset(aggregates))
+        copied, self._copied = tuple(self._copied), []
+        return Sight(tuple(targets), self.table, tuple(self.masks), since, until, self._levels, copied)
 
 
 def _level_text(label: Label) -> str:

@@ -57,7 +57,7 @@ def advance(
     run = _Batch(program, tuples, sight, evaluate)
     found: list[Found] = []
     after: list[Class] = []
-    for class_ in _refined(classes, looks):
+    for class_ in _refined(with_copied(classes, sight.copied), looks):
         moved, results = run.class_results(class_)
         after.append(moved)
         found += results
@@ -89,6 +89,13 @@ def _looks(views: list[int], sight: Sight, present: Ints) -> dict[int, bytes]:
     seen = np.ascontiguousarray(sight.table[present][:, views].T)
     bounds = np.column_stack([sight.since[views], sight.until[views]])
     return {view: seen[at].tobytes() + bounds[at].tobytes() for at, view in enumerate(views)}
+
+
+def with_copied(classes: Sequence[Class], copied: Sequence[tuple[int, int]]) -> tuple[Class, ...]:
+    """Views that begin as copies are of the class of those they were copied from."""
+    for new, old in copied:
+        classes = [replace(c, views=(*c.views, new)) if old in c.views and new not in c.views else c for c in classes]
+    return tuple(classes)
 
 
 def _refined(classes: Sequence[Class], looks: Mapping[int, bytes]) -> list[Class]:

@@ -54,7 +54,8 @@ class Program:
 class Sight:
     """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
     which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
-    tuples become final with this batch; `levels` are the levels of labels, as text."""
+    tuples become final with this batch; `levels` are the levels of labels, as text; `copied` are views that go on from
+    where others are, with these."""
 
     targets: tuple[tuple[str, int], ...]
     table: Sights
@@ -62,6 +63,7 @@ class Sight:
     since: Ints
     until: Ints
     levels: Mapping[int, str]
+    copied: tuple[tuple[int, int], ...] = ()
 
     def visible(self, view: int) -> Bools:
         """Of which sights the view sees the tuples."""

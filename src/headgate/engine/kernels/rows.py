@@ -13,7 +13,7 @@ import numpy as np
 
 from headgate.engine.kernels.sorting import Bools as Bools
 from headgate.engine.kernels.sorting import Ints as Ints
-from headgate.engine.kernels.sorting import stable_order
+from headgate.engine.kernels.sorting import Places, rising, stable_order
 from headgate.plan.nodes import Window
 
 NEVER = np.int64(1 << 62)
@@ -42,9 +42,11 @@ class Rows:
     def at(self, rows: Ints) -> Rows:
         return Rows(tuple(side[rows] for side in self.sides), self.start[rows], self.end[rows], self.until[rows])
 
-    def ends(self, times: Ints) -> Ints:
+    def ends(self, times: Places) -> Ints:
         """After how many tuples the row is gone, if it ends with a tuple: by number or by the tuple's time."""
-        return np.minimum(self.end, np.searchsorted(times, self.until, side="right"))
+        if self.until.min(initial=NEVER) == NEVER:
+            return np.minimum(self.end, len(times))
+        return np.minimum(self.end, times.up_to(self.until))
 
 
 def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partition: Ints) -> Rows:
@@ -76,8 +78,9 @@ def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times:
     known_left, known_right = left_keys >= 0, right_keys >= 0
     left, left_keys = left.where(known_left), left_keys[known_left]
     right, right_keys = right.where(known_right), right_keys[known_right]
-    first, second = _meetings(left, left_keys, right, right_keys, times, ties=True)
-    later, earlier = _meetings(right, right_keys, left, left_keys, times, ties=False)
+    places = Places(times)
+    first, second = _meetings(left, left_keys, right, right_keys, places, ties=True)
+    later, earlier = _meetings(right, right_keys, left, left_keys, places, ties=False)
     a, b = np.concatenate([first, earlier]), np.concatenate([second, later])
     return Rows(
         (*(side[a] for side in left.sides), *(side[b] for side in right.sides)),
@@ -88,23 +91,28 @@ def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times:
 
 
 def _meetings(
-    there: Rows, keys: Ints, coming: Rows, coming_keys: Ints, times: Ints, *, ties: bool
+    there: Rows, keys: Ints, coming: Rows, coming_keys: Ints, times: Places, *, ties: bool
 ) -> tuple[Ints, Ints]:
     """For each row that comes, the rows that are there already; with `ties` also those that come with it."""
-    ends = there.ends(times)
-    order = np.lexsort((there.start, keys))
-    keys_in_order, starts, ends = keys[order], there.start[order], ends[order]
     size = np.int64(len(times) + 2)
-    until = np.searchsorted(
-        keys_in_order * size + starts + 1, coming_keys * size + coming.start + 1, "right" if ties else "left"
+    order, coming_order = _by_key(keys, there.start), _by_key(coming_keys, coming.start)
+    keys_in_order, ends = keys[order], there.ends(times)[order]
+    moments = (coming_keys * size + coming.start + 1)[coming_order]  # in order: then searching is a walk
+    until = np.searchsorted(keys_in_order * size + there.start[order] + 1, moments, "right" if ties else "left")
+    leaving = keys_in_order * size + np.minimum(ends, size - 2)
+    in_turn = rising(leaving)  # what came first leaves first: those that left stand together
+    since = (
+        np.searchsorted(leaving, moments) if in_turn else np.searchsorted(keys_in_order * size, moments // size * size)
     )
-    since = np.searchsorted(keys_in_order, coming_keys, "left")
-    falling = (np.diff(ends) < 0) & (np.diff(keys_in_order) == 0)
-    if not falling.any():  # what came first leaves first: those that left stand together
-        gone = np.minimum(ends, size - 2)
-        since = np.searchsorted(keys_in_order * size + gone, coming_keys * size + coming.start + 1, "left")
-    counts = np.maximum(until - since, 0)
+    counts, begins = np.empty((2, len(coming)), np.int64)
+    counts[coming_order], begins[coming_order] = np.maximum(until - since, 0), since
     which = np.repeat(np.arange(len(coming)), counts)
-    found = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(since, counts)
-    alive = ends[found] > coming.start[which]
-    return order[found[alive]], which[alive]
+    found = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+    if not in_turn:
+        alive = np.flatnonzero(ends[found] > coming.start[which])
+        found, which = found[alive], which[alive]
+    return order[found], which
+
+
+def _by_key(keys: Ints, start: Ints) -> Ints:
+    return stable_order(keys) if rising(start) else np.lexsort((start, keys))

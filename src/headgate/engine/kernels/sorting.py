@@ -80,6 +80,9 @@ class Places:
     def __init__(self, values: Ints) -> None:
         self._values = values
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def up_to(self, numbers: Ints) -> Ints:
         """As a search for the place to the right of each number."""
         if self._counts is None or len(numbers) < len(self._counts) >> 4:

@@ -1,0 +1,83 @@
+"""Queries that run, and views: what subscribers look through at one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from headgate.engine.kernels.view import NO_TIME
+from headgate.labels import Clearance, Level, Rules, parse_level
+from headgate.plan.queries import Query
+from headgate.plan.secure import Mode
+
+
+@dataclass(frozen=True)
+class Running:
+    """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
+    stream that its results make for other queries, and how many queries stand at most between it and its sources."""
+
+    name: str
+    query: Query
+    level: Level
+    lateness: Mapping[str, int] = field(default_factory=dict)
+    mode: Mode = Mode.EXACT
+    output: str = ""
+    stage: int = 0
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
+
+
+@dataclass
+class View:
+    """People who look at one query since the same moment: with the same rights, or, if it is cumulative, all of them.
+    `columns` are its places in sights, one for each block; `greatest` are the latest times it has seen, by stream."""
+
+    running: Running
+    clearances: dict[str, Clearance | None]
+    columns: tuple[int, ...]
+    greatest: dict[str, int] = field(default_factory=dict)
+    passed: int = NO_TIME
+
+    @property
+    def windowed(self) -> list[int]:
+        """The columns of blocks with windows: what merely passes cannot be late."""
+        blocks = zip(self.columns, self.running.query.blocks, strict=True)
+        return [column for column, block in blocks if not block.stateless]
+
+    def watermark(self) -> int:
+        return min(map(self.reached, self.running.streams))
+
+    def reached(self, stream: str) -> int:
+        """How far the time of one stream has come for this view."""
+        if stream not in self.greatest:
+            return NO_TIME
+        return self.greatest[stream] - self.running.lateness.get(stream, 0)
+
+    def clearance(self, subscriber: str, rules: Rules) -> Clearance | None:
+        """All look from the level of the query; who cannot come there sees nothing."""
+        found, level = self.clearances.get(subscriber), self.running.level
+        if found is None or not rules.order.dominates(found.level, level):
+            return None
+        return replace(found, level=level)
+
+
+def plain_clearance(clearance: Clearance | None) -> list[Any] | None:
+    if clearance is None:
+        return None
+    return [
+        sorted(clearance.roles),
+        str(clearance.level),
+        sorted(clearance.sources),
+        sorted(clearance.aggregate_sources),
+    ]
+
+
+def clearance_of(plain: list[Any] | None) -> Clearance | None:
+    if plain is None:
+        return None
+    roles, level, sources, aggregates = plain
+    return Clearance(frozenset(roles), parse_level(level), frozenset(sources), frozenset(aggregates))

@@ -23,11 +23,15 @@ from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
 from headgate.engine.stages import Stages, fed
 from headgate.engine.state import NO_LIMIT
+from headgate.engine.wanted import Wanted
 from headgate.errors import LabelError
 from headgate.labels import FALSE, Clearance, Label, Rules
 from headgate.labels.text import parse_any_label
 from headgate.plan.lowering import lower
 from headgate.plan.secure import Mode
+
+MOST_LISTED = 100
+"""Labels, or blocks, that Spark is told of one by one; more are looked at here."""
 
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
 
@@ -144,6 +148,18 @@ class Chain:
             new = range(self._known[number], len(self.numbers.labels))
             processor.know({x: self.numbers.labels[x] for x in new})
             self._known[number] = len(self.numbers.labels)
+
+    def wanted(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Wanted:
+        """What the next batch of a stream needs to have, as things are now; labels have these numbers."""
+        self._know()
+        reading = [x for x in self._processors if stream in x.program.streams]
+        columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
+        if len(labels) > MOST_LISTED:
+            return Wanted(self._demand, tuple(columns), None)
+        numbers = sorted(set(labels.values()))
+        found = [x.kept(stream, numbers) for x in reading]
+        keep = None if any(x is None for x in found) else tuple(y for x in found for y in x or ())
+        return Wanted(self._demand, tuple(columns), labels, keep if keep is None or len(keep) <= MOST_LISTED else None)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,8 @@ class Ingress:
         self._rules = rules
         self._number = number
         self._known: dict[tuple[str | None, ...], int | None] = {}
+        if not entrance.labels:
+            self._numbers([()])
 
     def take(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
         """`now` is the time of arrival, in milliseconds."""
@@ -90,6 +92,11 @@ class Ingress:
         columns = {name: _fitting(batch.column(name), ARROW[type_]) for name, type_ in self._entrance.columns}
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
         return Arrivals(self._entrance.name, moments, labels, columns), refused
+
+    @property
+    def known(self) -> Mapping[tuple[str | None, ...], int]:
+        """The numbers of labels by the texts they were read from."""
+        return {texts: number for texts, number in self._known.items() if number is not None}
 
     def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[Refused]) -> pa.Table:
         if not pc.any(bad).as_py():

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -22,8 +23,10 @@ from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Ingress, Refused
+from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
+from headgate.engine.wanted import Wanted
 from headgate.errors import Conflict
 
 
@@ -37,6 +40,41 @@ class Counts:
     unseen: Counter[str] = field(default_factory=Counter)
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     withheld: int = 0
+
+
+class Incoming(Protocol):
+    """A batch of a stream, to be read in one of two ways."""
+
+    def compact(self, wanted: Wanted, now: int) -> Compacted | None:
+        """Only what is wanted, if that can be."""
+        ...
+
+    def whole(self) -> pa.Table:
+        """All of it, in the order of arrival."""
+        ...
+
+
+class Compacted(Protocol):
+    @property
+    def arrivals(self) -> Arrivals: ...
+
+    @property
+    def tuples(self) -> int:
+        """How many there were, unwanted ones included."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableBatch:
+    """A batch that is here already."""
+
+    table: pa.Table
+
+    def compact(self, wanted: Wanted, now: int) -> None:
+        pass
+
+    def whole(self) -> pa.Table:
+        return self.table
 
 
 class Pipeline:
@@ -86,21 +124,38 @@ class Pipeline:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
-    def take(self, stream: str, number: int, batch: pa.Table) -> None:
+    def take(self, stream: str, number: int, given: Incoming | pa.Table) -> None:
         """The next tuples of a stream; a batch whose number was taken before is not taken again."""
+        batch: Incoming = TableBatch(given) if isinstance(given, pa.Table) else given
+        now = int(self._clock.now() * 1000)
+        with self._lock:
+            wanted = self._wanted(stream)
+        compact = batch.compact(wanted, now)  # meanwhile other streams go on
+        whole = batch.whole() if compact is None else None
         with self._lock:
             if number <= self._done.get(stream, -1):
                 return
             demand = self._gate.demand()
             self._meet(demand)
             self._done[stream] = number
-            arrivals, refused = self._ingress[stream].take(batch, int(self._clock.now() * 1000))
-            results = self._chain.batch([arrivals])
             self.counts.batches += 1
-            self.counts.tuples[stream] += batch.num_rows
+            if compact is not None and demand.queries == wanted.demand.queries:
+                self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
+                return
+            whole = batch.whole() if whole is None else whole  # other queries may read other columns
+            arrivals, refused = self._ingress[stream].take(whole, now)
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
-            self.counts.unseen[stream] += self._chain.unseen
-            self._finish(demand, results, refused)
+            self._finish(demand, self._results(arrivals, len(whole)), refused)
+
+    def _wanted(self, stream: str) -> Wanted:
+        self._meet(self._gate.demand())
+        return self._chain.wanted(stream, self._ingress[stream].known)
+
+    def _results(self, arrivals: Arrivals, tuples: int) -> list[Parcel]:
+        results = self._chain.batch([arrivals])
+        self.counts.tuples[arrivals.stream] += tuples
+        self.counts.unseen[arrivals.stream] += self._chain.unseen
+        return results
 
     def end(self) -> None:
         """Nothing more will come: all that waits for its time is final."""

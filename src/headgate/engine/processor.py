@@ -16,12 +16,17 @@ import pyarrow as pa
 from headgate.engine.carriers import Carrier
 from headgate.engine.cells import Cells, fitted, gathered, resighted
 from headgate.engine.egress import Delivery, Egress, Parcel, deliveries
-from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program
+from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
+from headgate.engine.kernels.passing import passing_parts
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.program import compile_program
 from headgate.engine.sights import Sightings
 from headgate.engine.views import Running, View
 from headgate.labels import Clearance, Label, Rules
+from headgate.plan import nodes as n
+from headgate.plan import normal
+from headgate.plan.binding import LEVEL
+from headgate.plan.expressions import Expr
 from headgate.plan.secure import Mode
 
 __all__ = ["Arrivals", "Delivery", "Parcel", "Processor", "deliveries"]
@@ -105,6 +110,32 @@ class Processor:
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
         self._sightings.know(labels)
+
+    def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]] | None:
+        """For each block that reads a stream, the labels that anybody sees there, and the condition under which a tuple
+        yields anything; None if some block has a window, to which every tuple matters."""
+        if any(
+            isinstance(node, n.Source) and node.stream == stream
+            for block in self.program.blocks
+            for node in block.top.walk()
+        ):
+            return None
+        found = []
+        for block in self.program.passing:
+            _, conditions, own = passing_parts(block.top)
+            if own == stream:
+                seen = self._sightings.seen_by(block.target, stream, labels)
+                found.append((tuple(seen), self._condition(block, conditions)))
+        return found
+
+    def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:
+        """What a tuple must meet to yield anything for anybody: not to be said where the same column is NULL for some
+        and not for others, nor of levels, which are no column."""
+        (reading,) = self.running[block.query].query.blocks[block.number].readings
+        differing = {LEVEL, *(name for name, _ in reading.stream.labels)}
+        if not conditions or any(column.name in differing for x in conditions for column in x.columns):
+            return None
+        return normal.conjunction(sorted(conditions, key=str))
 
     # To go on later ---------------------------------------------------------------------------------------------------
 

@@ -7,14 +7,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headgate.engine.compact import Compact, compacted
+from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
+from headgate.engine.wanted import Wanted
+
+
+@dataclass(frozen=True)
+class SparkBatch:
+    """A micro-batch; Spark computes it anew each time it is read."""
+
+    frame: DataFrame
+    entrance: Entrance
+
+    def compact(self, wanted: Wanted, now: int) -> Compact | None:
+        return compacted(self.frame, self.entrance, wanted, now)
+
+    def whole(self) -> pa.Table:
+        return in_order(self.frame.toArrow())
 
 
 class Runner:
@@ -67,7 +86,7 @@ class Runner:
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                self._pipeline.take(source.name, number, in_order(frame.toArrow()))
+                self._pipeline.take(source.name, number, SparkBatch(frame, source.entrance))
             except Exception as error:
                 self._faults[source.name] = error
                 raise

@@ -8,7 +8,7 @@ what was lost stays lost (SPEC.md, 4.3).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,15 @@ class Sightings:
         if self._table is None:
             self._table = np.stack(self._rows) if self._rows else np.zeros((0, self._columns), np.int32)
         return self._table
+
+    def seen_by(self, target: tuple[str, int], stream: str, labels: Sequence[int]) -> list[int]:
+        """Those labels of which anybody who looks at a block sees the tuples."""
+        columns = [view.columns[target[1]] for view in self.views if view.running.name == target[0]]
+        if not columns or not labels:
+            return []
+        sights = np.array([self._first_sight(stream, label) for label in labels], np.int64)
+        seen = (self.table[sights][:, columns] != HIDDEN).any(axis=1)
+        return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
     def _late(self, stream: str, times: Ints, kind: Ints, numbers: Ints) -> list[tuple[View, Bools]]:
         """The views for which tuples come too late, and which. Tuples that a view cannot see move nothing."""

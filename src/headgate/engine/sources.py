@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
+from headgate.engine.compact import BLOCK, FILE, MODIFIED
 from headgate.engine.ingress import SPOILT, Entrance
 from headgate.errors import HeadgateError
 from headgate.plan.expressions import Type
@@ -33,7 +34,7 @@ SPARK: dict[Type, t.DataType] = {
 
 FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
 _SPOILABLE = frozenset({"json", "csv"})
-_PLACE = ("headgate_modified", "headgate_file", "headgate_block")
+_PLACE = (MODIFIED, FILE, BLOCK)
 
 
 class SourceError(HeadgateError):

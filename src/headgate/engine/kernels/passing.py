@@ -59,7 +59,7 @@ class _BySight:
 
 
 def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
-    items, conditions, stream = _parts(block.top)
+    items, conditions, stream = passing_parts(block.top)
     places = np.flatnonzero(tuples.of_stream(stream))
     if conditions:
         values = values_of(tuples, [stream], (places,), conditions)
@@ -69,7 +69,7 @@ def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
     return Yielded(number, tuples.times[places], places + 1, False, (places,), tuple(results), tuples.labels.at(places))
 
 
-def _parts(top: n.Node) -> tuple[list[Expr], frozenset[Expr], str]:
+def passing_parts(top: n.Node) -> tuple[list[Expr], frozenset[Expr], str]:
     """The results, conditions and stream of a block."""
     match top:
         case n.Project(input=n.Select(input=n.Source(stream), conditions=conditions)):

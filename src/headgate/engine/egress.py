@@ -105,28 +105,33 @@ class Egress:
 
     def _shared_out(self, view: View, whole: Parcel) -> list[Parcel]:
         """One parcel for all who may have the same."""
-        together: dict[bytes, tuple[Bools, list[str]]] = {}
+        together: dict[tuple[tuple[bool, ...], ...], list[str]] = {}
         for subscriber in sorted(view.clearances):
             clearance = view.clearance(subscriber, self._rules)
             if clearance is not None:
-                permitted = self._permitted(view, whole, clearance)
-                together.setdefault(permitted.tobytes(), (permitted, []))[1].append(subscriber)
-        parcels = (replace(whole.where(rows), subscribers=tuple(names)) for rows, names in together.values())
-        return [parcel for parcel in parcels if len(parcel)]
+                together.setdefault(self._permits(view, whole.kinds, clearance), []).append(subscriber)
+        parcels = []
+        for permitted, names in together.items():
+            if all(map(all, permitted)):
+                parcel = whole
+            elif len(permitted) == 1:
+                parcel = whole.where(np.array(permitted[0], np.bool_)[whole.labels])
+            else:
+                parcel = whole.where(np.array(permitted, np.bool_)[whole.blocks, whole.labels])
+            if len(parcel):
+                parcels.append(replace(parcel, subscribers=tuple(names)))
+        return parcels
 
-    def _permitted(self, view: View, whole: Parcel, clearance: Clearance) -> Bools:
-        aggregated = [block.aggregated for block in view.running.query.blocks]
-        if all(aggregated) or not any(aggregated):
-            return self._permits(whole.kinds, clearance, aggregated=aggregated[0])[whole.labels]
-        either = [self._permits(whole.kinds, clearance, aggregated=x) for x in (False, True)]
-        return np.where(np.array(aggregated)[whole.blocks], either[1][whole.labels], either[0][whole.labels])
-
-    def _permits(self, kinds: tuple[Label, ...], clearance: Clearance, *, aggregated: bool) -> Bools:
-        known = self._decided.setdefault((clearance, aggregated), {})
-        for label in kinds:
-            if label not in known:
-                known[label] = self._rules.permits(label, clearance, aggregated=aggregated)
-        return np.array([known[label] for label in kinds], np.bool_)
+    def _permits(self, view: View, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[tuple[bool, ...], ...]:
+        """For each block of the view's query, which of these labels permit the clearance."""
+        found = []
+        for block in view.running.query.blocks:
+            known = self._decided.setdefault((clearance, block.aggregated), {})
+            for label in kinds:
+                if label not in known:
+                    known[label] = self._rules.permits(label, clearance, aggregated=block.aggregated)
+            found.append(tuple(known[label] for label in kinds))
+        return tuple(found)
 
     def _whole(self, view: View, batches: list[Batch]) -> Parcel:
         """All that a view's blocks yielded, in order, for nobody yet."""

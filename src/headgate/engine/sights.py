@@ -9,6 +9,7 @@ what was lost stays lost (SPEC.md, 4.3).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,15 @@ from headgate.plan.queries import Block
 from headgate.plan.secure import Mode
 
 
+@dataclass(frozen=True)
+class _Look:
+    """How somebody looks at a block: with which rights, and what mask over the columns."""
+
+    clearance: Clearance
+    aggregated: bool
+    mask: int
+
+
 class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
@@ -40,6 +50,7 @@ class Sightings:
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._levels: dict[int, str] = {}
         self._first: dict[tuple[str, int], int] = {}
+        self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
 
@@ -57,6 +68,7 @@ class Sightings:
         view = View(running, dict(clearances), columns)
         self.views.append(view)
         self._number_rows()
+        self._see_first(view)
         return view
 
     def part(self, view: View, subscribers: Collection[str]) -> View:
@@ -78,16 +90,24 @@ class Sightings:
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> Ints:
         """New rights for those who look through a view; returns for each sight the one that takes its place."""
         view.clearances |= clearances
-        self._first.clear()
+        self._looks.pop(view.columns, None)
         after = np.arange(len(self._rows))
         now = {label: self._sees(view, label) for label in dict.fromkeys(self._label_of)}
         for number, row in enumerate(list(self._rows)):
             seen = zip(view.columns, now[self._label_of[number]], strict=True)
             changed = row.copy()
             for column, mask in seen:
-                changed[column] = self._both(row[column], mask)
+                changed[column] = self._both(int(row[column]), mask)
             after[number] = self._sight(self._label_of[number], changed)
+        self._see_first(view)
         return after
+
+    def _see_first(self, view: View) -> None:
+        """What tuples that may come will be for a view whose rights are new."""
+        for (stream, label), number in self._first.items():
+            row = self._rows[number].copy()
+            row[list(view.columns)] = self._sees(view, label, stream)
+            self._first[stream, label] = self._sight(label, row)
 
     def keep(self, used: Ints) -> Ints:
         """Forgets all sights but those used and those of tuples that may come; returns the new number of each."""
@@ -96,12 +116,11 @@ class Sightings:
         after[kept] = np.arange(len(kept))
         self._rows = [self._rows[number] for number in kept.tolist()]
         self._label_of = [self._label_of[number] for number in kept.tolist()]
-        known = {key: int(after[number]) for key, number in self._first.items()}
+        self._first = {key: int(after[number]) for key, number in self._first.items()}
         self._number_rows()
-        self._first = known
         return after
 
-    def _both(self, before: np.int32, now: np.int32) -> int:
+    def _both(self, before: int, now: int) -> int:
         """What was seen before and still is, with everything hidden that ever was."""
         if before == HIDDEN or now == HIDDEN:
             return HIDDEN
@@ -146,11 +165,12 @@ class Sightings:
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
     def _late(self, stream: str, times: Ints, kind: Ints, numbers: Ints) -> list[tuple[View, Bools]]:
-        """The views for which tuples come too late, and which. Tuples that a view cannot see move nothing."""
+        """The views for which tuples come too late, and which. Tuples that a view cannot see move nothing; what
+        merely passes cannot be late."""
         arrived = Arrived(times, kind, len(numbers))
         visible, found = self.table[numbers] != HIDDEN, []
         for view in self.views:
-            if stream in view.running.streams:
+            if view.windowed and stream in view.running.streams:
                 seen = visible[:, view.columns[0] : view.columns[-1] + 1].any(axis=1)
                 if seen.any():
                     others = min((view.reached(s) for s in view.running.streams - {stream}), default=1 << 62)
@@ -181,11 +201,11 @@ class Sightings:
         """That of a tuple that comes in time; the same until somebody's rights change."""
         key = stream, label
         if key not in self._first:
-            row = np.zeros(self._columns, np.int32)
+            row = [HIDDEN] * self._columns
             for view in self.views:
                 if stream in view.running.streams:
-                    row[list(view.columns)] = self._sees(view, label, stream)
-            self._first[key] = self._sight(label, row)
+                    row[view.columns[0] : view.columns[-1] + 1] = self._sees(view, label, stream)
+            self._first[key] = self._sight(label, np.array(row, np.int32))
         return self._first[key]
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
@@ -194,21 +214,27 @@ class Sightings:
         row[wanted] = self._rows[number][wanted]
         return self._sight(self._label_of[number], row)
 
-    def _sees(self, view: View, label: int, stream: str | None = None) -> list[np.int32]:
+    def _sees(self, view: View, label: int, stream: str | None = None) -> list[int]:
         """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
-        found = []
-        held = dict.fromkeys(view.clearance(name, self.rules) for name in view.clearances)
-        for block in view.running.query.blocks:
-            reads = stream is None or any(reading.stream.name == stream for reading in block.readings)
-            allowed = [x for x in held if x is not None and reads and self._permits(label, x, block)]
-            hidden = frozenset[tuple[str, str]]()
-            if allowed and view.running.mode == Mode.EXACT:
-                hidden = self._hidden(block, allowed[0])
-            found.append(np.int32(self._mask(hidden) if allowed else HIDDEN))
-        return found
+        if view.columns not in self._looks:
+            self._looks[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
+        found, permits = self._labels[label], self.rules.permits
+        return [
+            next((x.mask for x in looks if permits(found, x.clearance, aggregated=x.aggregated)), HIDDEN)
+            if stream is None or stream in streams
+            else HIDDEN
+            for streams, looks in self._looks[view.columns]
+        ]
 
-    def _permits(self, label: int, clearance: Clearance, block: Block) -> bool:
-        return self.rules.permits(self._labels[label], clearance, aggregated=block.aggregated)
+    def _look(self, view: View, block: Block) -> tuple[frozenset[str], list[_Look]]:
+        """What a block reads, and how each of those who look through the view looks at it."""
+        looks = []
+        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in view.clearances):
+            if clearance is not None:
+                exact = view.running.mode == Mode.EXACT
+                mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
+                looks.append(_Look(clearance, block.aggregated, mask))
+        return frozenset(reading.stream.name for reading in block.readings), looks
 
     def _hidden(self, block: Block, clearance: Clearance) -> Mask:
         return frozenset(
@@ -233,7 +259,6 @@ class Sightings:
         return self._numbers[key]
 
     def _number_rows(self) -> None:
-        self._first.clear()
         self._table = None
         known = zip(self._label_of, self._rows, strict=True)
         self._numbers = {(label, row.tobytes()): number for number, (label, row) in enumerate(known)}
@@ -262,6 +287,8 @@ class Sightings:
 
     def restore(self, plain: Mapping[str, Any], running: Mapping[str, Running]) -> None:
         """As it was; views of queries that no longer run are gone."""
+        self._first.clear()
+        self._looks.clear()
         self._columns = plain["columns"]
         self._rows = [np.array(row, np.int32) for row in plain["rows"]]
         self._label_of = list(plain["label_of"])

@@ -42,7 +42,7 @@ class View:
     greatest: dict[str, int] = field(default_factory=dict)
     passed: int = NO_TIME
 
-    @property
+    @cached_property
     def windowed(self) -> list[int]:
         """The columns of blocks with windows: what merely passes cannot be late."""
         blocks = zip(self.columns, self.running.query.blocks, strict=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.cell import Found
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
-from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.view import Evaluate, Yielded, meets, values_of
 from headgate.plan import nodes as n
@@ -24,17 +26,20 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
     if not blocks or not arriving.num_rows:
         return []
     tuples = Tuples(program, arriving)
-    present, places = tuples.present, _BySight(tuples.numbers(SIGHT), tuples.present)
+    by_sight = _BySight(tuples.numbers(SIGHT), tuples.present)
+    looks = np.ascontiguousarray(sight.table[tuples.present].T)
     found = []
     for block in blocks:
         together: dict[bytes, list[int]] = {}
         for view in looking[block.target]:
-            together.setdefault(sight.table[present, view].tobytes(), []).append(view)
+            together.setdefault(looks[view].tobytes(), []).append(view)
         for views in together.values():
-            seen = Seen(tuples, places.of(sight.table[present, views[0]] != HIDDEN), sight, views[0])
-            yielded = _passed(block, seen, evaluate)
-            if len(yielded.instant):
-                found.append(Found(block, tuple(views), yielded, seen))
+            places = by_sight.of(looks[views[0]] != HIDDEN)
+            if places is None or len(places):
+                seen = Seen(tuples, places, sight, views[0])
+                yielded = _passed(block, seen, evaluate)
+                if len(yielded.instant):
+                    found.append(Found(block, tuple(views), yielded, seen))
     return found
 
 
@@ -47,12 +52,13 @@ class _BySight:
         self._order = np.argsort(number.astype(np.uint16) if small else number, kind="stable")
         self._ends = np.cumsum(np.bincount(number, minlength=len(present)))
 
-    def of(self, seen: np.typing.NDArray[np.bool_]) -> Ints | None:
+    def of(self, seen: Bools) -> Ints | None:
         """The places of those with these sights, in order; None for all."""
-        if seen.all():
+        which = np.flatnonzero(seen).tolist()
+        if len(which) == len(seen):
             return None
-        ends, which = self._ends, np.flatnonzero(seen)
-        parts = [self._order[ends[at - 1] if at else 0 : ends[at]] for at in which.tolist()]
+        ends = self._ends
+        parts = [self._order[ends[at - 1] if at else 0 : ends[at]] for at in which]
         if not parts:
             return np.empty(0, np.int64)
         return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
@@ -69,6 +75,7 @@ def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
     return Yielded(number, tuples.times[places], places + 1, False, (places,), tuple(results), tuples.labels.at(places))
 
 
+@lru_cache(maxsize=10_000)
 def passing_parts(top: n.Node) -> tuple[list[Expr], frozenset[Expr], str]:
     """The results, conditions and stream of a block."""
     match top:

@@ -73,10 +73,13 @@ class Seen:
         self._sight = sight
         self._view = view
         self._rows: dict[int, tuple[Ints, Ints]] = {}
-        self.times: Ints = self.numbers(TIME)
 
     def __len__(self) -> int:
-        return len(self.times)
+        return len(self._tuples) if self._places is None else len(self._places)
+
+    @cached_property
+    def times(self) -> Ints:
+        return self.numbers(TIME)
 
     @cached_property
     def labels(self) -> LabelSets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Protocol
 
 import numpy as np
@@ -340,10 +340,12 @@ def _equality(condition: Expr, number: int) -> tuple[Column, Column, Expr] | Non
     return None
 
 
+@lru_cache(maxsize=10_000)
 def _stream(node: n.Node) -> str:
     return next(below.stream for below in node.walk() if isinstance(below, n.Source))
 
 
+@lru_cache(maxsize=10_000)
 def _streams(node: n.Node) -> list[str]:
     while not isinstance(node, n.Join) and node.inputs and not isinstance(node, n.Source):
         node = node.inputs[0]

@@ -7,10 +7,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/common.sh
 
 # The last releases that were measured. Parquet is read and written by each engine's own means: bytewax leaves that to
-# its user, hence pyarrow; Flink's format is a jar, which Maven brings.
+# its user, hence pyarrow; Flink's format is a jar that needs Hadoop's classes, and Maven brings both.
 BYTEWAX="bytewax==0.21.1 pyarrow==26.0.1"
 FLINK="apache-flink==2.3.0"
-FLINK_PARQUET="org.apache.flink:flink-sql-parquet:2.3.0"
+FLINK_JARS="org.apache.flink:flink-sql-parquet:2.3.0
+  org.apache.hadoop:hadoop-client-api:3.4.2 org.apache.hadoop:hadoop-client-runtime:3.4.2
+  commons-logging:commons-logging:1.2"
 
 # Flink's wheels are built for few versions of Python; the first of these that is there is taken.
 find_python() {
@@ -36,16 +38,18 @@ install() {
   echo "$PWD $*" >"$folder/.headgate-setup"
 }
 
-# The jar goes beside Flink's own, where it is found without being named.
-flink_parquet() {
-  local lib jar
+# The jars go beside Flink's own, where they are found without being named.
+flink_jars() {
+  local lib artifact jar
   lib=$(.peers/flink/bin/python -c "import pathlib, pyflink; print(pathlib.Path(pyflink.__file__).parent / 'lib')")
-  jar=$(echo "$FLINK_PARQUET" | awk -F: '{ print $2 "-" $3 ".jar" }')
-  [ -f "$lib/$jar" ] && return 0
-  command -v mvn >/dev/null || { say "Maven brings Flink's Parquet format and was not found: apt-get install maven"; return 1; }
-  say "fetching $jar"
-  mvn -q -B dependency:copy -Dartifact="$FLINK_PARQUET" -DoutputDirectory="$PWD/.peers/jars" </dev/null || return 1
-  cp ".peers/jars/$jar" "$lib/"
+  for artifact in $FLINK_JARS; do
+    jar=$(echo "$artifact" | awk -F: '{ print $2 "-" $3 ".jar" }')
+    [ -f "$lib/$jar" ] && continue
+    command -v mvn >/dev/null || { say "Flink's Parquet format comes with Maven, which was not found: apt-get install maven"; return 1; }
+    say "fetching $jar"
+    mvn -q -B dependency:copy -Dartifact="$artifact" -DoutputDirectory="$PWD/.peers/jars" </dev/null || return 1
+    cp ".peers/jars/$jar" "$lib/" || return 1
+  done
 }
 
 python=$(find_python)
@@ -55,5 +59,5 @@ missing=0
 # shellcheck disable=SC2086
 install bytewax $BYTEWAX || { say "bytewax could not be installed; the message is above"; missing=1; }
 # shellcheck disable=SC2086
-{ install flink $FLINK && flink_parquet; } || { say "Flink could not be installed; the message is above"; missing=1; }
+{ install flink $FLINK && flink_jars; } || { say "Flink could not be installed; the message is above"; missing=1; }
 exit "$missing"

@@ -154,7 +154,9 @@ def join_by_bucket(job: Job) -> list[StreamingQuery]:
     """Seconds as a further key: bp is there thrice, for its own second and both beside it, so a key has few tuples."""
     hr, bp = _sides(job)
     second = F.expr(f"unix_micros(at) DIV {NEAR_MICROS}")
-    beside = F.expr(f"explode(sequence(unix_micros(bp_at) DIV {NEAR_MICROS} - 1, unix_micros(bp_at) DIV {NEAR_MICROS} + 1))")
+    beside = F.expr(
+        f"explode(sequence(unix_micros(bp_at) DIV {NEAR_MICROS} - 1, unix_micros(bp_at) DIV {NEAR_MICROS} + 1))"
+    )
     hr, bp = hr.withColumn("second", second), bp.withColumn("bp_second", beside)
     keys = (F.col("patient") == F.col("bp_patient")) & (F.col("second") == F.col("bp_second"))
     return _write_pairs(job, _of_both(job, hr.join(bp, keys & _near())))

@@ -39,9 +39,7 @@ def averages_by_state(seen: DataFrame) -> DataFrame:
     )
 
 
-def _averages(
-    key: tuple[str, int], parts: Iterator[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
+def _averages(key: tuple[str, int], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     rows = pd.concat(parts).sort_values("at")
     before = np.asarray(state.get[0] if state.exists else [], np.int64)
     values = np.concatenate([before, rows["hr"].to_numpy(np.int64)])

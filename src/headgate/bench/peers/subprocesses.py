@@ -40,14 +40,12 @@ def peer(name: str) -> Path:
 def start(python: Path, program: str, task: str, *arguments: str) -> Program:
     """Gives the task on standard input. Its `bin` comes first in PATH: engines start further Pythons by name."""
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment["PATH"] = f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"
     process = subprocess.Popen(
         [str(python), str(_PROGRAMS / program), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
-        env=environment,
+        env=_environment(python),
         text=True,
     )
     if process.stdin is not None:
@@ -55,6 +53,14 @@ def start(python: Path, program: str, task: str, *arguments: str) -> Program:
         process.stdin.close()
         process.stdin = None
     return Program(program, process, errors)
+
+
+def run_module(python: Path, module: str, *arguments: str) -> None:
+    """A module of the engine itself, to its end."""
+    command = [str(python), "-m", module, *arguments]
+    done = subprocess.run(command, env=_environment(python), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise ProgramFailed(f"{module} ended with {done.returncode}:\n{done.stderr}")
 
 
 def finish(program: Program) -> str:
@@ -69,3 +75,9 @@ def finish(program: Program) -> str:
             last = "\n".join(program.errors.read().splitlines()[-40:])
             raise ProgramFailed(f"{program.name} ended with {program.process.returncode}:\n{last}")
     return output
+
+
+def _environment(python: Path) -> dict[str, str]:
+    """Without what points to our own packages."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return kept | {"PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.bench.peers.data import tuples_in
 from headgate.bench.peers.outcome import Run, empty, main, read_outcomes, results_folder
@@ -91,7 +91,7 @@ def _wants(reader: Reader) -> Column:
 
 def selection(job: Job) -> list[StreamingQuery]:
     (reader,) = job.readers
-    return [job.write(job.stream("hr").filter(F.col("hr") > reader.above).select("patient", "hr"), reader.name)]
+    return [job.write(job.stream("hr").filter(F.col("hr") > F.lit(reader.above)).select("patient", "hr"), reader.name)]
 
 
 def a_query_each(job: Job) -> list[StreamingQuery]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from headgate.bench.peers.structured_sinks import foreach_batch
@@ -31,7 +31,7 @@ def averages_by_state(seen: DataFrame) -> DataFrame:
         .applyInPandasWithState(
             _averages,
             "reader STRING, lvl INT, average DOUBLE",
-            "last ARRAY<INT>",
+            "last BINARY",  # an array as state fails in the Python worker of Spark 4.3
             "append",
             GroupStateTimeout.NoTimeout,
         )
@@ -41,12 +41,12 @@ def averages_by_state(seen: DataFrame) -> DataFrame:
 
 def _averages(key: tuple[str, int], parts: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     rows = pd.concat(parts).sort_values("at")
-    before = np.asarray(state.get[0] if state.exists else [], np.int64)
+    before = np.frombuffer(state.get[0] if state.exists else b"", np.int64)
     values = np.concatenate([before, rows["hr"].to_numpy(np.int64)])
     sums = np.concatenate([[0], np.cumsum(values)])
     ends = np.arange(len(before) + 1, len(sums))
     begins = np.maximum(ends - LAST, 0)
-    state.update((values[1 - LAST :].tolist(),))
+    state.update((values[1 - LAST :].tobytes(),))
     yield pd.DataFrame({"reader": key[0], "lvl": key[1], "average": (sums[ends] - sums[begins]) / (ends - begins)})
 
 

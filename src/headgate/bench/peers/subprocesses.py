@@ -72,7 +72,8 @@ def finish(program: Program) -> str:
     with program.errors:
         if program.process.returncode != 0:
             program.errors.seek(0)
-            last = "\n".join(program.errors.read().splitlines()[-40:])
+            lines = program.errors.read().splitlines()
+            last = "\n".join([line for line in lines if not line.startswith("\tat ")][-40:])
             raise ProgramFailed(f"{program.name} ended with {program.process.returncode}:\n{last}")
     return output
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headgate.bench.peers import bytewax, flink
 from headgate.bench.peers.data import generate, make, tuples_in, write
 from headgate.bench.peers.expected import Stream, expected
-from headgate.bench.peers.outcome import Outcome, empty, expected_of, read_outcomes, results_folder
+from headgate.bench.peers.outcome import Outcome, Run, empty, expected_of, read_outcomes, results_folder
+from headgate.bench.peers.subprocesses import NotInstalled
 from headgate.bench.peers.workloads import (
     LEVELS,
     POLICIES,
@@ -148,3 +151,36 @@ def test_a_checksum_depends_on_every_row_and_not_on_their_order(tmp_path: Path) 
 def test_a_workload_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="`W9` is no workload; there are W1, W2"):
         known("W9")
+
+
+def test_a_run_says_whether_it_agrees() -> None:
+    found = {"all": Outcome(3, "0f")}
+    run = Run("an engine", "W1", "one way", 0.5, 2_000, found, {"files": 1})
+    assert json.loads(run.to_json(found)) == {
+        "engine": "an engine",
+        "workload": "W1",
+        "variant": "one way",
+        "seconds": 0.5,
+        "tuples": 2_000,
+        "readers": {"all": {"rows": 3, "checksum": "0f"}},
+        "detail": {"files": 1},
+        "tuples_per_second": 4_000,
+        "agrees": True,
+    }
+    assert json.loads(run.to_json({"all": Outcome(3, "0e")}))["agrees"] is False
+    assert json.loads(run.to_json(None))["agrees"] is None
+
+
+def test_an_engine_that_is_not_installed_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_PEERS", str(tmp_path))
+    for run, name in ((bytewax.run, "bytewax"), (flink.run, "flink")):
+        with pytest.raises(NotInstalled, match=f"{name} is not installed here: run scripts/ensure-peers.sh"):
+            run("W1", tmp_path, tmp_path / "work")
+
+
+def test_what_an_engine_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_PEERS", str(tmp_path))
+    with pytest.raises(ValueError, match="for W1 and W2 only"):
+        bytewax.run("W3", tmp_path, tmp_path / "work", variant="arrow")
+    with pytest.raises(ValueError, match="time attributes only"):
+        flink.run("W4r", tmp_path, tmp_path / "work", variant="together")

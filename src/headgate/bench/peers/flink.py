@@ -38,13 +38,12 @@ _BEST: Mapping[str, str] = {}
 
 def run(workload: str, data: Path, work: Path, *, variant: str = "", checkpoint: int = 1000) -> Run:
     """`checkpoint`: milliseconds from one to the next; the end of a job waits for one."""
-    known(workload)
-    python = peer("flink")
-    variant = variant or _BEST.get(workload, VARIANTS[0])
-    work, readers = empty(work), readers_of(workload)
+    variant = variant or _BEST.get(known(workload), VARIANTS[0])
     together = variant == "together"
     if together and workload == "W4r":
         raise ValueError("Flink orders windows by time attributes only, and a tuple's time is none after UNNEST")
+    python = peer("flink")
+    work, readers = empty(work), readers_of(workload)
     task = {
         "settings": _settings(work, checkpoint),
         "statements": [

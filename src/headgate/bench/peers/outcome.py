@@ -1,0 +1,134 @@
+"""What a run gave: how long it took, and for each reader how many results and a checksum of them.
+
+A checksum is the sum of a hash of every row, so it says nothing of order and misses no row that is lost, doubled or
+changed. It is computed from the written files, after the clock has stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from headgate.bench.peers.workloads import WORKLOADS, columns_of, readers_of
+
+Column = NDArray[np.integer] | NDArray[np.floating]
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One reader's results."""
+
+    rows: int
+    checksum: str
+
+    @classmethod
+    def of(cls, columns: Sequence[Column]) -> Outcome:
+        return cls(len(columns[0]), f"{_sum(columns):016x}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One workload on one engine. `tuples` counts what came in, of all its streams; `detail` is the engine's own."""
+
+    engine: str
+    workload: str
+    variant: str
+    seconds: float
+    tuples: int
+    readers: Mapping[str, Outcome]
+    detail: Mapping[str, str | float] = field(default_factory=dict)
+
+    @property
+    def tuples_per_second(self) -> float:
+        return self.tuples / self.seconds
+
+    def to_json(self, expected: Mapping[str, Outcome] | None) -> str:
+        """`agrees` is null where nobody has said what is expected."""
+        more = {
+            "tuples_per_second": round(self.tuples_per_second),
+            "agrees": None if expected is None else expected == self.readers,
+        }
+        return json.dumps(asdict(self) | more)
+
+
+def results_folder(work: Path, reader: str) -> Path:
+    """Where an engine writes the results of one reader; the form is also the one of a partitioned table."""
+    return work / "out" / f"reader={reader}"
+
+
+def read_outcomes(workload: str, work: Path) -> dict[str, Outcome]:
+    """What is in the files, for every reader: one without a file has no results."""
+    return {
+        reader.name: _outcome(results_folder(work, reader.name), columns_of(workload))
+        for reader in readers_of(workload)
+    }
+
+
+def expected_of(data: Path, workload: str) -> dict[str, Outcome] | None:
+    """As written beside the streams when they were generated."""
+    file = data / "expected.json"
+    if not file.exists():
+        return None
+    return {reader: Outcome(**found) for reader, found in json.loads(file.read_text())[workload].items()}
+
+
+def main(run: Callable[..., Run], variants: Sequence[str] = ()) -> None:
+    """The command line all engines share; options of an engine are given as NAME=VALUE."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("data", type=Path, help="the folder that `headgate.bench.peers.data` made")
+    parser.add_argument("work", type=Path, help="its `out` gets results, its `state` checkpoints; emptied first")
+    parser.add_argument("--variant", choices=variants or None, help="a way to write it; the best one if not given")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="numbers an engine can be given")
+    args = parser.parse_args()
+    options = {name: int(value) for name, _, value in (pair.partition("=") for pair in args.set)}
+    if args.variant:
+        options["variant"] = args.variant
+    found = run(args.workload, args.data, args.work, **options)
+    sys.stdout.write(found.to_json(expected_of(args.data, args.workload)) + "\n")
+
+
+def empty(work: Path) -> Path:
+    """The folder as an absolute path, with `out` and `state` in it and nothing in these of an earlier run."""
+    for name in ("out", "state"):
+        shutil.rmtree(work / name, ignore_errors=True)
+        (work / name).mkdir(parents=True)
+    return work.resolve()
+
+
+def _outcome(folder: Path, columns: Sequence[str]) -> Outcome:
+    rows, total = 0, 0
+    for file in sorted(folder.rglob("*")):
+        if file.is_dir() or any(part.startswith((".", "_")) for part in file.relative_to(folder).parts):
+            continue  # what engines keep beside the results
+        table = pq.ParquetFile(file).read(columns=list(columns))
+        rows += table.num_rows
+        total += _sum([table.column(name).to_numpy() for name in columns])
+    return Outcome(rows, f"{total % 2**64:016x}")
+
+
+def _sum(columns: Sequence[Column]) -> int:
+    hashes = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        # An average of at most 20 integers is known by six digits; no such average lies between two of them.
+        whole = np.rint(column * 1e6) if column.dtype.kind == "f" else column
+        hashes = _mixed(hashes + whole.astype(np.int64).astype(np.uint64) + _STEP)
+    return int(hashes.sum(dtype=np.uint64))
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finisher of splitmix64."""
+    x = (x ^ (x >> np.uint64(30))) * _MIX[0]
+    x = (x ^ (x >> np.uint64(27))) * _MIX[1]
+    return x ^ (x >> np.uint64(31))

@@ -136,12 +136,12 @@ class Here:
 def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
     here = Here("a", "b", "c", "d", "e", "f", "g")
     sink = FileSink(tmp_path, here)
-    sink.write([PARCEL], [])
+    sink.write([PARCEL], [], as_staged=True)
     before = sink.state()
-    sink.write([PARCEL], [Refused("s", "why", [{"a": 1}])])
+    sink.write([PARCEL], [Refused("s", "why", [{"a": 1}])], as_staged=True)
     again = FileSink(tmp_path, here)
     again.restore(before)
-    again.write([PARCEL], [Refused("s", "why", [{"a": 1}])])
+    again.write([PARCEL], [Refused("s", "why", [{"a": 1}])], as_staged=True)
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.refused.jsonl"]
     lines = [json.loads(line) for line in (tmp_path / "ann%2F1/joe.q.jsonl").read_text().splitlines()]
     assert len(lines) == 2
@@ -154,6 +154,8 @@ def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "out", Here("a"))
     for name in ("../../../etc", "..", ".", "/etc"):
-        sink.write([replace(PARCEL, subscribers=(name,), query="../../q", values=PARCEL.values[:1])], [])
+        sink.write(
+            [replace(PARCEL, subscribers=(name,), query="../../q", values=PARCEL.values[:1])], [], as_staged=True
+        )
     assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl"))
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4

@@ -16,6 +16,7 @@ MOST_KEPT = 1_000_000
 
 class Mailbox:
     name = "mailbox"
+    keeps = True
 
     def __init__(self, most: int = MOST_KEPT) -> None:
         self._most = most
@@ -29,7 +30,13 @@ class Mailbox:
     def restore(self, state: None) -> None:
         pass
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:  # noqa: ARG002
+    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+        pass
+
+    def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
+        return []
+
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
         for parcel in results:
             for key in ((subscriber, parcel.query) for subscriber in parcel.subscribers):
                 kept = self._kept.setdefault(key, [])

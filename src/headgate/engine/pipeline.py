@@ -11,7 +11,7 @@ import fcntl
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -110,7 +110,8 @@ class Pipeline:
         self._meet(demand)
         for sink in self._sinks:
             sink.restore(saved.rest["sinks"].get(sink.name))
-        self._deliver(None, saved.results, [refused_of(x) for x in saved.rest["refused"]])
+        staged = {x.name: x.staged(saved.version) if x.keeps else saved.results for x in self._sinks}
+        self._deliver(None, staged, [refused_of(x) for x in saved.rest["refused"]])
 
     def _meet(self, demand: Demand) -> None:
         """Brings queries, views and rights in line with what is wanted now."""
@@ -174,15 +175,22 @@ class Pipeline:
             "refused": [plain_refused(x) for x in refused],
             "sinks": {sink.name: sink.state() for sink in self._sinks},
         }
-        self._states.save(Saved(self._version, cells, rest, results))
-        self._deliver(demand, results, refused)
+        for sink in self._sinks:
+            sink.stage(self._version, results)
+        kept = () if all(sink.keeps for sink in self._sinks) else results
+        self._states.save(Saved(self._version, cells, rest, kept))
+        self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
 
-    def _deliver(self, computed: Demand | None, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
+    def _deliver(
+        self, computed: Demand | None, staged: Mapping[str, Sequence[Parcel]], refused: Sequence[Refused]
+    ) -> None:
         """Under the rights of now, which nobody changes meanwhile."""
         with self._gate.open() as now:
-            allowed = list(results) if now is computed else [x for parcel in results for x in now.allowed(parcel)]
+            same = now is computed
             for sink in self._sinks:
-                sink.write(allowed, refused)
+                results = staged[sink.name]
+                allowed = list(results) if same else [x for parcel in results for x in now.allowed(parcel)]
+                sink.write(allowed, refused, as_staged=same)
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))

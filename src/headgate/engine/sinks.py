@@ -17,7 +17,10 @@ from headgate.engine.ingress import Refused, plain_value
 
 
 class Sink(Protocol):
+    """`keeps`: what is staged is kept by the sink itself, and need not be kept with the batch."""
+
     name: str
+    keeps: bool
 
     def state(self) -> Any:
         """What it needs to know to write the next results, and only those, as plain JSON."""
@@ -27,7 +30,17 @@ class Sink(Protocol):
         """Back to where it was then."""
         ...
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused]) -> None: ...
+    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+        """What will go out as soon as the batch counts; nobody sees it yet."""
+        ...
+
+    def staged(self, version: int) -> list[Parcel]:
+        """After a restart: what was staged for a batch that counts; nothing if the sink keeps nothing."""
+        ...
+
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        """Lets out what was staged: all of it, or only these results."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,7 @@ class FileSink:
     names nor sizes tell of anything but its own lines."""
 
     name = "files"
+    keeps = False
 
     def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = folder
@@ -56,15 +70,21 @@ class FileSink:
     def restore(self, state: Mapping[str, int] | None) -> None:
         self._sizes = dict(state or {})
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+        pass
+
+    def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
+        return []
+
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
         lines: dict[str, list[str]] = {}
         for parcel in results:
             columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
             new = _lines(parcel, columns)
             for subscriber in parcel.subscribers:
-                lines.setdefault(_file(self._addresses.of(subscriber, parcel.query).path), []).extend(new)
+                lines.setdefault(file_name(self._addresses.of(subscriber, parcel.query).path), []).extend(new)
         for part in refused:
-            path = _file(self._addresses.of_refused(part.stream))
+            path = file_name(self._addresses.of_refused(part.stream))
             lines.setdefault(path, []).extend(_refused_lines(part))
         for path, new in lines.items():
             self._append(path, new)
@@ -91,9 +111,13 @@ class Addresses(Protocol):
     def of_refused(self, stream: str) -> tuple[str, ...]: ...
 
 
-def _file(path: tuple[str, ...]) -> str:
+def file_path(path: tuple[str, ...]) -> str:
     """No part leaves its folder, or hides."""
-    return "/".join(quote(part, safe=" @~").replace(".", "%2E", part.startswith(".")) for part in path) + ".jsonl"
+    return "/".join(quote(part, safe=" @~=").replace(".", "%2E", part.startswith(".")) for part in path)
+
+
+def file_name(path: tuple[str, ...]) -> str:
+    return f"{file_path(path)}.jsonl"
 
 
 def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:

@@ -1,0 +1,131 @@
+"""Results as Parquet files, one more for each subscriber and query with every batch that has something for it.
+
+A batch is written under a hidden name before it counts, and gets its name when it goes out: so many results are written
+once. What a reader sees is numbered for that reader alone, so that numbers tell of nobody else's results.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headgate.engine.egress import Parcel
+from headgate.engine.ingress import Refused
+from headgate.engine.sinks import Addresses, FileSink, file_path
+from headgate.engine.state import NO_LIMIT
+from headgate.labels.text import parse_any_label
+
+_TIME, _LABEL, _BLOCK = "headgate_time", "headgate_label", "headgate_block"
+_QUERY, _SUBSCRIBER = b"query", b"subscriber"
+
+
+class ParquetSink:
+    name = "parquet"
+    keeps = True
+
+    def __init__(self, folder: Path, addresses: Addresses) -> None:
+        self._folder = folder
+        self._addresses = addresses
+        self._refused = FileSink(folder, addresses)
+        self._numbers: dict[str, int] = {}
+        self._staged: dict[tuple[str, str], Path] = {}
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def state(self) -> dict[str, object]:
+        return {"numbers": dict(self._numbers), "refused": self._refused.state()}
+
+    def restore(self, state: Mapping[str, dict[str, int]] | None) -> None:
+        """Files that got their names are there, whether or not that was written down."""
+        self._numbers = dict(state["numbers"]) if state else {}
+        for path in self._folder.rglob("*.parquet"):
+            place = str(path.parent.relative_to(self._folder))
+            if path.stem.isdigit():
+                self._numbers[place] = max(int(path.stem), self._numbers.get(place, 0))
+        self._refused.restore(state["refused"] if state else None)
+
+    # Before a batch counts --------------------------------------------------------------------------------------------
+
+    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+        for old in self._folder.rglob(".*.staged"):
+            old.unlink()
+        self._staged = {}
+        work = []
+        for parcel in results:
+            table = self._table(parcel)
+            for subscriber in parcel.subscribers:
+                path = self._place(subscriber, parcel.query) / f".{version:015}.staged"
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._staged[subscriber, parcel.query] = path
+                known = {_QUERY: parcel.query.encode(), _SUBSCRIBER: subscriber.encode()}
+                work.append((table.replace_schema_metadata(known), path))
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(lambda x: _write(*x), work))
+
+    def staged(self, version: int) -> list[Parcel]:
+        """What was staged for a version that counts, after a restart."""
+        files = sorted(self._folder.rglob(f".{version:015}.staged"))
+        found = [(path, pq.read_table(path)) for path in files]
+        parcels = [_parcel(table) for _, table in found]
+        self._staged = {(p.subscribers[0], p.query): path for p, (path, _) in zip(parcels, found, strict=True)}
+        return parcels
+
+    # When it goes out -------------------------------------------------------------------------------------------------
+
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        """`as_staged`: all of it, as it is; otherwise only these results, of what was staged."""
+        if not as_staged:
+            allowed = {(name, parcel.query): parcel for parcel in results for name in parcel.subscribers}
+            for key, path in list(self._staged.items()):
+                if key in allowed:
+                    known = {_QUERY: key[1].encode(), _SUBSCRIBER: key[0].encode()}
+                    _write(self._table(allowed[key]).replace_schema_metadata(known), path)
+                else:
+                    path.unlink()
+                    del self._staged[key]
+        for path in self._staged.values():
+            place = str(path.parent.relative_to(self._folder))
+            number = self._numbers.get(place, 0) + 1
+            path.rename(path.with_name(f"{number:09}.parquet"))
+            self._numbers[place] = number
+        self._staged = {}
+        self._refused.write([], refused, as_staged=False)
+
+    def _place(self, subscriber: str, query: str) -> Path:
+        return self._folder / file_path(self._addresses.of(subscriber, query).path)
+
+    def _table(self, parcel: Parcel) -> pa.Table:
+        names = self._addresses.of(parcel.subscribers[0], parcel.query).columns
+        kinds = pa.array([str(label) for label in parcel.kinds], pa.string())
+        labels = pa.DictionaryArray.from_arrays(pa.array(parcel.labels.astype(np.int32)), kinds)
+        times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
+        own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(parcel.blocks.astype(np.int8))}
+        columns = dict(zip(names, parcel.values, strict=True))
+        return pa.table([*own.values(), *columns.values()], names=[*own, *columns])
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with path.open("wb") as file:
+        pq.write_table(table, file, compression="snappy")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _parcel(table: pa.Table) -> Parcel:
+    known = table.schema.metadata
+    labels = table.column(1).combine_chunks().dictionary_encode()
+    kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in labels.dictionary.to_pylist())
+    return Parcel(
+        (known[_SUBSCRIBER].decode(),),
+        known[_QUERY].decode(),
+        table.column(2).to_numpy().astype(np.int64),
+        table.column(0).cast(pa.timestamp("ms")).cast(pa.int64()).to_numpy(),
+        tuple(column.combine_chunks() for column in table.columns[3:]),
+        labels.indices.to_numpy(zero_copy_only=False).astype(np.int64),
+        kinds,
+    )

@@ -18,9 +18,9 @@ from headgate.engine.egress import Delivery, Egress, Parcel, deliveries
 from headgate.engine.kernels.cell import Cell, advance, empty
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program, Sight
 from headgate.engine.kernels.passing import passing
+from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import distinct
-from headgate.engine.kernels.view import Evaluate
 from headgate.engine.program import compile_program
 from headgate.engine.results import Batch, packed
 from headgate.engine.sights import Sightings

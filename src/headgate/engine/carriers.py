@@ -14,9 +14,9 @@ from headgate.engine.cells import WHOLE, CellName, Cells, resighted, split
 from headgate.engine.kernels.cell import Cell, Found, advance, empty, with_copied
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Program, Sight
 from headgate.engine.kernels.passing import passing
+from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import distinct
-from headgate.engine.kernels.view import Evaluate
 from headgate.engine.results import Batch, packed
 from headgate.engine.shares import Share
 

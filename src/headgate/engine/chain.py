@@ -23,15 +23,12 @@ from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
 from headgate.engine.stages import Stages, fed
 from headgate.engine.state import NO_LIMIT
-from headgate.engine.wanted import Wanted
+from headgate.engine.wanted import MOST_LISTED, Wanted
 from headgate.errors import LabelError
 from headgate.labels import FALSE, Clearance, Label, Rules
 from headgate.labels.text import parse_any_label
 from headgate.plan.lowering import lower
 from headgate.plan.secure import Mode
-
-MOST_LISTED = 100
-"""Labels, or blocks, that Spark is told of one by one; more are looked at here."""
 
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
 

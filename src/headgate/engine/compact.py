@@ -7,7 +7,7 @@ read as a whole, and ingress looks at each of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from headgate.engine.ingress import SPOILT, Entrance
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
-from headgate.engine.wanted import Wanted
+from headgate.engine.wanted import MOST_LISTED, Wanted
 from headgate.plan.expressions import AggregateCall, Column, Type
 
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
@@ -27,6 +27,10 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 
 _TIME, _LABEL = "headgate_time", "headgate_label"
 _HASHED = (MODIFIED, FILE, BLOCK)
+
+
+Learn = Callable[[Sequence[tuple[str | None, ...]]], Wanted]
+"""Reads the texts of labels, and says what is wanted then."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,25 @@ class Compact:
     tuples: int
 
 
-def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) -> Compact | None:
-    """None: this batch has to be looked at row by row."""
-    if wanted.labels is None:
+def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+    """None: this batch has to be looked at row by row. Labels that were never read before are, first."""
+    if wanted.labels is not None and wanted.labels:
+        found = _tried(frame, entrance, wanted, now)
+        if found is not True:
+            return found or None
+    names = [F.col(_quoted(name)) for name in entrance.labels.values()]
+    texts = frame.select(*names).distinct().limit(MOST_LISTED + 1).toArrow()
+    if wanted.labels is None or texts.num_rows > MOST_LISTED:
         return None
+    again = learn(list(zip(*(column.to_pylist() for column in texts.columns), strict=True)))
+    found = bool(again.labels) and _tried(frame, entrance, again, now)
+    return found if isinstance(found, Compact) else None
+
+
+def _tried(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) -> Compact | bool:
+    """Otherwise whether it is for labels alone that are not known."""
+    if wanted.labels is None or (wanted.keep is not None and not any(numbers for numbers, _ in wanted.keep)):
+        return False
     files = MODIFIED in frame.columns
     place = (
         [
@@ -57,18 +76,21 @@ def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) ->
     seen = Observation()
     late = now + entrance.skew if entrance.skew is not None and entrance.event_time else 1 << 62
     spoilt = F.col(SPOILT).isNotNull() if SPOILT in frame.columns else F.lit(False)
-    fine = time.isNotNull() & (time <= late) & label.isNotNull() & ~spoilt
+    fine = time.isNotNull() & (time <= late) & ~spoilt
     shaped = frame.select(*place, time.alias(_TIME), label.alias(_LABEL), *columns, (~fine).alias(SPOILT)).observe(
-        seen, F.count(F.lit(1)).alias("tuples"), F.count_if(F.col(SPOILT)).alias("bad")
+        seen,
+        F.count(F.lit(1)).alias("tuples"),
+        F.count_if(F.col(SPOILT)).alias("bad"),
+        F.count_if(F.col(_LABEL).isNull()).alias("unknown"),
     )
     if wanted.keep is not None:
         shaped = shaped.where(_kept(wanted))
     table = shaped.drop(SPOILT).toArrow()
     counted = seen.get
-    if counted["bad"]:
-        return None
-    if files and not (table := _ordered(table)):
-        return None
+    if counted["bad"] or counted["unknown"]:
+        return not counted["bad"]
+    if files and (table := _ordered(table)) is None:
+        return False
     arrays = {name: table.column(name).combine_chunks() for name in wanted.columns}
     times, labels = (table.column(name).to_numpy() for name in (_TIME, _LABEL))
     return Compact(Arrivals(entrance.name, times, labels, arrays), int(counted["tuples"]))

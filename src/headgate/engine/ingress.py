@@ -93,6 +93,10 @@ class Ingress:
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
         return Arrivals(self._entrance.name, moments, labels, columns), refused
 
+    def learn(self, texts: Sequence[tuple[str | None, ...]]) -> None:
+        """Reads labels before the tuples that carry them come."""
+        self._numbers(list(texts))
+
     @property
     def known(self) -> Mapping[tuple[str | None, ...], int]:
         """The numbers of labels by the texts they were read from."""

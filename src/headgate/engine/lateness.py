@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
+from headgate.engine.kernels.reading import NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.view import NO_TIME
 
 
 class Arrived:

@@ -11,8 +11,9 @@ import fcntl
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -45,8 +46,10 @@ class Counts:
 class Incoming(Protocol):
     """A batch of a stream, to be read in one of two ways."""
 
-    def compact(self, wanted: Wanted, now: int) -> Compacted | None:
-        """Only what is wanted, if that can be."""
+    def compact(
+        self, wanted: Wanted, now: int, learn: Callable[[Sequence[tuple[str | None, ...]]], Wanted]
+    ) -> Compacted | None:
+        """Only what is wanted, if that can be; `learn` reads labels that are new."""
         ...
 
     def whole(self) -> pa.Table:
@@ -70,7 +73,7 @@ class TableBatch:
 
     table: pa.Table
 
-    def compact(self, wanted: Wanted, now: int) -> None:
+    def compact(self, wanted: Wanted, now: int, learn: Callable[[Sequence[tuple[str | None, ...]]], Wanted]) -> None:
         pass
 
     def whole(self) -> pa.Table:
@@ -131,7 +134,7 @@ class Pipeline:
         now = int(self._clock.now() * 1000)
         with self._lock:
             wanted = self._wanted(stream)
-        compact = batch.compact(wanted, now)  # meanwhile other streams go on
+        compact = batch.compact(wanted, now, partial(self._learn, stream))  # meanwhile other streams go on
         whole = batch.whole() if compact is None else None
         with self._lock:
             if number <= self._done.get(stream, -1):
@@ -147,6 +150,11 @@ class Pipeline:
             arrivals, refused = self._ingress[stream].take(whole, now)
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
             self._finish(demand, self._results(arrivals, len(whole)), refused)
+
+    def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted:
+        with self._lock:
+            self._ingress[stream].learn(texts)
+            return self._wanted(stream)
 
     def _wanted(self, stream: str) -> Wanted:
         self._meet(self._gate.demand())

@@ -12,7 +12,7 @@ from headgate.engine.kernels.given import ARRIVAL, STREAM
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import dense
 from headgate.engine.kernels.tuples import Seen
-from headgate.engine.kernels.view import Yielded
+from headgate.engine.kernels.yielding import Yielded
 
 
 @dataclass(frozen=True)

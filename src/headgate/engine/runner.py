@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine.compact import Compact, compacted
+from headgate.engine.compact import Compact, Learn, compacted
 from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
@@ -29,8 +29,8 @@ class SparkBatch:
     frame: DataFrame
     entrance: Entrance
 
-    def compact(self, wanted: Wanted, now: int) -> Compact | None:
-        return compacted(self.frame, self.entrance, wanted, now)
+    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+        return compacted(self.frame, self.entrance, wanted, now, learn)
 
     def whole(self) -> pa.Table:
         return in_order(self.frame.toArrow())

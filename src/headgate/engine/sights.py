@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
+from headgate.engine.kernels.reading import NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import dense, distinct
-from headgate.engine.kernels.view import NO_TIME
 from headgate.engine.lateness import Arrived
 from headgate.engine.views import Running as Running
 from headgate.engine.views import View as View
@@ -53,6 +53,8 @@ class Sightings:
         self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
+        self._alive = set[int]()
+        """Those that tuples may have; others were replaced by a change of rights, and change no more."""
 
     def __len__(self) -> int:
         """How many sights there are."""
@@ -92,13 +94,13 @@ class Sightings:
         view.clearances |= clearances
         self._looks.pop(view.columns, None)
         after = np.arange(len(self._rows))
-        now = {label: self._sees(view, label) for label in dict.fromkeys(self._label_of)}
-        for number, row in enumerate(list(self._rows)):
-            seen = zip(view.columns, now[self._label_of[number]], strict=True)
-            changed = row.copy()
-            for column, mask in seen:
-                changed[column] = self._both(int(row[column]), mask)
-            after[number] = self._sight(self._label_of[number], changed)
+        alive, self._alive = sorted(self._alive), set()
+        now = {label: self._sees(view, label) for label in dict.fromkeys(self._label_of[number] for number in alive)}
+        for number in alive:
+            label, changed = self._label_of[number], self._rows[number].copy()
+            for column, mask in zip(view.columns, now[label], strict=True):
+                changed[column] = self._both(int(changed[column]), mask)
+            after[number] = self._sight(label, changed)
         self._see_first(view)
         return after
 
@@ -117,6 +119,7 @@ class Sightings:
         self._rows = [self._rows[number] for number in kept.tolist()]
         self._label_of = [self._label_of[number] for number in kept.tolist()]
         self._first = {key: int(after[number]) for key, number in self._first.items()}
+        self._alive = set(range(len(kept)))
         self._number_rows()
         return after
 
@@ -256,6 +259,7 @@ class Sightings:
             self._rows.append(row)
             self._label_of.append(label)
             self._table = None
+        self._alive.add(self._numbers[key])
         return self._numbers[key]
 
     def _number_rows(self) -> None:
@@ -289,6 +293,7 @@ class Sightings:
         """As it was; views of queries that no longer run are gone."""
         self._first.clear()
         self._looks.clear()
+        self._alive = set(range(len(plain["rows"])))
         self._columns = plain["columns"]
         self._rows = [np.array(row, np.int32) for row in plain["rows"]]
         self._label_of = list(plain["label_of"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from headgate.engine.kernels.view import NO_TIME
+from headgate.engine.kernels.reading import NO_TIME
 from headgate.labels import Clearance, Level, Rules, parse_level
 from headgate.plan.queries import Query
 from headgate.plan.secure import Mode

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from headgate.engine.demand import Demand
 from headgate.plan.expressions import Expr
 
+MOST_LISTED = 100
+"""Labels, or blocks, that Spark is told of one by one; more are looked at here."""
+
 
 @dataclass(frozen=True)
 class Wanted:

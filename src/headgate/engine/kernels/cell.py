@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.given import HIDDEN, SIGHT, TIME, Block, Program, Sight
+from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.tuples import Seen, Tuples, in_order
-from headgate.engine.kernels.view import Evaluate, ViewRun, Yielded
+from headgate.engine.kernels.view import ViewRun
+from headgate.engine.kernels.yielding import Yielded
 from headgate.plan import nodes as n
 
 

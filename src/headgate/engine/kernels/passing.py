@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from headgate.engine.kernels.cell import Found
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
+from headgate.engine.kernels.reading import Evaluate, meets, values_of
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
-from headgate.engine.kernels.view import Evaluate, Yielded, meets, values_of
+from headgate.engine.kernels.yielding import Yielded
 from headgate.plan import nodes as n
 from headgate.plan.expressions import Expr
 

@@ -6,61 +6,30 @@ before this batch; the others are entering now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, reduce
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.aggregates import Aggregates
 from headgate.engine.kernels.codes import codes
-from headgate.engine.kernels.groups import Array, Points, points
+from headgate.engine.kernels.groups import Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
 from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
+from headgate.engine.kernels.reading import NO_TIME, Evaluate, Tuples, Values, meets, stream_of, streams_of, values_of
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
 from headgate.engine.kernels.sorting import distinct, in_rows_order
+from headgate.engine.kernels.yielding import (
+    Yielded,
+    any_of_each,
+    by_instant,
+    first_of_each,
+    where_kind_changes,
+    yielded,
+)
 from headgate.plan import nodes as n
 from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wider
-
-NO_TIME = -(1 << 62)
-Values = Mapping[Column | AggregateCall, pa.Array]
-Evaluate = Callable[[Sequence[Expr], Values, int], list[pa.Array]]
-
-
-class Tuples(Protocol):
-    """The tuples of a view, in the order of SPEC.md, 4.2; places are numbers in this order."""
-
-    @property
-    def times(self) -> Ints: ...
-
-    @property
-    def labels(self) -> LabelSets:
-        """Each tuple's own label."""
-        ...
-
-    def of_stream(self, stream: str) -> Bools:
-        """Which tuples belong to a stream."""
-        ...
-
-    def column(self, stream: str, name: str, places: Ints) -> pa.Array:
-        """A column for some tuples of the stream; NULL where the tuple has none, or the view may not see it."""
-        ...
-
-
-@dataclass(frozen=True)
-class Yielded:
-    """Results of one block. `rows` has the places of the first row's tuples, by which results of an instant are
-    ordered; `labels` are those of all tuples that a result combines."""
-
-    instant: Ints
-    time: Ints
-    passed: Ints
-    slides: bool
-    rows: tuple[Ints, ...]
-    values: tuple[pa.Array, ...]
-    labels: LabelSets
 
 
 class ViewRun:
@@ -140,7 +109,7 @@ class ViewRun:
         held, entering = held[chosen[held]], self._entering(chosen)
         partition = np.empty(0, np.int64)
         if node.kind == "PARTITIONED":
-            stream, places = _stream(node), np.concatenate([held, entering])
+            stream, places = stream_of(node), np.concatenate([held, entering])
             columns = [self._tuples.column(stream, column.name, places) for column in node.partition]
             partition = codes(columns, null_is_a_value=True)
         return window_rows(node, held, entering, self._tuples.times, partition)
@@ -157,7 +126,7 @@ class ViewRun:
                 case n.Select():
                     below = self.chosen(node.input).copy()
                     places = np.flatnonzero(below)
-                    values = values_of(self._tuples, [_stream(node)], (places,), node.conditions)
+                    values = values_of(self._tuples, [stream_of(node)], (places,), node.conditions)
                     below[places] = meets(self._evaluate, node.conditions, values, len(places))
                     self._chosen[node.key] = below
                 case _:
@@ -185,8 +154,8 @@ class ViewRun:
             return np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
         columns = []
         for a, b in pairs:
-            first = self._tuples.column(_stream(node.sides[a.input]), a.name, left.sides[a.input])
-            second = self._tuples.column(_stream(node.sides[b.input]), b.name, right.sides[0])
+            first = self._tuples.column(stream_of(node.sides[a.input]), a.name, left.sides[a.input])
+            second = self._tuples.column(stream_of(node.sides[b.input]), b.name, right.sides[0])
             if first.type != second.type and (common := wider(a.type, b.type)):
                 first, second = first.cast(_ARROW[common.value]), second.cast(_ARROW[common.value])
             columns.append(pa.concat_arrays([first, second]))
@@ -196,7 +165,7 @@ class ViewRun:
     # Values -----------------------------------------------------------------------------------------------------------
 
     def _values(self, below: n.Node, sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
-        return values_of(self._tuples, _streams(below), sides, exprs)
+        return values_of(self._tuples, streams_of(below), sides, exprs)
 
     def _where(self, below: n.Node, rows: Rows, conditions: frozenset[Expr]) -> Rows:
         values = self._values(below, rows.sides, conditions)
@@ -242,12 +211,12 @@ class ViewRun:
             values = [column.take(pa.array(row)) for column in values]
         else:
             values = self._evaluate(items, self._values(node, sides, items), len(row))
-        return _yielded(instants, at, sides, values, self._labels(sides))
+        return yielded(instants, at, sides, values, self._labels(sides))
 
     def _arranged(self, rows: Rows, row: Ints, at: Ints) -> tuple[Ints, Ints]:
         """By instant, then by the tuples that rows combine."""
-        by_instant = np.argsort(at, kind="stable")  # what comes in runs is merged
-        row, at = row[by_instant], at[by_instant]
+        merged = np.argsort(at, kind="stable")  # what comes in runs is merged, not sorted
+        row, at = row[merged], at[merged]
         order = in_rows_order(tuple(side[row] for side in rows.sides), at)
         return (row, at) if order is None else (row[order], at[order])
 
@@ -256,15 +225,13 @@ class ViewRun:
         instants, there = self._looked(node)
         values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
         kinds = codes(values, null_is_a_value=True)
-        chosen = _where_kind_changes(kinds, row, at, there, operator)
+        chosen = where_kind_changes(kinds, row, at, there, operator)
         row, at = row[chosen], at[chosen]
-        first, number = _first_of_each(kinds[row], at)
-        labels = together(
-            self._labels(tuple(side[row] for side in rows.sides)), lambda bits: _any_of_each(bits, number)
-        )
+        first, number = first_of_each(kinds[row], at)
+        labels = together(self._labels(tuple(side[row] for side in rows.sides)), lambda bits: any_of_each(bits, number))
         row = row[first]
         values = [column.take(pa.array(row)) for column in values]
-        return _yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
+        return yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
 
     def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:
         rows = self.rows(node.input)
@@ -288,7 +255,7 @@ class ViewRun:
             chosen = np.flatnonzero(meets(self._evaluate, having, values, len(looked)))
             sides, at, labels = tuple(side[chosen] for side in sides), at[chosen], labels.at(chosen)
             results = [column.take(pa.array(chosen)) for column in results]
-        return _yielded(instants, at, sides, results, labels)
+        return yielded(instants, at, sides, results, labels)
 
     def _labels(self, sides: tuple[Ints, ...]) -> LabelSets:
         return side_by_side([self._tuples.labels.at(side) for side in sides])
@@ -310,22 +277,9 @@ class ViewRun:
                 rank = np.empty(len(rows), np.int64)
                 rank[by_rows] = np.arange(len(rows))
                 first = by_rows[looked.folded(rank, np.minimum)]
-            order = _by_instant(looked.instant, rank[first], len(instants))
+            order = by_instant(looked.instant, rank[first], len(instants))
             self._points[key] = looked.at(order), first[order]
         return self._points[key]
-
-
-def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
-    """The columns that expressions over these rows read; `streams` are those of the sides."""
-    wanted = {column for expr in exprs for column in expr.columns}
-    return {c: tuples.column(streams[c.input], c.name, sides[c.input]) for c in wanted}
-
-
-def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
-    """Which rows meet all conditions; unknown is not met."""
-    found = evaluate(sorted(conditions, key=str), values, size)
-    plain = [np.asarray((x.fill_null(False) if x.null_count else x).to_numpy(zero_copy_only=False)) for x in found]
-    return reduce(np.logical_and, plain) if plain else np.ones(size, np.bool_)
 
 
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}
@@ -338,59 +292,3 @@ def _equality(condition: Expr, number: int) -> tuple[Column, Column, Expr] | Non
             left, right = (a, b) if b.input == number else (b, a)
             return (left, right, condition) if left.input < number else None
     return None
-
-
-@lru_cache(maxsize=10_000)
-def _stream(node: n.Node) -> str:
-    return next(below.stream for below in node.walk() if isinstance(below, n.Source))
-
-
-@lru_cache(maxsize=10_000)
-def _streams(node: n.Node) -> list[str]:
-    while not isinstance(node, n.Join) and node.inputs and not isinstance(node, n.Source):
-        node = node.inputs[0]
-    return [_stream(side) for side in node.sides] if isinstance(node, n.Join) else [_stream(node)]
-
-
-def _where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: Lives, operator: str) -> Ints:
-    """Of rows with the same results: new ones only where none was there before, gone ones only where none is left."""
-    if operator == "RSTREAM":
-        return np.arange(len(row))
-    alive = there.seen | there.old
-    size = np.int64(there.gone.max(initial=0) + there.first.max(initial=0) + 3)
-    # Moment 0 is before all instants, moment i + 1 is instant i.
-    begins = np.sort(kinds[alive] * size + np.where(there.old[alive], 0, there.first[alive] + 1))
-    ends = np.sort(kinds[alive] * size + there.gone[alive] + 1)
-    moment = kinds[row] * size + (at if operator == "ISTREAM" else at + 1)
-    return np.flatnonzero(np.searchsorted(begins, moment, side="right") == np.searchsorted(ends, moment, side="right"))
-
-
-def _yielded(
-    instants: Instants, at: Ints, sides: tuple[Ints, ...], values: Sequence[pa.Array], labels: LabelSets
-) -> Yielded:
-    return Yielded(at, instants.time[at], instants.passed[at], instants.sliding, sides, tuple(values), labels)
-
-
-def _by_instant(instant: Ints, rank: Ints, instants: int) -> Ints:
-    """The order of groups at instants: by instant, then by rank."""
-    place = np.full(instants, -1)
-    place[instant] = np.arange(len(instant))
-    alone = place[place >= 0]  # most often there is one group at an instant
-    return alone if len(alone) == len(instant) else np.lexsort((rank, instant))
-
-
-def _first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """The first of the rows with the same results at one instant, and for each row the number of its result."""
-    _, first, kind = np.unique(kinds + at * (kinds.max(initial=0) + 1), return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    return first[order], number[kind]
-
-
-def _any_of_each(bits: Array, number: Ints) -> Array:
-    """The bits that any row of each result has."""
-    order = np.argsort(number, kind="stable")
-    starts = np.flatnonzero(np.diff(number[order], prepend=-1))
-    found: Array = np.bitwise_or.reduceat(bits[order], starts) if len(starts) else bits[:0]
-    return found

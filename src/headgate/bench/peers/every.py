@@ -43,7 +43,7 @@ def run_one(engine: str, workload: str, variant: str | None, data: Path, work: P
     module = f"headgate.bench.peers.{engine}"
     command = [sys.executable, "-m", module, workload, str(data), str(work / engine)]
     command += ["--variant", variant] if variant else []
-    known: dict[str, Any] = {"engine": engine, "workload": workload, "variant": variant or "best"}
+    known: dict[str, Any] = {"engine": engine, "workload": workload, "variant": variant or "usual"}
     # A session of its own, so that what an engine starts in turn can be ended with it.
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    parser.add_argument("--all-variants", action="store_true", help="not only the best of each")
+    parser.add_argument("--all-variants", action="store_true", help="not only the one that is run if none is named")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=ENGINES, metavar="ENGINE", help=", ".join(ENGINES))
     parser.add_argument("--limit", type=int, default=900, help="seconds for one run")

@@ -2,9 +2,9 @@
 
     python -m headgate.bench.peers.flink W3r DATA WORK [--variant together] [--set checkpoint=1000]
 
-Flink runs in a process of its own, as a local cluster with two slots, with object reuse (as its guide to performance
-advises for SQL) and checkpoints. The seconds are the job's own by Flink's clock: from when the job was created until
-all tasks had ended and the last checkpoint had committed the files. Starting Python, the JVM and the cluster and
+Flink runs in a process of its own, as a local cluster, with a parallelism of two, object reuse and checkpoints. The
+seconds are the job's own by Flink's clock: from when the job was created until all its tasks had ended, with all files
+in place. Starting Python, the JVM and the cluster and
 planning the SQL are not in it; `wall` in the detail has planning and the cluster.
 
 Flink's file source hands out files in no order, and what comes after its watermark is dropped. Selections do not mind

@@ -2,8 +2,8 @@
 
     python -m headgate.bench.peers.bytewax W3r DATA WORK [--set processes=1]
 
-Two processes of one worker each, as bytewax advises for Python code, which one process runs on one core only; with
-recovery on, a snapshot every ten seconds. The clock runs from when the first process starts the dataflow until the
+Two processes of one worker each, because Python code of one process runs on one core at a time; with recovery on,
+a snapshot every ten seconds. The clock runs from when the first process starts the dataflow until the
 last one's has ended and its files are closed; starting Python and importing is not in it.
 
 Variants: `tuples` has a tuple as an item; `arrow` has a whole Arrow batch as an item, which makes selections cheap and

@@ -2,9 +2,9 @@
 
     python -m headgate.bench.peers.flink W3r DATA WORK [--variant together] [--set checkpoint=1000]
 
-Flink runs in a process of its own, as a local cluster with two slots, with object reuse (as its guide to performance
-advises for SQL) and checkpoints. The seconds are the job's own by Flink's clock: from when the job was created until
-all tasks had ended and the last checkpoint had committed the files. Starting Python, the JVM and the cluster and
+Flink runs in a process of its own, as a local cluster, with a parallelism of two, object reuse and checkpoints. The
+seconds are the job's own by Flink's clock: from when the job was created until all its tasks had ended, with all files
+in place. Starting Python, the JVM and the cluster and
 planning the SQL are not in it; `wall` in the detail has planning and the cluster.
 
 Flink's file source hands out files in no order, and what comes after its watermark is dropped. Selections do not mind
@@ -17,7 +17,7 @@ its state of the same patient, near or not.)
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,13 +32,13 @@ _TYPES = {"average": "DOUBLE"}
 _NEAR = "hr.`at` BETWEEN bp.`at` - INTERVAL '1' SECOND AND bp.`at` + INTERVAL '1' SECOND"
 
 VARIANTS = ("separate", "together")
-_BEST: Mapping[str, str] = {}
-"""Workload -> the better variant; `separate` if not said."""
+"""A query for each reader, or one for all; the first is run if none is named."""
 
 
 def run(workload: str, data: Path, work: Path, *, variant: str = "", checkpoint: int = 1000) -> Run:
     """`checkpoint`: milliseconds from one to the next; the end of a job waits for one."""
-    variant = variant or _BEST.get(known(workload), VARIANTS[0])
+    known(workload)
+    variant = variant or VARIANTS[0]
     together = variant == "together"
     if together and workload == "W4r":
         raise ValueError("Flink orders windows by time attributes only, and a tuple's time is none after UNNEST")

@@ -89,7 +89,9 @@ def main(run: Callable[..., Run], variants: Sequence[str] = ()) -> None:
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("data", type=Path, help="the folder that `headgate.bench.peers.data` made")
     parser.add_argument("work", type=Path, help="its `out` gets results, its `state` checkpoints; emptied first")
-    parser.add_argument("--variant", choices=variants or None, help="a way to write it; the best one if not given")
+    parser.add_argument(
+        "--variant", choices=variants or None, help="a way to write it; each engine has one it takes if none is named"
+    )
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="numbers an engine can be given")
     args = parser.parse_args()
     options = {name: int(value) for name, _, value in (pair.partition("=") for pair in args.set)}

@@ -183,7 +183,7 @@ VARIANTS: Mapping[str, Mapping[str, Callable[[Job], list[StreamingQuery]]]] = {
     "W3": {"range": join_by_range, "bucket": join_by_bucket},
     "W4": {"carried": windows_by_carried_rows, "state": windows_by_state},
 }
-"""Ways to write each workload; the first is the best that was measured."""
+"""Ways to write each workload; the first is run if none is named. Which is best, `every --all-variants` tells."""
 
 
 def run(

@@ -73,7 +73,7 @@ class Chain:
     def meet(self, demand: Demand) -> None:
         """From now on this is wanted."""
         stages = Stages.of(demand)
-        if demand.queries != self._demand.queries:
+        if stages.stages != self._stages.stages:
             self._rebuild(demand, stages, *self.save())
         for processor in self._processors:
             processor.rule(demand.rules)
@@ -121,7 +121,7 @@ class Chain:
     def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
         """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
         processor = self._processor_of(query)
-        cumulative = self._demand.running[query].mode == Mode.CUMULATIVE
+        cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
         there = [view for view in processor.views if cumulative and view.running.name == query]
         if there:
             processor.change(there[0], clearances)
@@ -138,7 +138,7 @@ class Chain:
         processor.change(view, dict.fromkeys(names, clearance))
 
     def _processor_of(self, query: str) -> Processor:
-        return self._processors[self._demand.running[query].stage]
+        return self._processors[self._stages.running[query].stage]
 
     def _know(self) -> None:
         for number, processor in enumerate(self._processors):
@@ -179,17 +179,18 @@ class Chain:
 
     def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
         """What feeders received, as tuples of the stream that the query makes."""
-        views = [self._views[key] for name in parcel.subscribers if (key := fed(name)) in self._views and key]
+        keys = (fed(name) for name in parcel.subscribers)
+        views = {id(view): view for key in keys if key and (view := self._views.get(key))}
         if not views:
             return
-        running = self._demand.running[parcel.query]
+        running = self._stages.running[parcel.query]
         source = Label(sources=frozenset({running.output}))
         numbers = np.array([self.numbers.number(self._combined(kind, source)) for kind in parcel.kinds], np.int64)
         columns = {
             name: column.cast(ARROW[type_])
             for (name, type_), column in zip(running.query.columns, parcel.values, strict=True)
         }
-        yield Arrivals(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views))
+        yield Arrivals(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views.values()))
 
     def _combined(self, label: Label, source: Label) -> Label:
         try:

@@ -110,6 +110,9 @@ class Egress:
             clearance = view.clearance(subscriber, self._rules)
             if clearance is not None:
                 together.setdefault(self._permits(view, whole.kinds, clearance), []).append(subscriber)
+        if view.running.together and together:
+            anybody = tuple(tuple(map(any, zip(*rows, strict=True))) for rows in zip(*together, strict=True))
+            together = {anybody: [name for names in together.values() for name in names]}
         parcels = []
         for permitted, names in together.items():
             if all(map(all, permitted)):

@@ -16,7 +16,8 @@ from headgate.plan.secure import Mode
 @dataclass(frozen=True)
 class Running:
     """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
-    stream that its results make for other queries, and how many queries stand at most between it and its sources."""
+    stream that its results make for other queries, how many queries stand at most between it and its sources, and
+    whether its subscribers receive together what any of them may see."""
 
     name: str
     query: Query
@@ -25,6 +26,7 @@ class Running:
     mode: Mode = Mode.EXACT
     output: str = ""
     stage: int = 0
+    together: bool = False
 
     @cached_property
     def streams(self) -> frozenset[str]:

@@ -138,9 +138,19 @@ class Demands:
             planned.meant,
             self._authorizer.level(query.level),
             self._lateness(planned.inputs),
-            Mode.EXACT if stage else planned.mode,  # of results that differ from reader to reader nothing is cumulative
+            planned.mode if self._alike(planned.inputs) else Mode.EXACT,
             source_name(output) if output else "",
             stage,
+        )
+
+    def _alike(self, inputs: Iterable[int]) -> bool:
+        """Whether what is read is the same for all who may see it: results of exact windows differ from reader to
+        reader, and nothing cumulative can be made of them."""
+        outputs = self._outputs()
+        makers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
+        planned = [self._running.query(query.id) for query in makers]
+        return all(
+            x is None or x.mode == Mode.CUMULATIVE or all(block.stateless for block in x.meant.blocks) for x in planned
         )
 
     def _stage(self, stream: int) -> int:

@@ -22,7 +22,7 @@ from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, Entrance
 from headgate.engine.sights import Running
 from headgate.errors import HeadgateError
-from headgate.labels import PUBLIC, Clearance, Label, Level, Rules, Semantics, parse_label
+from headgate.labels import Clearance, Label, Level, Rules, Semantics, parse_label
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.secure import Mode
@@ -83,15 +83,18 @@ class World:
 
 
 class Author:
-    def __init__(self, seed: int) -> None:
+    """`unrest`: columns with labels, joins over them, and rights that change all the time; nothing over results."""
+
+    def __init__(self, seed: int, *, unrest: bool = False) -> None:
         self.seed = seed
+        self.unrest = unrest
         self.rng = Random(seed)
         self.now = 1_000.0
         self.passed = 0
         self.base = self.rng.choice((0, 0, -4_000, 996_000))
-        self.kind = self.rng.choice(("plain", "plain", "dealt", "dealt", "random"))
+        self.kind = self.rng.choice(("plain", "dealt") if unrest else ("plain", "plain", "dealt", "dealt", "random"))
         made = {"plain": random_plans.STREAMS, "dealt": DEALT, "random": ()}[self.kind] or random_streams(self.rng)
-        self.labelled = self.chance(0.6)
+        self.labelled = 0.5 if unrest else self.rng.choice((0.0, 0.3, 0.3))
         self.streams = tuple(map(self.stream, made))
         self.entrances = {stream.name: self.entrance(stream) for stream in self.streams}
         self.lateness = {x.name: self.rng.choice((0, 0, 2000, 10_000)) for x in self.streams}
@@ -114,7 +117,8 @@ class Author:
 
     def stream(self, made: Stream) -> Stream:
         more = (("at", Type.TIMESTAMP), ("p", Type.STRING), ("q", Type.STRING))
-        labels = {name: self.rng.choice(ON_COLUMNS) for name, _ in made.columns if self.labelled and self.chance(0.3)}
+        likely = ON_COLUMNS[:3] if self.unrest else ON_COLUMNS
+        labels = {name: self.rng.choice(likely) for name, _ in made.columns if self.chance(self.labelled)}
         return Stream(made.name, (*made.columns, *more), tuple(labels.items()))
 
     def entrance(self, stream: Stream) -> Entrance:
@@ -123,7 +127,7 @@ class Author:
             stream.name,
             stream.columns,
             "at" if timed else None,
-            self.rng.choice(BROUGHT_BY),
+            {} if self.unrest else self.rng.choice(BROUGHT_BY),
             self.rng.choice(POLICIES),
             6_000 if timed and self.chance(0.2) else None,
         )
@@ -132,6 +136,8 @@ class Author:
         likely = self.rng.choice((1.0, 1.0, 0.85))
         sources = frozenset(name for name in names if self.chance(likely))
         aggregates = frozenset(name for name in names if self.chance(0.5))
+        if self.unrest:
+            return Clearance(self.rng.choice(ROLES[2:]), LEVELS[0], frozenset(names))
         return Clearance(self.rng.choice(ROLES), self.rng.choice(LEVELS), sources, aggregates)
 
     # Queries ----------------------------------------------------------------------------------------------------------
@@ -140,7 +146,7 @@ class Author:
         found: list[Running] = []
         for number in range(self.rng.randint(2, 4)):
             found.append(self.running(number, self.bound(self.streams), 0))
-        for stage in (1, 2):
+        for stage in () if self.unrest else (1, 2):
             makers = [x for x in found if x.stage == stage - 1 and usable(x.query)]
             for _ in range(self.rng.choice((0, 1, 1, 2)) if makers else 0):
                 outputs = [Stream(x.output, x.query.columns) for x in makers]
@@ -151,7 +157,7 @@ class Author:
 
     def running(self, number: int, query: Query, stage: int) -> Running:
         mode = Mode.CUMULATIVE if stage == 0 and self.chance(0.3) else Mode.EXACT
-        level = self.rng.choice(LEVELS)
+        level = LEVELS[0] if self.unrest else self.rng.choice(LEVELS)
         return Running(f"q{number}", query, level, self.lateness, mode, f"o{number}", stage)
 
     def bound(self, streams: tuple[Stream, ...], among: set[str] | None = None) -> Query:
@@ -160,6 +166,8 @@ class Author:
             if among is not None:
                 some = streams[: self.rng.randint(len(among), len(streams))]
                 text = random_query(self.rng, some, OVER_RESULTS) if self.chance(0.2) else self.over(some)
+            elif self.unrest and self.chance(0.6):
+                text = self.restless()
             elif self.kind == "random":
                 text = random_query(self.rng, streams, random_plans.FEATURES, roles=())
             else:
@@ -189,6 +197,26 @@ class Author:
             case _:
                 return f"SELECT {columns}, y.{second[0]} AS s {source}, {other.name} {self.window(second)} y"
 
+    def restless(self) -> str:
+        """Conditions on what windows hold: a column that is lost changes rows that were there."""
+        window = ("[UNBOUNDED]", "[ROWS 2]", "[RANGE 2 SECONDS]", "[PARTITIONED BY a ROWS 1]")
+        x, y = self.rng.choice(window), self.rng.choice(window)
+        if self.chance(0.2):
+            x = y = "[RANGE 3 SECONDS SLIDE 1 SECOND]"
+        conditions = [
+            f"x.{self.rng.choice('ab')} {self.rng.choice(('IS NULL', 'IS NOT NULL', '> 1', '< 3'))}"
+            for _ in range(self.rng.choice((0, 1, 1, 2)))
+        ]
+        source = f"FROM s {x} x"
+        if self.chance(0.4):
+            source += f", t {y} y"
+            conditions.append(self.rng.choice(("x.a = y.a", "x.b = y.a", "y.w IS NULL", "x.a <> y.a")))
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        if self.chance(0.3):
+            return f"SELECT COUNT(*) AS n, x.a AS g {source}{where} GROUP BY x.a"
+        kind = self.rng.choice(("", "DSTREAM ", "DSTREAM ", "RSTREAM ")) + self.rng.choice(("", "", "DISTINCT "))
+        return f"SELECT {kind}x.{self.rng.choice('ab')} AS r0, x.x AS r1 {source}{where}"
+
     def names(self, stream: Stream) -> list[str]:
         names = self.rng.sample([name for name, _ in stream.columns], min(2, len(stream.columns)))
         return [f"`{name}`" for name in names]
@@ -211,11 +239,11 @@ class Author:
 
     def change(self) -> Demand:
         """One to three changes, or none."""
-        if self.chance(0.6):
+        if self.chance(0.3 if self.unrest else 0.6):
             return self.demand
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             user, query = self.rng.choice(sorted(self.users)), self.rng.choice(self.pool).name
-            match self.rng.randrange(8):
+            match self.rng.randrange(5 if self.unrest else 8):
                 case 0 | 1 | 2 | 3:
                     self.users[user] = self.rng.choice(self.clearances) if self.chance(0.9) else None
                 case 4 | 5:
@@ -303,7 +331,3 @@ def usable(query: Query) -> bool:
     """Whether its results can be a stream: every column has a type, and a name of its own."""
     names = [name.casefold() for name, _ in query.columns]
     return len(set(names)) == len(names) and all(type_ != Type.NULL for _, type_ in query.columns)
-
-
-def without_policy(entrance: Entrance) -> Entrance:
-    return replace(entrance, policy=PUBLIC)

@@ -130,8 +130,8 @@ class Replay:
         return pa.table(arrays, names=[name for name, _ in columns])
 
 
-def one_case(seed: int, home: Path, counts: Counter[str]) -> None:
-    world = Author(seed).world()
+def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False) -> None:
+    world = Author(seed, unrest=unrest).world()
     replay = Replay(world, home)
     wanted = Model(world).delivered()
     try:

@@ -146,7 +146,8 @@ class _View:
 
 
 class _Run:
-    """One block of a view: the tuples it may see, what its windows hold, its rows at the last instant."""
+    """One block of a view: the tuples it may see, what its windows hold, what they held at the last instant, and the
+    rows there were then."""
 
     def __init__(self, block: Block, setting: _Setting, rights: _Rights) -> None:
         self.block = block
@@ -155,6 +156,7 @@ class _Run:
         self._hidden = self._hidden_by(rights)
         self._over = self._fresh(self.tuples)
         self._contents: list[list[Position]] = [[] for _ in block.readings]
+        self._held: list[list[Position]] = [[] for _ in block.readings]
         self._before: list[Row] = []
         self._passed = -math.inf
 
@@ -173,7 +175,8 @@ class _Run:
         return over.yields(over.rows([[position]] if over.enters(0, position) else [[]]), [], sliding=False)
 
     def lose(self, rights: _Rights) -> None:
-        """What the rights no longer permit is gone, from the windows and from the rows of the last instant."""
+        """What the rights no longer permit is gone, from the windows and from the last instant: its rows are those
+        that what is left of it makes, as it reads now."""
         self._hidden = self._hidden_by(rights)
         self.tuples = {
             position: seen.without(self._hidden[position.stream])
@@ -181,9 +184,10 @@ class _Run:
             if rights.permit(seen.label, self.block)
         }
         self._over = self._fresh(self.tuples)
-        for source, content in enumerate(self._contents):
-            self._contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
-        self._before = [row for row in self._before if all(position in self.tuples for position in row)]
+        for contents in (self._contents, self._held):
+            for source, content in enumerate(contents):
+                contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
+        self._before = self._over.rows(self._held)
 
     def advance(self, until: float) -> Iterator[tuple[Instant, Yield]]:
         slides = bool(slide_of(self.block))
@@ -193,7 +197,7 @@ class _Run:
                 now = self._over.rows(self._contents)
                 for yielded in self._over.yields(now, self._before, sliding=slides):
                     yield instant, yielded
-                self._before = now
+                self._before, self._held = now, list(self._contents)
         self._passed = until
 
     def _moves(self, until: float) -> list[Instant]:

@@ -1,4 +1,4 @@
-"""Spark carries a pipeline: files of every format, in the order of their arrival, once, whatever Spark makes of them."""
+"""Spark carries a pipeline: files of every format, in the order of their arrival, once, however Spark packs them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,7 +38,7 @@ ENTRANCE = Entrance("s", COLUMNS, "at", {"ROLES": "policy"})
 QUERIES = {
     "passing": "SELECT a, x WHERE a > 2 FROM s",
     "last": "SELECT a, COUNT(*) AS n, AVG(x) AS mean FROM s [ROWS 5] GROUP BY a",
-    "near": "SELECT l.a, r.x FROM s [RANGE 2 SECONDS] l, s [RANGE 2 SECONDS] r WHERE l.a = r.a AND l.x < r.x",
+    "near": "SELECT l.a, r.x FROM s [RANGE 6 SECONDS] l, s [RANGE 6 SECONDS] r WHERE l.a = r.a AND l.x < r.x",
 }
 PEOPLE = {"ann": frozenset({"R1"}), "bob": frozenset({"R2"})}
 
@@ -85,7 +86,9 @@ def run(
 ) -> tuple[list[Delivery], Kept]:
     box = Kept()
     gate = Gate(replace(wanted, entrances={"s": source.entrance}))
-    pipeline = Pipeline(home, gate, lambda _, *x: LocalCarrier(*x, evaluate), [box], SystemClock())
+    pipeline = Pipeline(
+        home, gate, lambda _, program, schema: LocalCarrier(program, schema, evaluate), [box], SystemClock()
+    )
     try:
         runner = Runner(spark, home, pipeline)
         runner.read({"s": source}, finite=True)
@@ -99,7 +102,7 @@ def run(
         pipeline.close()
 
 
-ROWS: list[dict[str, object]] = [
+ROWS: list[dict[str, Any]] = [
     {
         "at": f"2024-01-01T10:00:{i // 2:02}.{i % 2 * 500:03}Z",
         "a": i * 7 % 5,
@@ -111,7 +114,7 @@ ROWS: list[dict[str, object]] = [
 ARROW = pa.schema({"at": pa.timestamp("us", "UTC"), "a": pa.int32(), "x": pa.float64(), "policy": pa.string()})
 
 
-def write(folder: Path, number: int, rows: list[dict[str, object]], kind: str) -> None:
+def write(folder: Path, number: int, rows: list[dict[str, Any]], kind: str) -> None:
     """One file; earlier ones are larger than later ones, so that Spark would take them in another order."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{9 - number}.{kind}"

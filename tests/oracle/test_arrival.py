@@ -299,7 +299,7 @@ def test_a_column_once_hidden_stays_hidden() -> None:
     assert labelled(found) == [
         (1, (1, 5), "doctor"),
         (2, (2, None), "TRUE"),
-        (3, (3, None), "TRUE"),
+        (3, (3, None), "doctor"),
         (4, (4, 8), "doctor"),
     ]
 

@@ -90,6 +90,9 @@ class Chain:
             own = {(share.partition(" ")[2], x): c for (share, x), c in cells.items() if _stage(share) == number}
             processor.restore(own, rest, kept)
         self._known = [0] * len(self._processors)
+        self._know()
+        for processor in self._processors:
+            processor.decide_anew()
         self._views = {
             (name, view.running.name): view
             for processor in self._processors
@@ -169,7 +172,7 @@ class Chain:
         for processor in self._processors:
             found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
             self.unseen = min(self.unseen, processor.unseen)
-            for parcel in found:
+            for parcel in sorted(found, key=lambda x: self._demand.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
                     results.append(parcel.to(mine))

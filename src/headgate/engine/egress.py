@@ -83,7 +83,7 @@ class Egress:
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
         self._labels = labels
-        self._combined: dict[tuple[Level, frozenset[int]], Label] = {}
+        self._combined: dict[tuple[Level, frozenset[int], tuple[Label, ...]], Label] = {}
         self._decided: dict[tuple[Clearance, bool], dict[Label, bool]] = {}
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
@@ -92,14 +92,15 @@ class Egress:
             for column in batch.views:
                 by_column.setdefault(column, []).append(batch)
         self._forget()
-        whole: dict[tuple[int, ...], Parcel] = {}
+        whole: dict[tuple[object, ...], Parcel] = {}
         parcels = []
         for view in views:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
-                key = tuple(map(id, mine))
+                columns = [view.column_labels(batch.block, self._rules) for batch in mine]
+                key = (*map(id, mine), *columns)
                 if key not in whole:
-                    whole[key] = self._whole(view, mine)
+                    whole[key] = self._whole(view, mine, columns)
                 parcels += self._shared_out(view, whole[key])
         return parcels
 
@@ -136,11 +137,12 @@ class Egress:
             found.append(tuple(known[label] for label in kinds))
         return tuple(found)
 
-    def _whole(self, view: View, batches: list[Batch]) -> Parcel:
-        """All that a view's blocks yielded, in order, for nobody yet."""
+    def _whole(self, view: View, batches: list[Batch], columns: list[tuple[Label, ...]]) -> Parcel:
+        """All that a view's blocks yielded, in order, for nobody yet; `columns` are the labels of the columns that each
+        batch was read from."""
         level, (first, *others) = view.running.level, batches
-        sets = [members for batch in batches for members in batch.sets]
-        kinds = tuple(self._label(level, members) for members in sets)
+        sets = [(members, own) for batch, own in zip(batches, columns, strict=True) for members in batch.sets]
+        kinds = tuple(self._label(level, members, own) for members, own in sets)
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
@@ -156,10 +158,11 @@ class Egress:
             kinds,
         )
 
-    def _label(self, level: Level, members: frozenset[int]) -> Label:
-        key = level, members
+    def _label(self, level: Level, members: frozenset[int], columns: tuple[Label, ...]) -> Label:
+        key = level, members, columns
         if key not in self._combined:
-            self._combined[key] = combined(self._rules, level, (self._labels[number] for number in sorted(members)))
+            labels = (*(self._labels[number] for number in sorted(members)), *columns)
+            self._combined[key] = combined(self._rules, level, labels)
         return self._combined[key]
 
     def _forget(self) -> None:

@@ -97,8 +97,12 @@ class Processor:
         if rules != self._sightings.rules:
             self._sightings.rules = rules
             self._egress = Egress(rules, self._labels)
-            for view in self.views:
-                self.change(view, {})
+            self.decide_anew()
+
+    def decide_anew(self) -> None:
+        """What views have seen under other rules than those of now, they lose."""
+        for view in self.views:
+            self.change(view, {})
 
     def _forget_sights(self) -> None:
         """Now and then those that no tuple has any more: every change of rights makes new ones."""

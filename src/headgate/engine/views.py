@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.reading import NO_TIME
-from headgate.labels import Clearance, Level, Rules, parse_level
-from headgate.plan.queries import Query
+from headgate.labels import Clearance, Label, Level, Rules, parse_level
+from headgate.plan.queries import Block, Query
 from headgate.plan.secure import Mode
 
 
@@ -31,6 +32,11 @@ class Running:
     @cached_property
     def streams(self) -> frozenset[str]:
         return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
+
+    @cached_property
+    def column_labels(self) -> tuple[tuple[Label, ...], ...]:
+        """By block, the labels of the labelled columns that it reads."""
+        return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
 
 
 @dataclass
@@ -65,6 +71,21 @@ class View:
         if found is None or not rules.order.dominates(found.level, level):
             return None
         return replace(found, level=level)
+
+    def column_labels(self, block: int, rules: Rules) -> tuple[Label, ...]:
+        """The labels of the columns that a block reads, but for those that are hidden at the moment. A cumulative view
+        reads all of them; whoever looks through an exact one has the same rights."""
+        labels, clearance = self.running.column_labels[block], self.clearance(next(iter(self.clearances)), rules)
+        if self.running.mode == Mode.CUMULATIVE or not labels or clearance is None:
+            return labels
+        aggregated = self.running.query.blocks[block].aggregated
+        return tuple(label for label in labels if rules.permits(label, clearance, aggregated=aggregated))
+
+
+def _column_labels(block: Block) -> Iterator[Label]:
+    read = {(column.input, column.name) for column in columns_read(block)}
+    for number, reading in enumerate(block.readings):
+        yield from (label for name, label in reading.stream.labels if (number, name) in read)
 
 
 def plain_clearance(clearance: Clearance | None) -> list[Any] | None:

@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.program import read_by
 from headgate.engine.results import Batch
 from headgate.engine.views import View
 from headgate.errors import LabelError
 from headgate.labels import FALSE, Clearance, Label, Level, Rules
+from headgate.plan.secure import Mode
 
 _MOST_REMEMBERED = 200_000
 
@@ -83,7 +85,7 @@ class Egress:
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
         self._labels = labels
-        self._combined: dict[tuple[Level, frozenset[int]], Label] = {}
+        self._combined: dict[tuple[Level, frozenset[int], frozenset[Label]], Label] = {}
         self._decided: dict[tuple[Clearance, bool], dict[Label, bool]] = {}
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
@@ -92,14 +94,15 @@ class Egress:
             for column in batch.views:
                 by_column.setdefault(column, []).append(batch)
         self._forget()
-        whole: dict[tuple[int, ...], Parcel] = {}
+        whole: dict[tuple[tuple[int, frozenset[Label]], ...], Parcel] = {}
         parcels = []
         for view in views:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
-                key = tuple(map(id, mine))
+                read = [self._read(view, batch.block) for batch in mine]
+                key = tuple(zip(map(id, mine), read, strict=True))
                 if key not in whole:
-                    whole[key] = self._whole(view, mine)
+                    whole[key] = self._whole(view, mine, read)
                 parcels += self._shared_out(view, whole[key])
         return parcels
 
@@ -128,11 +131,29 @@ class Egress:
                 known[label] = self._rules.permits(label, clearance, aggregated=aggregated)
         return np.array([known[label] for label in kinds], np.bool_)
 
-    def _whole(self, view: View, batches: list[Batch]) -> Parcel:
-        """All that a view's blocks yielded, in order, for nobody yet."""
+    def _read(self, view: View, number: int) -> frozenset[Label]:
+        """The labels of the labelled columns that a block reads, but for those that read as NULL: in exact queries
+        those that the view may not see. In cumulative ones all are read, and protect the results."""
+        block = view.running.query.blocks[number]
+        read = read_by(block)
+        found = {
+            label
+            for reading in block.readings
+            for name, label in reading.stream.labels
+            if (reading.stream.name, name) in read
+        }
+        if not found or view.running.mode == Mode.CUMULATIVE:
+            return frozenset(found)
+        held = [x for name in view.clearances if (x := view.clearance(name, self._rules)) is not None]
+        aggregated = block.aggregated
+        return frozenset(x for x in found if held and self._rules.permits(x, held[0], aggregated=aggregated))
+
+    def _whole(self, view: View, batches: list[Batch], read: Sequence[frozenset[Label]]) -> Parcel:
+        """All that a view's blocks yielded, in order, for nobody yet; `read` are labels of columns, by batch."""
         level, (first, *others) = view.running.level, batches
-        sets = [members for batch in batches for members in batch.sets]
-        kinds = tuple(self._label(level, members) for members in sets)
+        kinds = tuple(
+            self._label(level, members, more) for batch, more in zip(batches, read, strict=True) for members in batch.sets
+        )
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
@@ -148,10 +169,10 @@ class Egress:
             kinds,
         )
 
-    def _label(self, level: Level, members: frozenset[int]) -> Label:
-        key = level, members
+    def _label(self, level: Level, members: frozenset[int], more: frozenset[Label]) -> Label:
+        key = level, members, more
         if key not in self._combined:
-            self._combined[key] = combined(self._rules, level, (self._labels[number] for number in sorted(members)))
+            self._combined[key] = combined(self._rules, level, (*(self._labels[x] for x in members), *more))
         return self._combined[key]
 
     def _forget(self) -> None:
@@ -163,10 +184,10 @@ class Egress:
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
     """The label of a result: all its inputs' protection, and the level of its query. What cannot be combined is for
-    nobody."""
+    nobody; so that this does not depend on what else there is, they are combined in an order of their own."""
     least = rules.normal(Label(levels=frozenset({level})))
     try:
-        return reduce(rules.combine, dict.fromkeys(labels), least)
+        return reduce(rules.combine, sorted(set(labels), key=str), least)
     except LabelError:
         return Label(FALSE)
 

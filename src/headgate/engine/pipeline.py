@@ -72,7 +72,11 @@ class Pipeline:
         self._meet(demand)
         for sink in self._sinks:
             sink.restore(saved.rest["sinks"].get(sink.name))
-        self._deliver(None, saved.results, [refused_of(x) for x in saved.rest["refused"]])
+        with self._gate.open() as now:
+            allowed = [x for parcel in saved.results for x in now.allowed(parcel)]
+            for sink in self._sinks:
+                if saved.rest["sinks"].get(sink.name) is not None:  # what kept nothing has lost all alike
+                    sink.write(allowed, [refused_of(x) for x in saved.rest["refused"]])
 
     def _meet(self, demand: Demand) -> None:
         """Brings queries, views and rights in line with what is wanted now."""
@@ -122,7 +126,7 @@ class Pipeline:
         self._states.save(Saved(self._version, cells, rest, results))
         self._deliver(demand, results, refused)
 
-    def _deliver(self, computed: Demand | None, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
+    def _deliver(self, computed: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
         """Under the rights of now, which nobody changes meanwhile."""
         with self._gate.open() as now:
             allowed = list(results) if now is computed else [x for parcel in results for x in now.allowed(parcel)]

@@ -20,7 +20,9 @@ class Sink(Protocol):
     name: str
 
     def state(self) -> Any:
-        """What it needs to know to write the next results, and only those, as plain JSON."""
+        """What it needs to know to write the next results, and only those, as plain JSON; None if it keeps nothing
+        when the process ends. Then the results of the last batch do not come again either: whether some would come
+        depends on whose batch was the last."""
         ...
 
     def restore(self, state: Any) -> None:

@@ -180,8 +180,11 @@ class Sightings:
         return self._first[key]
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
-        """The same sight, but for all other views."""
-        row, wanted = np.zeros_like(self._rows[number]), [column for view in views for column in view.columns]
+        """The same sight, but for all other views. Views of queries that run later, or ran before, are not ours: their
+        columns are others here."""
+        mine = {id(view) for view in self.views}
+        row = np.zeros_like(self._rows[number])
+        wanted = [column for view in views if id(view) in mine for column in view.columns]
         row[wanted] = self._rows[number][wanted]
         return self._sight(self._label_of[number], row)
 

@@ -18,6 +18,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals, Processor
 from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
@@ -56,8 +57,9 @@ class Numbers:
 class Chain:
     """`make` makes what runs the cells of a program."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, limits: Limits | None = None) -> None:
         self._make = make
+        self._limits = limits
         self._demand = Demand()
         self._stages = Stages.of(self._demand)
         self._processors: list[Processor] = []
@@ -97,7 +99,7 @@ class Chain:
         }
 
     def _processor(self, queries: Sequence[Running], rules: Rules) -> Processor:
-        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema))
+        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema), self._limits)
 
     def _meet_subscribers(self) -> None:
         self._know()
@@ -167,7 +169,10 @@ class Chain:
     def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
         """What feeders received, as tuples of the stream that the query makes."""
         views = [self._views[key] for name in parcel.subscribers if (key := fed(name)) in self._views and key]
-        if not views:
+        if parcel.ended:
+            for view in views:
+                self._processor_of(view.running.name).end(view, parcel.ended)
+        if parcel.ended or not views:
             return
         running = self._demand.running[parcel.query]
         source = Label(sources=frozenset({running.output}))

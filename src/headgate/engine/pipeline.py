@@ -22,6 +22,7 @@ from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Ingress, Refused
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
 from headgate.errors import Conflict
@@ -42,7 +43,9 @@ class Counts:
 class Pipeline:
     """`make` makes what runs the cells of a program; `sinks` take what goes out."""
 
-    def __init__(self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock) -> None:
+    def __init__(
+        self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock, limits: Limits | None = None
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._alone = _hold(home / "lock")
         self._gate = gate
@@ -52,7 +55,7 @@ class Pipeline:
         self._states = StateFolder(home / "state")
         self._version = 0
         self._done: dict[str, int] = {}
-        self._chain = Chain(make)
+        self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
         self.counts = Counts()

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import dense, distinct
 from headgate.engine.kernels.view import NO_TIME
@@ -29,8 +30,9 @@ from headgate.plan.secure import Mode
 class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, limits: Limits | None = None) -> None:
         self.rules = rules
+        self._limits = limits or Limits()
         self.views: list[View] = []
         self.masks: list[Mask] = [frozenset()]
         self._labels: dict[int, Label] = {}
@@ -63,7 +65,7 @@ class Sightings:
         """Some of those who look through a view look through one of their own from now on, which has seen the same."""
         clearances = {name: view.clearances.pop(name) for name in subscribers}
         new = self.add_view(view.running, clearances)
-        new.greatest, new.passed = dict(view.greatest), view.passed
+        new.greatest, new.passed, new.ended = dict(view.greatest), view.passed, view.ended
         self._copied += zip(new.columns, view.columns, strict=True)
         for row in self._rows:
             row[list(new.columns)] = row[list(view.columns)]
@@ -191,7 +193,8 @@ class Sightings:
     def _sees(self, view: View, label: int, stream: str | None = None) -> list[np.int32]:
         """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
         found = []
-        held = dict.fromkeys(view.clearance(name, self.rules) for name in view.clearances)
+        looking = () if view.ended else view.clearances
+        held = dict.fromkeys(view.clearance(name, self.rules) for name in looking)
         for block in view.running.query.blocks:
             reads = stream is None or any(reading.stream.name == stream for reading in block.readings)
             allowed = [x for x in held if x is not None and reads and self._permits(label, x, block)]
@@ -249,6 +252,7 @@ class Sightings:
                     "columns": list(view.columns),
                     "greatest": view.greatest,
                     "passed": view.passed,
+                    "ended": view.ended,
                 }
                 for view in self.views
             ],
@@ -268,6 +272,7 @@ class Sightings:
                 tuple(x["columns"]),
                 dict(x["greatest"]),
                 x["passed"],
+                x["ended"],
             )
             for x in plain["views"]
             if x["query"] in running
@@ -287,7 +292,8 @@ class Sightings:
                 since[column], until[column] = view.passed, reached
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
-        return Sight(tuple(targets), self.table, tuple(self.masks), since, until, self._levels, copied)
+        masks = tuple(self.masks)
+        return Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
 
 
 def _level_text(label: Label) -> str:

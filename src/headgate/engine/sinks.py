@@ -99,6 +99,8 @@ def _file(path: tuple[str, ...]) -> str:
 
 
 def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+    if parcel.ended:
+        return [json.dumps({"ended": parcel.ended})]
     kinds = [str(label) for label in parcel.kinds]
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import Found
+from headgate.engine.kernels.cell import NOTHING, Found
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
+from headgate.engine.kernels.limits import TooMuch, bounded, limited
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.view import Evaluate, Yielded, meets, values_of
@@ -32,7 +33,12 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
             together.setdefault(sight.table[present, view].tobytes(), []).append(view)
         for views in together.values():
             seen = Seen(tuples, places.of(sight.table[present, views[0]] != HIDDEN), sight, views[0])
-            yielded = _passed(block, seen, evaluate)
+            try:
+                with limited(sight.limits):
+                    yielded = _passed(block, seen, bounded(evaluate))
+            except TooMuch as exceeded:
+                found.append(Found(block, tuple(views), NOTHING, seen, str(exceeded)))
+                continue
             if len(yielded.instant):
                 found.append(Found(block, tuple(views), yielded, seen))
     return found

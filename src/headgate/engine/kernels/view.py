@@ -6,7 +6,7 @@ before this batch; the others are entering now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol
@@ -19,6 +19,8 @@ from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.groups import Array, Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
 from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
+from headgate.engine.kernels.limits import Evaluate as Evaluate
+from headgate.engine.kernels.limits import bounded, few_tuples, taken
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
 from headgate.engine.kernels.sorting import distinct, in_rows_order
 from headgate.plan import nodes as n
@@ -26,7 +28,6 @@ from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wide
 
 NO_TIME = -(1 << 62)
 Values = Mapping[Column | AggregateCall, pa.Array]
-Evaluate = Callable[[Sequence[Expr], Values, int], list[pa.Array]]
 
 
 class Tuples(Protocol):
@@ -78,7 +79,7 @@ class ViewRun:
     ) -> None:
         self._tuples = tuples
         self._held = held
-        self._evaluate = evaluate
+        self._evaluate = bounded(evaluate)
         self._since = since
         self._until = until
         self._last = last
@@ -113,6 +114,15 @@ class ViewRun:
         seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
         alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
         return rows.sides[0][np.flatnonzero(alive)]
+
+    def fits(self, block: n.Node, waiting: int) -> None:
+        """Raises `TooMuch` if the windows of a block that has yielded its results hold too much, with what waits."""
+        parts = {node.key: node for node in block.walk()}
+        latest = max((x.latest for key, x in self._instants.items() if key in parts), default=NO_TIME)
+        for window in (node for node in parts.values() if isinstance(node, n.Window)):
+            rows = self.rows(window)
+            waiting += int(np.count_nonzero((rows.end >= len(self._tuples.times)) & (rows.until >= latest)))
+        few_tuples(waiting)
 
     def last_instants(self) -> dict[str, int]:
         return {key: instants.latest for key, instants in self._instants.items()}
@@ -239,7 +249,7 @@ class ViewRun:
         sides = tuple(side[row] for side in rows.sides)
         if operator == "RSTREAM":  # a row comes out many times and is computed once
             values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
-            values = [column.take(pa.array(row)) for column in values]
+            values = [taken(column, row) for column in values]
         else:
             values = self._evaluate(items, self._values(node, sides, items), len(row))
         return _yielded(instants, at, sides, values, self._labels(sides))
@@ -263,7 +273,7 @@ class ViewRun:
             self._labels(tuple(side[row] for side in rows.sides)), lambda bits: _any_of_each(bits, number)
         )
         row = row[first]
-        values = [column.take(pa.array(row)) for column in values]
+        values = [taken(column, row) for column in values]
         return _yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
 
     def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:

@@ -55,6 +55,7 @@ class Pipeline:
         self._states = StateFolder(home / "state")
         self._version = 0
         self._done: dict[str, int] = {}
+        self._limits = limits
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
@@ -88,7 +89,7 @@ class Pipeline:
         self._chain.meet(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
             number = self._chain.numbers.number
-            self._ingress = {x.name: Ingress(x, demand.rules, number) for x in demand.entrances.values()}
+            self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
         self._demand = demand
 
     # Batches ----------------------------------------------------------------------------------------------------------
@@ -101,6 +102,8 @@ class Pipeline:
             demand = self._gate.demand()
             self._meet(demand)
             self._done[stream] = number
+            if stream not in self._ingress:  # whoever wanted it left while it was being read
+                return
             arrivals, refused = self._ingress[stream].take(batch, int(self._clock.now() * 1000))
             results = self._chain.batch([arrivals])
             self.counts.batches += 1

@@ -18,6 +18,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals, Processor
 from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
@@ -57,8 +58,9 @@ class Numbers:
 class Chain:
     """`make` makes what runs the cells of a program."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, limits: Limits | None = None) -> None:
         self._make = make
+        self._limits = limits
         self._demand = Demand()
         self._stages = Stages.of(self._demand)
         self._processors: list[Processor] = []
@@ -101,7 +103,7 @@ class Chain:
         }
 
     def _processor(self, queries: Sequence[Running], rules: Rules) -> Processor:
-        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema))
+        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema), self._limits)
 
     def _meet_subscribers(self) -> None:
         self._know()
@@ -172,7 +174,7 @@ class Chain:
         for processor in self._processors:
             found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
             self.unseen = min(self.unseen, processor.unseen)
-            for parcel in sorted(found, key=lambda x: self._demand.running[x.query].output):
+            for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
                     results.append(parcel.to(mine))
@@ -184,7 +186,10 @@ class Chain:
         """What feeders received, as tuples of the stream that the query makes."""
         keys = (fed(name) for name in parcel.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
-        if not views:
+        if parcel.ended:
+            for view in views.values():
+                self._processor_of(view.running.name).end(view, parcel.ended)
+        if parcel.ended or not views:
             return
         running = self._stages.running[parcel.query]
         source = Label(sources=frozenset({running.output}))

@@ -64,7 +64,7 @@ class Demand:
             )
             fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
             found.append(parcel.where(fine).to((subscriber,)))
-        return [x for x in found if len(x)]
+        return [x for x in found if len(x) or x.ended]
 
 
 class Gate(Protocol):

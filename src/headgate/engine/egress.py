@@ -26,7 +26,8 @@ _MOST_REMEMBERED = 200_000
 @dataclass(frozen=True)
 class Parcel:
     """Results of one query for some who look through one view, in order; all of them receive the same. `labels` are
-    numbers of `kinds`; a query of several blocks says for each result which one it is from."""
+    numbers of `kinds`; a query of several blocks says for each result which one it is from. If it `ended` for them,
+    that is why, and there are no results."""
 
     subscribers: tuple[str, ...]
     query: str
@@ -35,6 +36,7 @@ class Parcel:
     values: tuple[pa.Array, ...]
     labels: Ints
     kinds: tuple[Label, ...]
+    ended: str = ""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -48,6 +50,13 @@ class Parcel:
         rows = np.flatnonzero(chosen)
         values = tuple(column.take(pa.array(rows)) for column in self.values)
         return replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
+
+
+def last_word(view: View) -> Parcel:
+    """What those who look through a view that has ended are told."""
+    nothing = np.empty(0, np.int64)
+    names = tuple(sorted(view.clearances))
+    return Parcel(names, view.running.name, nothing, nothing, (), nothing, (), view.ended)
 
 
 @dataclass(frozen=True)
@@ -174,10 +183,10 @@ class Egress:
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
     """The label of a result: all its inputs' protection, and the level of its query. What cannot be combined is for
-    nobody."""
+    nobody; so that this does not depend on what else there is, they are combined in an order of their own."""
     least = rules.normal(Label(levels=frozenset({level})))
     try:
-        return reduce(rules.combine, dict.fromkeys(labels), least)
+        return reduce(rules.combine, sorted(set(labels), key=str), least)
     except LabelError:
         return Label(FALSE)
 

@@ -32,13 +32,13 @@ class ParquetSink:
     def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = folder
         self._addresses = addresses
-        self._refused = FileSink(folder, addresses)
+        self._lines = FileSink(folder, addresses)
         self._numbers: dict[str, int] = {}
         self._staged: dict[tuple[str, str], Path] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def state(self) -> dict[str, object]:
-        return {"numbers": dict(self._numbers), "refused": self._refused.state()}
+        return {"numbers": dict(self._numbers), "lines": self._lines.state()}
 
     def restore(self, state: Mapping[str, dict[str, int]] | None) -> None:
         """Files that got their names are there, whether or not that was written down."""
@@ -47,7 +47,7 @@ class ParquetSink:
             place = str(path.parent.relative_to(self._folder))
             if path.stem.isdigit():
                 self._numbers[place] = max(int(path.stem), self._numbers.get(place, 0))
-        self._refused.restore(state["refused"] if state else None)
+        self._lines.restore(state["lines"] if state else None)
 
     # Before a batch counts --------------------------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class ParquetSink:
             old.unlink()
         self._staged = {}
         work = []
-        for parcel in results:
+        for parcel in (x for x in results if not x.ended):
             table = self._table(parcel)
             for subscriber in parcel.subscribers:
                 path = self._place(subscriber, parcel.query) / f".{version:015}.staged"
@@ -94,7 +94,7 @@ class ParquetSink:
             path.rename(path.with_name(f"{number:09}.parquet"))
             self._numbers[place] = number
         self._staged = {}
-        self._refused.write([], refused, as_staged=False)
+        self._lines.write([x for x in results if x.ended], refused, as_staged=False)
 
     def _place(self, subscriber: str, query: str) -> Path:
         return self._folder / file_path(self._addresses.of(subscriber, query).path)

@@ -24,6 +24,7 @@ from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Ingress, Refused
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
@@ -83,7 +84,9 @@ class TableBatch:
 class Pipeline:
     """`make` makes what runs the cells of a program; `sinks` take what goes out."""
 
-    def __init__(self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock) -> None:
+    def __init__(
+        self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock, limits: Limits | None = None
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._alone = _hold(home / "lock")
         self._gate = gate
@@ -93,7 +96,8 @@ class Pipeline:
         self._states = StateFolder(home / "state")
         self._version = 0
         self._done: dict[str, int] = {}
-        self._chain = Chain(make)
+        self._limits = limits
+        self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
         self.counts = Counts()
@@ -123,7 +127,7 @@ class Pipeline:
         self._chain.meet(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
             number = self._chain.numbers.number
-            self._ingress = {x.name: Ingress(x, demand.rules, number) for x in demand.entrances.values()}
+            self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
         self._demand = demand
 
     # Batches ----------------------------------------------------------------------------------------------------------
@@ -142,6 +146,8 @@ class Pipeline:
             demand = self._gate.demand()
             self._meet(demand)
             self._done[stream] = number
+            if stream not in self._ingress:  # whoever wanted it left while it was being read
+                return
             self.counts.batches += 1
             if compact is not None and demand.queries == wanted.demand.queries:
                 self._finish(demand, self._results(compact.arrivals, compact.tuples), ())

@@ -23,7 +23,9 @@ class Sink(Protocol):
     keeps: bool
 
     def state(self) -> Any:
-        """What it needs to know to write the next results, and only those, as plain JSON."""
+        """What it needs to know to write the next results, and only those, as plain JSON; None if it keeps nothing
+        when the process ends. Then the results of the last batch do not come again either: whether some would come
+        depends on whose batch was the last."""
         ...
 
     def restore(self, state: Any) -> None:
@@ -121,6 +123,8 @@ def file_name(path: tuple[str, ...]) -> str:
 
 
 def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+    if parcel.ended:
+        return [json.dumps({"ended": parcel.ended})]
     kinds = [str(label) for label in parcel.kinds]
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [

@@ -139,7 +139,8 @@ def _parcel_table(parcel: Parcel) -> pa.Table:
 
 def _plain_parcel(parcel: Parcel, size: int) -> dict[str, Any]:
     kinds = [str(label) for label in parcel.kinds]
-    return {"subscribers": list(parcel.subscribers), "query": parcel.query, "kinds": kinds, "size": size}
+    names = list(parcel.subscribers)
+    return {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "ended": parcel.ended}
 
 
 def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
@@ -150,7 +151,7 @@ def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
         (blocks, times, labels), values = (c.to_numpy() for c in table.columns[:3]), table.columns[3:]
         kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in x["kinds"])
         arrays = tuple(column.combine_chunks() for column in values)
-        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds))
+        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds, x["ended"]))
     return found
 
 

@@ -49,6 +49,8 @@ class View:
     columns: tuple[int, ...]
     greatest: dict[str, int] = field(default_factory=dict)
     passed: int = NO_TIME
+    ended: str = ""
+    """Why it sees nothing any more, whatever the rights."""
 
     @cached_property
     def windowed(self) -> list[int]:

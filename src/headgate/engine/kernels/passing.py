@@ -7,8 +7,9 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import Found
+from headgate.engine.kernels.cell import NOTHING, Found
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
+from headgate.engine.kernels.limits import TooMuch, bounded, limited
 from headgate.engine.kernels.reading import Evaluate, meets, values_of
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
@@ -36,11 +37,17 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
             together.setdefault(looks[view].tobytes(), []).append(view)
         for views in together.values():
             places = by_sight.of(looks[views[0]] != HIDDEN)
-            if places is None or len(places):
-                seen = Seen(tuples, places, sight, views[0])
-                yielded = _passed(block, seen, evaluate)
-                if len(yielded.instant):
-                    found.append(Found(block, tuple(views), yielded, seen))
+            if places is not None and not len(places):
+                continue
+            seen = Seen(tuples, places, sight, views[0])
+            try:
+                with limited(sight.limits):
+                    yielded = _passed(block, seen, bounded(evaluate))
+            except TooMuch as exceeded:
+                found.append(Found(block, tuple(views), NOTHING, seen, str(exceeded)))
+                continue
+            if len(yielded.instant):
+                found.append(Found(block, tuple(views), yielded, seen))
     return found
 
 

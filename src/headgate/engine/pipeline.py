@@ -1,19 +1,22 @@
 """A pipeline: batches of tuples go in, everyone's results come out, once each, whatever is interrupted.
 
 A batch counts when its state is written down, with its results in it; only then they go out, under the rights of that
-very moment. After a crash the newest state is where it goes on: batches it knows are not taken again, and its results,
-which may or may not have gone out, go out once more, which changes nothing for whoever has them.
+very moment, and that they are out is noted. After a crash the newest state is where it goes on: batches it knows are
+not taken again, and its results, if it is not noted that they are out, go out in place of what may be there of them.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,6 +28,8 @@ from headgate.engine.ingress import Ingress, Refused
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
 from headgate.errors import Conflict
+
+_LOCK = "lock"
 
 
 @dataclass
@@ -44,7 +49,7 @@ class Pipeline:
 
     def __init__(self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._alone = _hold(home / "lock")
+        self._alone = _hold(home)
         self._gate = gate
         self._sinks = sinks
         self._clock = clock
@@ -52,11 +57,17 @@ class Pipeline:
         self._states = StateFolder(home / "state")
         self._version = 0
         self._done: dict[str, int] = {}
+        self._sunk: dict[str, Any] = {}
+        self._failed: BaseException | None = None
         self._chain = Chain(make)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
         self.counts = Counts()
-        self._go_on()
+        try:
+            self._go_on()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         os.close(self._alone)
@@ -70,9 +81,12 @@ class Pipeline:
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._chain.restore(saved.cells, saved.rest["chain"], saved.rest["labels"], demand)
         self._meet(demand)
+        out = self._states.out(saved.version)
+        self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
-            sink.restore(saved.rest["sinks"].get(sink.name))
-        self._deliver(None, saved.results, [refused_of(x) for x in saved.rest["refused"]])
+            sink.restore(self._sunk.get(sink.name))
+        if out is None:
+            self._deliver(None, saved.results, [refused_of(x) for x in saved.rest["refused"]])
 
     def _meet(self, demand: Demand) -> None:
         """Brings queries, views and rights in line with what is wanted now."""
@@ -86,14 +100,21 @@ class Pipeline:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
+    def done(self, stream: str) -> int:
+        """The number of the last batch that was taken of a stream; -1 if none was."""
+        return self._done.get(stream, -1)
+
     def take(self, stream: str, number: int, batch: pa.Table) -> None:
         """The next tuples of a stream; a batch whose number was taken before is not taken again."""
-        with self._lock:
+        with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
             demand = self._gate.demand()
             self._meet(demand)
             self._done[stream] = number
+            if stream not in self._ingress:  # nobody wants it any more
+                self._finish(demand, (), ())
+                return
             arrivals, refused = self._ingress[stream].take(batch, int(self._clock.now() * 1000))
             results = self._chain.batch([arrivals])
             self.counts.batches += 1
@@ -104,10 +125,23 @@ class Pipeline:
 
     def end(self) -> None:
         """Nothing more will come: all that waits for its time is final."""
-        with self._lock:
+        with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
             self._finish(demand, self._chain.batch([], last=True), ())
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
+        one after it. From what is written down all can be done again."""
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed
+            try:
+                yield
+            except BaseException as error:
+                self._failed = error
+                raise
 
     def _finish(self, demand: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
         self._version += 1
@@ -117,7 +151,7 @@ class Pipeline:
             "chain": chain,
             "labels": self._chain.numbers.plain(),
             "refused": [plain_refused(x) for x in refused],
-            "sinks": {sink.name: sink.state() for sink in self._sinks},
+            "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
         }
         self._states.save(Saved(self._version, cells, rest, results))
         self._deliver(demand, results, refused)
@@ -128,6 +162,8 @@ class Pipeline:
             allowed = list(results) if now is computed else [x for parcel in results for x in now.allowed(parcel)]
             for sink in self._sinks:
                 sink.write(allowed, refused)
+        self._sunk |= {sink.name: sink.state() for sink in self._sinks}
+        self._states.note_out(self._version, self._sunk)
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
@@ -137,12 +173,27 @@ def _rows(parcels: Sequence[Parcel]) -> int:
     return sum(len(parcel) * len(parcel.subscribers) for parcel in parcels)
 
 
-def _hold(file: Path) -> int:
+def forget(home: Path) -> None:
+    """All that was read and computed, unless a process works there."""
+    if not home.exists():
+        return
+    alone = _hold(home)
+    try:
+        for path in home.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+    finally:
+        os.close(alone)
+
+
+def _hold(home: Path) -> int:
     """One process at a time: two would write the same state."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(home / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise Conflict(f"another process works in `{file.parent}`", hint="end it first, or use another home") from None
+        raise Conflict(f"another process works in `{home}`", hint="end it first, or use another home") from None
     return descriptor

@@ -1,12 +1,12 @@
 """A process that runs pipelines which get killed: run by the tests of crashes.
 
-    python crash_worker.py FOLDER
+    python crash_worker.py
 
-It reads one JSON object per line, `{"after": seconds}` or `{"step": name, "at": number}` or `{}`, and for each it forks
-a child: a fresh process for all that matters here, without the second that imports take. The child goes on with the
-batches in `FOLDER/in`, like Spark does: a batch that was not committed comes again, under the same number. It is killed
-so many seconds after it began, or when it comes to the step so named for the so manieth time, or goes on to the end.
-The answer is one line: how the child ended, and what it was doing then.
+It reads one JSON object per line, with a folder and how to die, and for each it forks a child: a fresh process for all
+that matters here, without the second that imports take. The child goes on with the batches in the folder, like Spark
+does: a batch that was not committed comes again, under the same number. It is killed so many seconds `after` its first
+batch began (or, if `early`, it itself), or when it comes to a `step` for the time that `at` says, or goes on to the
+end. The answer is one line: how the child ended, and what it was doing then.
 
 What is asked of the pipeline is here too, so that the tests can ask the oracle the same.
 """
@@ -133,8 +133,11 @@ class ScriptedGate:
 class Files:
     """A folder for each subscriber, a file for each query."""
 
+    def __init__(self) -> None:
+        self._columns = {name: tuple(x for x, _ in query.query.columns) for name, query in running().items()}
+
     def of(self, subscriber: str, query: str) -> Address:
-        return Address((subscriber, query), tuple(name for name, _ in running()[query].query.columns))
+        return Address((subscriber, query), self._columns[query])
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
         return "owner", f"{stream}.refused"
@@ -193,11 +196,13 @@ def feed(
 class Killer:
     """It watches a pipeline from outside, and ends the process at a chosen step."""
 
-    def __init__(self, page: mmap.mmap, step: str, at: int) -> None:
-        self._page, self._step, self._left = page, step, at
+    def __init__(self, page: mmap.mmap, step: str, at: int, begun: int) -> None:
+        self._page, self._step, self._left, self._begun = page, step, at, begun
 
     def __call__(self, step: str) -> None:
         self._page[:] = step.encode().ljust(len(self._page))
+        if step == "taking":
+            os.write(self._begun, b".")
         if step == self._step:
             self._left -= 1
             if self._left == 0:
@@ -259,32 +264,38 @@ STEPS = (
 )
 
 
-def child(folder: Path, order: dict[str, Any], page: mmap.mmap) -> None:
-    killer = Killer(page, order.get("step", ""), order.get("at", 1))
+def child(folder: Path, order: dict[str, Any], page: mmap.mmap, begun: int) -> None:
+    os.fsync = lambda _: None  # power does not fail here, and waiting for disks takes most of the time
+    killer = Killer(page, order.get("step", ""), order.get("at", 1), begun)
     killer.watch()
     changes = [Rights(**x) for x in json.loads((folder / "rights").read_text())]
     feed(folder, ScriptedGate(running(), changes), killer)
 
 
-def main(folder: Path) -> None:
+def main() -> None:
     page = mmap.mmap(-1, 32)
     for line in sys.stdin:
         order = json.loads(line)
         page[:] = b"beginning".ljust(len(page))
+        hear, begun = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                child(folder, order, page)
+                child(Path(order["folder"]), order, page, begun)
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
+        os.close(begun)
         if "after" in order:
+            if "early" not in order:
+                os.read(hear, 1)
             time.sleep(order["after"])
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
+        os.close(hear)
         print(json.dumps({"code": os.waitstatus_to_exitcode(status), "doing": page[:].decode().strip()}), flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -185,6 +185,8 @@ def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
         kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in x["kinds"])
         arrays = tuple(column.combine_chunks() for column in values)
         found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds))
+    if begin != len(content):
+        raise ValueError("there is more than there should be")
     return found
 
 

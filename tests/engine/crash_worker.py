@@ -247,7 +247,7 @@ class Killer:
             setattr(owner, name, self._told(getattr(owner, name), step))
         Path.rename = renamed  # type: ignore[method-assign, assignment]
         shutil.rmtree = removed  # type: ignore[assignment]
-        FileSink._append = appended  # type: ignore[method-assign]
+        FileSink._append = appended  # type: ignore[method-assign, assignment]
 
     def _told(self, done: Callable[..., T], step: str) -> Callable[..., T]:
         def told(*given: Any, **more: Any) -> T:
@@ -265,7 +265,7 @@ STEPS = (
 
 
 def child(folder: Path, order: dict[str, Any], page: mmap.mmap, begun: int) -> None:
-    os.fsync = lambda _: None  # power does not fail here, and waiting for disks takes most of the time
+    os.fsync = lambda fd: None  # noqa: ARG005 - power does not fail here, and waiting for disks takes most of the time
     killer = Killer(page, order.get("step", ""), order.get("at", 1), begun)
     killer.watch()
     changes = [Rights(**x) for x in json.loads((folder / "rights").read_text())]

@@ -111,7 +111,8 @@ def through(who: str, events: list[Event], results: list[Result]) -> list[Event]
         for x in results
     ]
     changing = [(number, 0, x) for number, x in enumerate(events) if isinstance(x, Change) and x.subscriber == who]
-    return [x for *_, x in sorted([*coming, *changing], key=lambda x: x[:2])]
+    found: list[tuple[int, int, Event]] = [*coming, *changing]
+    return [x for *_, x in sorted(found, key=lambda x: x[:2])]
 
 
 def tuple_of(stream: str, row: dict[str, Any], rules: Rules) -> Tuple:

@@ -165,6 +165,9 @@ class Hospital:
             found[x.name, x.query] = [(y["time"], y["label"], tuple(y["values"].values())) for y in lines]
         return found
 
+    def sizes(self, user: str) -> dict[str, int]:
+        return {file.name: file.stat().st_size for file in (self.folder / "out" / user).glob("*.jsonl")}
+
 
 class Life:
     """One process with its Java, in a group of their own."""
@@ -249,3 +252,120 @@ def kill_again_and_again(folder: Path, seed: int, kills: int) -> None:
 @pytest.mark.long
 def test_a_service_killed_a_hundred_times_writes_exactly_what_the_oracle_says(tmp_path: Path) -> None:
     kill_again_and_again(tmp_path, 7, int(os.environ.get("HEADGATE_KILLS", "100")))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_right_that_was_lost_just_before_a_kill_is_lost_for_all_that_was_not_out(tmp_path: Path, seed: int) -> None:
+    """When REVOKE has returned nothing more goes out to those it is about, whatever is recovered afterwards."""
+    hospital, rng = Hospital(tmp_path, seed), Random(seed)
+    for _ in range(6):
+        hospital.arrive()
+    wanted = hospital.expected()
+    nina = {x.name for x in hospital.headgate.demand().subscribers if outgoing(hospital, x.name, x.query) == "nina"}
+    with_right = {key: wanted[key] for key in wanted if key[0] in nina}
+    assert all(with_right.values())
+    life = Life(tmp_path, 0)
+    try:
+        life.hear("warm")
+        life.say("follow")
+        life.hear("working")
+        time.sleep(rng.uniform(0.0, 3.0))  # the moment is what the test is about
+        hospital.headgate.execute((tmp_path / "token").read_text(), "REVOKE READ TUPLE ON STREAM HR FROM nurse")
+        sizes = hospital.sizes("nina")
+        print(f"\nkilled: {life.kill()}")
+        life = Life(tmp_path, 1)
+        life.hear("warm")
+        life.say("replay")
+        life.hear("working")
+        life.hear("done")
+        assert life.process.wait() == 0
+    finally:
+        if life.process.poll() is None:
+            os.killpg(life.process.pid, signal.SIGKILL)
+        life.bury()
+    found, after = hospital.written(), hospital.sizes("nina")
+    assert all(size <= sizes.get(file, 0) for file, size in after.items())
+    assert all(found[key] == lines[: len(found[key])] for key, lines in with_right.items())
+    assert {key: x for key, x in found.items() if key[0] not in nina} == {
+        key: x for key, x in wanted.items() if key[0] not in nina
+    }
+    hospital.headgate.close()
+
+
+def outgoing(hospital: Hospital, subscriber: str, query: str) -> str:
+    return hospital.headgate.demands.outgoing(subscriber, query).user
+
+
+class Command:
+    """`headgate run --everyone`, as a person types it."""
+
+    def __init__(self, folder: Path, *more: str) -> None:
+        begin = "from headgate.cli import main; main()"
+        place = ["--home", str(folder / "headgate"), "--session", str(folder / "token")]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", begin, *place, "run", "--everyone", "--out", str(folder / "out"), *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"JAVA_TOOL_OPTIONS": JAVA},
+            start_new_session=True,
+        )
+
+    def ends(self) -> tuple[int, str, str]:
+        out, error = self.process.communicate(timeout=600)
+        return self.process.returncode, out, error
+
+    def fails(self) -> str:
+        """With one line of our own."""
+        code, out, error = self.ends()
+        lines = [line for line in error.splitlines() if line.startswith("error: ")]
+        assert (code, out, len(lines)) == (1, "", 1), (code, out, error)
+        assert "Traceback" not in error
+        return lines[0]
+
+
+@pytest.mark.long
+def test_whoever_stops_headgate_kindly_can_go_on(tmp_path: Path) -> None:
+    """A folder that is missing at first, a second process, SIGTERM, Ctrl-C; then all of it is there."""
+    hospital = Hospital(tmp_path, 21)
+    hospital.arrive()
+    (tmp_path / "HR").rename(tmp_path / "later")
+    assert "stream joe.HR cannot be read as `json` (PATH_NOT_FOUND)" in Command(tmp_path, "--follow").fails()
+    (tmp_path / "later").rename(tmp_path / "HR")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        hospital.arrive()
+        command = Command(tmp_path, "--follow")
+        before = hospital.sizes("dora")
+        while hospital.sizes("dora") == before:
+            assert command.process.poll() is None, command.ends()
+            time.sleep(0.1)
+        assert "another process works in" in Command(tmp_path).fails()
+        assert "another process works in" in Command(tmp_path, "--fresh").fails()
+        command.process.send_signal(number)
+        code, out, error = command.ends()
+        assert code == 0 and "joe.HR" in out and "Traceback" not in error, (code, out, error)
+    hospital.arrive()
+    assert Command(tmp_path).ends()[0] == 0
+    assert hospital.written() == hospital.expected()
+    hospital.headgate.close()
+
+
+@pytest.mark.long
+def test_a_lost_half_of_what_was_known_is_said_and_everything_can_be_read_again(tmp_path: Path) -> None:
+    hospital = Hospital(tmp_path, 22)
+    for _ in range(3):
+        hospital.arrive()
+    assert Command(tmp_path).ends()[0] == 0
+    engine = tmp_path / "headgate" / "engine"
+    (engine / "checkpoints" / "joe.BP").rename(tmp_path / "kept")
+    said = Command(tmp_path).fails()
+    assert "is gone or older than the state" in said and "--fresh" in said
+    (tmp_path / "kept").rename(engine / "checkpoints" / "joe.BP")
+    (engine / "state").rename(tmp_path / "kept")
+    said = Command(tmp_path).fails()
+    assert "the state is gone or older" in said and "--fresh" in said
+    hospital.arrive()
+    assert Command(tmp_path, "--fresh").ends()[0] == 0
+    assert hospital.written() == hospital.expected()
+    hospital.headgate.close()

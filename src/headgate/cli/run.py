@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli.context import Place, pass_place, reported, show
-from headgate.engine.pipeline import Counts
+from headgate.engine.pipeline import Counts, forget
 from headgate.plain import format_table
 from headgate.service import Headgate
 from headgate.service.desk import Desk
@@ -76,7 +76,8 @@ def _process(
         return
     home = place.home / ("engine" if everyone else f"engine-{desk.session}")
     if fresh:
-        shutil.rmtree(home, ignore_errors=True)
+        forget(home)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us so means it no less kindly
     with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work:
         with suppress(KeyboardInterrupt):
             (work.follow if follow else work.replay)(lambda: bar.show(work.counts))

@@ -7,7 +7,7 @@ read as a whole, and ingress looks at each of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from headgate.engine.ingress import SPOILT, Entrance
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
-from headgate.engine.wanted import MOST_LISTED, Wanted
+from headgate.engine.wanted import MOST_LISTED, Learn, Wanted
 from headgate.plan.expressions import AggregateCall, Column, Type
 
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
@@ -27,10 +27,6 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 
 _TIME, _LABEL = "headgate_time", "headgate_label"
 _HASHED = (MODIFIED, FILE, BLOCK)
-
-
-Learn = Callable[[Sequence[tuple[str | None, ...]]], Wanted]
-"""Reads the texts of labels, and says what is wanted then."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, le
     if wanted.labels is None or texts.num_rows > MOST_LISTED:
         return None
     again = learn(list(zip(*(column.to_pylist() for column in texts.columns), strict=True)))
-    found = bool(again.labels) and _tried(frame, entrance, again, now)
+    found = again is not None and bool(again.labels) and _tried(frame, entrance, again, now)
     return found if isinstance(found, Compact) else None
 
 

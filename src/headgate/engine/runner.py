@@ -15,11 +15,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine.compact import Compact, Learn, compacted
+from headgate.engine.compact import Compact, compacted
 from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
-from headgate.engine.wanted import Wanted
+from headgate.engine.wanted import Learn, Wanted
+from headgate.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,16 @@ class Runner:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until all that is read ends, or so many seconds; whether it ended. What failed is raised."""
+        ended = True
         for name, query in self._queries.items():
             try:
-                if seconds is None:
+                if seconds is None or not query.isActive or (ended and query.awaitTermination(seconds)):  # type: ignore[arg-type]
                     query.awaitTermination()
-                elif not query.awaitTermination(seconds):  # type: ignore[arg-type]
-                    return False
+                else:
+                    ended = False  # whether another one has failed is looked at nevertheless
             except Exception as error:
                 raise self._fault(name, error) from None
-        return True
+        return ended
 
     def stop(self) -> None:
         for query in self._queries.values():
@@ -92,6 +94,25 @@ class Runner:
                 raise
 
         place = self._home / "checkpoints" / quote(source.name, safe="")
+        check_history(source.name, place, self._pipeline.done(source.name))
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(place))
         return (writer.trigger(availableNow=True) if finite else writer).start()
+
+
+def check_history(stream: str, checkpoint: Path, done: int) -> None:
+    """Batches have the numbers of Spark's checkpoint: if that and the state are not of one history, batches would be
+    taken for others, and lost. Spark notes that a batch begins, then it is `done`, then Spark notes that it ended."""
+    hint = "put both back as they were together, or read everything again with --fresh"
+    if done > _last(checkpoint / "offsets"):
+        raise StoreError(
+            f"`{checkpoint}` is gone or older than the state: what was read of stream {stream} is not known any more",
+            hint=hint,
+        )
+    if done < _last(checkpoint / "commits"):
+        raise StoreError(f"the state is gone or older than `{checkpoint}`: tuples of {stream} would be lost", hint=hint)
+
+
+def _last(log: Path) -> int:
+    """The number of the last batch in one of Spark's logs."""
+    return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=-1)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ from urllib.parse import quote
 
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
+from headgate.errors import StoreError
 
 
 class Sink(Protocol):
@@ -22,14 +24,14 @@ class Sink(Protocol):
     name: str
     keeps: bool
 
-    def state(self) -> Any:
-        """What it needs to know to write the next results, and only those, as plain JSON; None if it keeps nothing
-        when the process ends. Then the results of the last batch do not come again either: whether some would come
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Any:
+        """What it needs to know to write these results, and only those, as plain JSON; None if it keeps nothing when
+        the process ends. Then the results of the last batch do not come again either: whether some would come
         depends on whose batch was the last."""
         ...
 
     def restore(self, state: Any) -> None:
-        """Back to where it was then."""
+        """Back to where it was then; of the results it was to write nothing is left."""
         ...
 
     def stage(self, version: int, results: Sequence[Parcel]) -> None:
@@ -66,11 +68,19 @@ class FileSink:
         self._addresses = addresses
         self._sizes: dict[str, int] = {}
 
-    def state(self) -> dict[str, int]:
-        return dict(self._sizes)
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, int]:
+        coming = (self._path(name, parcel.query) for parcel in results for name in parcel.subscribers)
+        beginning = dict.fromkeys((*coming, *(self._path_of_refused(part) for part in refused)), 0)
+        return beginning | self._sizes
 
     def restore(self, state: Mapping[str, int] | None) -> None:
+        """Rights may have changed since, so what a crash left of results may never come again: it goes now."""
         self._sizes = dict(state or {})
+        for path, size in self._sizes.items():
+            file = self._folder / path
+            with self._said(file), suppress(FileNotFoundError):
+                if file.stat().st_size > size:
+                    os.truncate(file, size)
 
     def stage(self, version: int, results: Sequence[Parcel]) -> None:
         pass
@@ -84,12 +94,28 @@ class FileSink:
             columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
             new = _lines(parcel, columns)
             for subscriber in parcel.subscribers:
-                lines.setdefault(file_name(self._addresses.of(subscriber, parcel.query).path), []).extend(new)
+                lines.setdefault(self._path(subscriber, parcel.query), []).extend(new)
         for part in refused:
-            path = file_name(self._addresses.of_refused(part.stream))
-            lines.setdefault(path, []).extend(_refused_lines(part))
+            lines.setdefault(self._path_of_refused(part), []).extend(_refused_lines(part))
         for path, new in lines.items():
-            self._append(path, new)
+            with self._said(self._folder / path):
+                self._append(path, new)
+
+    def _path(self, subscriber: str, query: str) -> str:
+        return file_name(self._addresses.of(subscriber, query).path)
+
+    def _path_of_refused(self, part: Refused) -> str:
+        return file_name(self._addresses.of_refused(part.stream))
+
+    @contextmanager
+    def _said(self, file: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"results cannot be written to `{file}` ({error.strerror})",
+                hint="see to that and run again: nothing is lost",
+            ) from None
 
     def _append(self, path: str, lines: Iterable[str]) -> None:
         file = self._folder / path
@@ -97,7 +123,8 @@ class FileSink:
         content = "".join(f"{line}\n" for line in lines).encode()
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
-            os.ftruncate(descriptor, self._sizes.get(path, 0))  # what a crash interrupted comes again
+            # what a crash interrupted comes again; what others took away, or is in another folder, does not
+            os.ftruncate(descriptor, min(self._sizes.get(path, 0), os.fstat(descriptor).st_size))
             os.lseek(descriptor, 0, os.SEEK_END)
             with os.fdopen(os.dup(descriptor), "wb") as stream:
                 stream.write(content)

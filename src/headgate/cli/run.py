@@ -95,12 +95,14 @@ class _Bar:
     """How far it is, on standard error: the answers alone stand on standard output."""
 
     def __init__(self, follow: bool) -> None:
+        console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=not follow,
+            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("starting Spark", total=None)
 

@@ -30,9 +30,9 @@ from headgate.testing.oracle import Tuple
 from headgate.testing.queries import Features, finder, random_query, random_streams, random_value
 
 ORDER = random_plans.RULES.order
-LEVELS = tuple(map(Level, (*["TS"] * 12, "S", "C", "U")))
+LEVELS = tuple(map(Level, (*["TS"] * 24, "S", "C", "U")))
 BOTH = frozenset({"doctor", "nurse"})
-ROLES = (BOTH, BOTH, BOTH, frozenset({"doctor"}), frozenset({"nurse"}), frozenset[str]())
+ROLES = (BOTH, BOTH, frozenset({"doctor"}), frozenset({"nurse"}), frozenset[str]())
 LAB = "lab"
 """A source that is no stream here."""
 POLICIES = tuple(map(parse_label, (*["TRUE"] * 6, "doctor | nurse", "TRUE AT C", "TRUE FROM lab")))
@@ -89,20 +89,19 @@ class Author:
         self.seed = seed
         self.unrest = unrest
         self.rng = Random(seed)
-        self.now = 1_000.0
-        self.passed = 0
-        self.base = self.rng.choice((0, 0, -4_000, 996_000))
+        self.passed, self.now = 0, 0.0
+        self.base = self.rng.choice((0, -4_000, 1_700_000_000_000))
         self.kind = self.rng.choice(("plain", "dealt") if unrest else ("plain", "plain", "dealt", "dealt", "random"))
         made = {"plain": random_plans.STREAMS, "dealt": DEALT, "random": ()}[self.kind] or random_streams(self.rng)
         self.labelled = 0.5 if unrest else self.rng.choice((0.0, 0.3, 0.3))
         self.streams = tuple(map(self.stream, made))
         self.entrances = {stream.name: self.entrance(stream) for stream in self.streams}
-        self.lateness = {x.name: self.rng.choice((0, 0, 2000, 10_000)) for x in self.streams}
+        self.lateness = {x.name: self.rng.choice((0, 0, 0, 500, 500, 4000)) for x in self.streams}
         self.pool = self.queries()
         names = [*self.entrances, *(x.output for x in self.pool), LAB]
         wanted = {x: self.rng.choice((Semantics.STRONG, *Semantics)) for x in names}
         self.rules = Rules(ORDER, {name: found for name, found in wanted.items() if found != Semantics.STRONG})
-        self.clearances = [self.clearance(names) for _ in range(3)]
+        self.clearances = [self.clearance(names, roles) for roles in self.rng.sample(ROLES, 3)]
         self.users: dict[str, Clearance | None] = {
             f"u{number}": self.rng.choice(self.clearances) for number in range(self.rng.randint(1, 4))
         }
@@ -129,16 +128,16 @@ class Author:
             "at" if timed else None,
             {} if self.unrest else self.rng.choice(BROUGHT_BY),
             self.rng.choice(POLICIES),
-            6_000 if timed and self.chance(0.2) else None,
+            2_000 if timed and self.chance(0.2) else None,
         )
 
-    def clearance(self, names: list[str]) -> Clearance:
+    def clearance(self, names: list[str], roles: frozenset[str]) -> Clearance:
         likely = self.rng.choice((1.0, 1.0, 0.85))
         sources = frozenset(name for name in names if self.chance(likely))
         aggregates = frozenset(name for name in names if self.chance(0.5))
         if self.unrest:
-            return Clearance(self.rng.choice(ROLES[2:]), LEVELS[0], frozenset(names))
-        return Clearance(self.rng.choice(ROLES), self.rng.choice(LEVELS), sources, aggregates)
+            return Clearance(roles, LEVELS[0], frozenset(names))
+        return Clearance(roles, self.rng.choice(LEVELS), sources, aggregates)
 
     # Queries ----------------------------------------------------------------------------------------------------------
 
@@ -260,7 +259,7 @@ class Author:
 
     def world(self) -> World:
         steps: list[Step] = []
-        for _ in range(self.rng.randint(6, 11)):
+        for _ in range(self.rng.randint(8, 14)):
             steps.append(self.batch(self.change()))
             if steps[-1].lost or self.chance(0.15):
                 demand = self.change()
@@ -271,10 +270,10 @@ class Author:
 
     def batch(self, demand: Demand) -> Step:
         stream = self.rng.choice(self.streams)
-        self.now += self.rng.choice((0.0, 0.5, 2.0))
+        self.now = (self.base + self.passed) / 1000
         entrance, tuples, refused = self.entrances[stream.name], list[Tuple](), dict[str, int]()
         rows: list[Mapping[str, Value]] = []
-        for _ in range(self.rng.choice((0, 1, 2, 4, 6, 8))):
+        for _ in range(self.rng.choice((0, 1, 2, 2, 3, 5))):
             row, found = self.tuple(stream, entrance)
             rows.append(row)
             if isinstance(found, Tuple):
@@ -289,8 +288,10 @@ class Author:
 
     def tuple(self, stream: Stream, entrance: Entrance) -> tuple[Mapping[str, Value], Tuple | str]:
         """A row, and the tuple that it is; or why it is none."""
-        self.passed += self.rng.choice((0, 0, 0, 0, 500, 1000))
-        time = self.base + self.passed - self.rng.choice((0, 0, 0, 0, 500, 1000, 3000))
+        time = self.base + self.passed - self.rng.choice((0, 0, 0, 0, 0, 500, 1000, 3000))
+        self.passed += self.rng.choice((0, 0, 500, 1000))
+        if entrance.skew is not None and self.chance(0.1):
+            time = int(self.now * 1000) + entrance.skew + self.rng.choice((0, 1, 90_000))
         late = dt.timedelta(milliseconds=time, microseconds=self.rng.choice((0, 0, 1, 999)))
         at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + late if self.chance(0.98) else None
         row: dict[str, Value] = {name: self.value(type_) for name, type_ in stream.columns} | {"at": at}

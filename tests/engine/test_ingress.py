@@ -96,7 +96,9 @@ def test_a_label_combines_the_policy_what_the_tuple_brings_and_its_stream() -> N
 
 
 @pytest.mark.parametrize("kind", ["LABEL", "ROLES", "LEVEL"])
-@pytest.mark.parametrize("text", [None, "", " ", "doctor &", "(doctor", "TRUE AT X", "X{", "a AT", "doctor FROM", "U U"])
+@pytest.mark.parametrize(
+    "text", [None, "", " ", "doctor &", "(doctor", "TRUE AT X", "X{", "a AT", "doctor FROM", "U U"]
+)
 def test_a_label_that_is_missing_or_cannot_be_read_protects_from_everyone(kind: str, text: str | None) -> None:
     rows = [{"n": 1, "at": moment(0), "p": text}, {"n": 2, "at": moment(0), "p": "U"}]
     arrivals, _, refused = taken(rows, entrance(labels={kind: "p"}))
@@ -104,7 +106,9 @@ def test_a_label_that_is_missing_or_cannot_be_read_protects_from_everyone(kind: 
 
 
 def test_one_of_two_texts_that_cannot_be_read_is_enough() -> None:
-    rows = [{"n": n, "at": moment(0), "p": p, "q": q} for n, (p, q) in enumerate((("a", None), (None, "S"), ("a", "S")))]
+    rows = [
+        {"n": n, "at": moment(0), "p": p, "q": q} for n, (p, q) in enumerate((("a", None), (None, "S"), ("a", "S")))
+    ]
     arrivals, _, refused = taken(rows, entrance(labels={"ROLES": "p", "LEVEL": "q"}))
     assert ns(arrivals) == [2] and refused == {NO_LABEL: [0, 1]}
 

@@ -5,6 +5,7 @@ results of others, people who come and go, rights that change, restarts, any num
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -162,9 +163,14 @@ def count(step: Step, wanted: Wanted, counts: Counter[str]) -> None:
 
 
 def check(first: int, cases: int, folder: Path) -> Counter[str]:
+    """Every third world is one of unrest."""
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
-        one_case(seed, folder / str(seed), counts)
+        one_case(seed, folder / str(seed), counts, unrest=seed % 3 == 0)
+        shutil.rmtree(folder / str(seed))
+    assert counts["exact results"] > 5 * cases and counts["cumulative results"] > cases  # something is compared,
+    assert counts["results of stage 1"] > cases / 2 and counts["results of stage 2"] > cases / 10
+    assert counts["restart"] > cases and counts["lost"] > cases / 5  # and something happens meanwhile
     return counts
 
 
@@ -175,4 +181,9 @@ def no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everyone_receives_what_the_oracle_says(tmp_path: Path) -> None:
-    print(check(0, 300, tmp_path))
+    check(0, 300, tmp_path)
+
+
+@pytest.mark.long
+def test_everyone_receives_what_the_oracle_says_in_5000_cases(tmp_path: Path) -> None:
+    print(dict(check(10_000, 5_000, tmp_path)))

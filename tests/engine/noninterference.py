@@ -202,7 +202,9 @@ def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, in
         names = {reading.stream.name for block in query.blocks for reading in block.readings}
         makers = [x for x in found if x.output in names]
         stage = 1 + max((x.stage for x in makers), default=-1)
-        level = max([rng.choice(("U", "C", "S", "S", "S", "S", "TS")), *(x.level.name for x in makers)], key=LEVELS.index)
+        level = max(
+            [rng.choice(("U", "C", "S", "S", "S", "S", "TS")), *(x.level.name for x in makers)], key=LEVELS.index
+        )
         mode = Mode.CUMULATIVE if not stage and rng.random() < 0.15 else Mode.EXACT
         own = {x: lateness.get(x, 0) for x in names}
         found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage))
@@ -316,7 +318,9 @@ class Noise:
                 Row(stream, 0, label, values, spoilt=rng.choice(("{", "\x00", "x" * 500))),
                 Row(stream, None, label, values),
                 Row(stream, SKEW + rng.choice((1, 10**12)), label, values),
-                Row(stream, 0, rng.choice((None, "doctor &", "TRUE AT NOWHERE", "no such thing (", "x" * 9999)), values),
+                Row(
+                    stream, 0, rng.choice((None, "doctor &", "TRUE AT NOWHERE", "no such thing (", "x" * 9999)), values
+                ),
             )
             return rng.choice(bad)
         labels = [x for x in LABELS if not self._visible.row(stream, x)]

@@ -7,11 +7,12 @@ as long as anybody does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
-from engine.pipeline_worlds import Step, World
+from engine.pipeline_worlds import World
 from headgate.engine.demand import Demand
 from headgate.engine.sights import Running
 from headgate.errors import LabelError
@@ -42,6 +43,8 @@ class Model:
                 last = self._computed(number)
             out = last if step.kind != "restart" and step.during is step.demand else self._allowed(last, step.during)
             found.append({} if step.lost else {key: results for key, results in out.items() if results})
+            if not step.lost:  # what is out does not come again
+                last = {}
         return found
 
     def _computed(self, step: int) -> Wanted:
@@ -77,7 +80,10 @@ class Model:
             before = self.looking[first][key]
             for number in range(first, end):
                 now = self.looking[number][key]
-                coming = [*([Change(me, now)] if now != before else []), *self._arriving(running, path, number)]
+                coming: list[Event] = [
+                    *([Change(me, now)] if now != before else []),
+                    *self._arriving(running, path, number),
+                ]
                 before = now
                 events += coming
                 steps += [number] * len(coming)
@@ -101,7 +107,7 @@ class Model:
         names = {path: "/".join(path) for path in everyone}
         before = here[first]
         for number in range(first, end):
-            coming = [
+            coming: list[Event] = [
                 *(Change(names[path], x) for path, x in _changes(before, here[number])),
                 *self._arriving(running, (), number),
             ]
@@ -118,7 +124,9 @@ class Model:
                 lambda number: self._shared[running.name][number].setdefault(path, []),  # noqa: B023
             )
 
-    def _share_out(self, received, steps, end, to) -> None:  # type: ignore[no-untyped-def]
+    def _share_out(
+        self, received: Iterable[Result], steps: Sequence[int], end: int, to: Callable[[int], list[Result]]
+    ) -> None:
         """Results by the step in which they came; at the end of an episode that is not the end of all, what waits for
         its time is gone."""
         for result in received:
@@ -144,7 +152,7 @@ class Model:
         except LabelError:
             return Label(FALSE)
 
-    def _setting(self, running: Running):  # type: ignore[no-untyped-def]
+    def _setting(self, running: Running) -> dict[str, Any]:
         return {"rules": self.world.rules, "lateness": running.lateness, "level": running.level}
 
 
@@ -184,7 +192,3 @@ def _changes(
     for _, clearance in changed:
         rank.setdefault(clearance, len(rank))
     yield from sorted(changed, key=lambda x: rank[x[1]])
-
-
-def counted(steps: Sequence[Step]) -> int:
-    return sum(len(step.tuples) for step in steps)

@@ -17,6 +17,7 @@ from plan import test_meaning as random_plans
 
 from engine.dealt_queries import STREAMS as DEALT
 from engine.dealt_queries import dealt_query
+from engine.pipeline_queries import over, restless, usable
 from headgate.cql.queries import parse_query
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, Entrance
@@ -30,15 +31,13 @@ from headgate.testing.oracle import Tuple
 from headgate.testing.queries import Features, finder, random_query, random_streams, random_value
 
 ORDER = random_plans.RULES.order
-LEVELS = tuple(map(Level, (*["TS"] * 12, "S", "C", "U")))
+LEVELS = tuple(map(Level, (*["TS"] * 24, "S", "C", "U")))
 BOTH = frozenset({"doctor", "nurse"})
-ROLES = (BOTH, BOTH, BOTH, frozenset({"doctor"}), frozenset({"nurse"}), frozenset[str]())
+ROLES = (BOTH, BOTH, frozenset({"doctor"}), frozenset({"nurse"}), frozenset[str]())
 LAB = "lab"
 """A source that is no stream here."""
 POLICIES = tuple(map(parse_label, (*["TRUE"] * 6, "doctor | nurse", "TRUE AT C", "TRUE FROM lab")))
-BROUGHT = tuple(
-    map(parse_label, (*["TRUE"] * 4, "doctor", "nurse", "doctor | nurse AT S", "TRUE AT C", "TRUE FROM lab"))
-)
+BROUGHT = tuple(map(parse_label, (*["TRUE"] * 4, "doctor", "nurse", "doctor | nurse AT S", "TRUE AT C")))
 ON_COLUMNS = tuple(map(parse_label, ("doctor", "nurse", "doctor | nurse", "TRUE AT S", "TRUE FROM lab", "FALSE")))
 UNREADABLE = (None, "", "doctor &", "TRUE AT X", "AT", "(doctor", "U U", "doctor FROM")
 BROUGHT_BY: tuple[Mapping[str, str], ...] = (
@@ -89,20 +88,19 @@ class Author:
         self.seed = seed
         self.unrest = unrest
         self.rng = Random(seed)
-        self.now = 1_000.0
-        self.passed = 0
-        self.base = self.rng.choice((0, 0, -4_000, 996_000))
+        self.passed, self.now = 0, 0.0
+        self.base = self.rng.choice((0, -4_000, 1_700_000_000_000))
         self.kind = self.rng.choice(("plain", "dealt") if unrest else ("plain", "plain", "dealt", "dealt", "random"))
         made = {"plain": random_plans.STREAMS, "dealt": DEALT, "random": ()}[self.kind] or random_streams(self.rng)
         self.labelled = 0.5 if unrest else self.rng.choice((0.0, 0.3, 0.3))
         self.streams = tuple(map(self.stream, made))
         self.entrances = {stream.name: self.entrance(stream) for stream in self.streams}
-        self.lateness = {x.name: self.rng.choice((0, 0, 2000, 10_000)) for x in self.streams}
+        self.lateness = {x.name: self.rng.choice((0, 0, 0, 500, 500, 4000)) for x in self.streams}
         self.pool = self.queries()
         names = [*self.entrances, *(x.output for x in self.pool), LAB]
         wanted = {x: self.rng.choice((Semantics.STRONG, *Semantics)) for x in names}
         self.rules = Rules(ORDER, {name: found for name, found in wanted.items() if found != Semantics.STRONG})
-        self.clearances = [self.clearance(names) for _ in range(3)]
+        self.clearances = [self.clearance(names, roles) for roles in self.rng.sample(ROLES, 3)]
         self.users: dict[str, Clearance | None] = {
             f"u{number}": self.rng.choice(self.clearances) for number in range(self.rng.randint(1, 4))
         }
@@ -129,30 +127,27 @@ class Author:
             "at" if timed else None,
             {} if self.unrest else self.rng.choice(BROUGHT_BY),
             self.rng.choice(POLICIES),
-            6_000 if timed and self.chance(0.2) else None,
+            2_000 if timed and self.chance(0.2) else None,
         )
 
-    def clearance(self, names: list[str]) -> Clearance:
+    def clearance(self, names: list[str], roles: frozenset[str]) -> Clearance:
         likely = self.rng.choice((1.0, 1.0, 0.85))
         sources = frozenset(name for name in names if self.chance(likely))
         aggregates = frozenset(name for name in names if self.chance(0.5))
         if self.unrest:
-            return Clearance(self.rng.choice(ROLES[2:]), LEVELS[0], frozenset(names))
-        return Clearance(self.rng.choice(ROLES), self.rng.choice(LEVELS), sources, aggregates)
+            return Clearance(roles, LEVELS[0], frozenset(names))
+        return Clearance(roles, self.rng.choice(LEVELS), sources, aggregates)
 
     # Queries ----------------------------------------------------------------------------------------------------------
 
     def queries(self) -> list[Running]:
-        found: list[Running] = []
-        for number in range(self.rng.randint(2, 4)):
-            found.append(self.running(number, self.bound(self.streams), 0))
+        found = [self.running(number, self.bound(self.streams), 0) for number in range(self.rng.randint(2, 4))]
         for stage in () if self.unrest else (1, 2):
             makers = [x for x in found if x.stage == stage - 1 and usable(x.query)]
             for _ in range(self.rng.choice((0, 1, 1, 2)) if makers else 0):
                 outputs = [Stream(x.output, x.query.columns) for x in makers]
                 query = self.bound((*outputs, *self.streams), {x.name for x in outputs})
-                if query is not None:
-                    found.append(self.running(len(found), query, stage))
+                found.append(self.running(len(found), query, stage))
         return found
 
     def running(self, number: int, query: Query, stage: int) -> Running:
@@ -165,9 +160,9 @@ class Author:
         while True:
             if among is not None:
                 some = streams[: self.rng.randint(len(among), len(streams))]
-                text = random_query(self.rng, some, OVER_RESULTS) if self.chance(0.2) else self.over(some)
+                text = random_query(self.rng, some, OVER_RESULTS) if self.chance(0.2) else over(self.rng, some)
             elif self.unrest and self.chance(0.6):
-                text = self.restless()
+                text = restless(self.rng)
             elif self.kind == "random":
                 text = random_query(self.rng, streams, random_plans.FEATURES, roles=())
             else:
@@ -178,53 +173,6 @@ class Author:
                 continue
             if among is None or any(x.stream.name in among for block in query.blocks for x in block.readings):
                 return query
-
-    def over(self, streams: tuple[Stream, ...]) -> str:
-        """A query of few words, of which something comes out."""
-        (one, first), (other, second) = ((x, self.names(x)) for x in (self.rng.choice(streams[:2]), streams[-1]))
-        columns = ", ".join(f"x.{name} AS r{n}" for n, name in enumerate(first))
-        source = f"FROM {one.name} {self.window(first)} x"
-        match self.rng.randrange(6):
-            case 0:
-                return f"SELECT * FROM {one.name}"
-            case 1 | 2:
-                kind = self.rng.choice(("", "DSTREAM ", "RSTREAM ", "DISTINCT "))
-                return f"SELECT {kind}{columns} {source}"
-            case 3:
-                return f"SELECT COUNT(*) AS n, MAX(x.{first[0]}) AS m {source}"
-            case 4:
-                return f"SELECT COUNT(*) AS n, x.{first[0]} AS g {source} GROUP BY x.{first[0]}"
-            case _:
-                return f"SELECT {columns}, y.{second[0]} AS s {source}, {other.name} {self.window(second)} y"
-
-    def restless(self) -> str:
-        """Conditions on what windows hold: a column that is lost changes rows that were there."""
-        window = ("[UNBOUNDED]", "[ROWS 2]", "[RANGE 2 SECONDS]", "[PARTITIONED BY a ROWS 1]")
-        x, y = self.rng.choice(window), self.rng.choice(window)
-        if self.chance(0.2):
-            x = y = "[RANGE 3 SECONDS SLIDE 1 SECOND]"
-        conditions = [
-            f"x.{self.rng.choice('ab')} {self.rng.choice(('IS NULL', 'IS NOT NULL', '> 1', '< 3'))}"
-            for _ in range(self.rng.choice((0, 1, 1, 2)))
-        ]
-        source = f"FROM s {x} x"
-        if self.chance(0.4):
-            source += f", t {y} y"
-            conditions.append(self.rng.choice(("x.a = y.a", "x.b = y.a", "y.w IS NULL", "x.a <> y.a")))
-        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        if self.chance(0.3):
-            return f"SELECT COUNT(*) AS n, x.a AS g {source}{where} GROUP BY x.a"
-        kind = self.rng.choice(("", "DSTREAM ", "DSTREAM ", "RSTREAM ")) + self.rng.choice(("", "", "DISTINCT "))
-        return f"SELECT {kind}x.{self.rng.choice('ab')} AS r0, x.x AS r1 {source}{where}"
-
-    def names(self, stream: Stream) -> list[str]:
-        names = self.rng.sample([name for name, _ in stream.columns], min(2, len(stream.columns)))
-        return [f"`{name}`" for name in names]
-
-    def window(self, columns: list[str]) -> str:
-        """ROWS and UNBOUNDED more often: a join over them has rows."""
-        kinds = ("[ROWS 1]", "[ROWS 3]", "[UNBOUNDED]", "[RANGE 2 SECONDS]", f"[PARTITIONED BY {columns[0]} ROWS 1]")
-        return self.rng.choice(kinds)
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
@@ -260,7 +208,7 @@ class Author:
 
     def world(self) -> World:
         steps: list[Step] = []
-        for _ in range(self.rng.randint(6, 11)):
+        for _ in range(self.rng.randint(8, 14)):
             steps.append(self.batch(self.change()))
             if steps[-1].lost or self.chance(0.15):
                 demand = self.change()
@@ -271,11 +219,11 @@ class Author:
 
     def batch(self, demand: Demand) -> Step:
         stream = self.rng.choice(self.streams)
-        self.now += self.rng.choice((0.0, 0.5, 2.0))
+        self.now = (self.base + self.passed) / 1000
         entrance, tuples, refused = self.entrances[stream.name], list[Tuple](), dict[str, int]()
         rows: list[Mapping[str, Value]] = []
-        for _ in range(self.rng.choice((0, 1, 2, 4, 6, 8))):
-            row, found = self.tuple(stream, entrance)
+        for _ in range(self.rng.choice((0, 1, 2, 2, 3, 5))):
+            row, found = self.row(stream, entrance)
             rows.append(row)
             if isinstance(found, Tuple):
                 tuples.append(found)
@@ -285,10 +233,12 @@ class Author:
         lost = self.chance(0.06)
         return Step("batch", demand, during, stream.name, tuple(rows), tuple(tuples), refused, self.now, lost=lost)
 
-    def tuple(self, stream: Stream, entrance: Entrance) -> tuple[Mapping[str, Value], Tuple | str]:
+    def row(self, stream: Stream, entrance: Entrance) -> tuple[Mapping[str, Value], Tuple | str]:
         """A row, and the tuple that it is; or why it is none."""
-        self.passed += self.rng.choice((0, 0, 0, 0, 500, 1000))
-        time = self.base + self.passed - self.rng.choice((0, 0, 0, 0, 500, 1000, 3000))
+        time = self.base + self.passed - self.rng.choice((0, 0, 0, 0, 0, 500, 1000, 3000))
+        self.passed += self.rng.choice((0, 0, 500, 1000))
+        if entrance.skew is not None and self.chance(0.1):
+            time = int(self.now * 1000) + entrance.skew + self.rng.choice((0, 1, 90_000))
         late = dt.timedelta(milliseconds=time, microseconds=self.rng.choice((0, 0, 1, 999)))
         at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + late if self.chance(0.98) else None
         row: dict[str, Value] = {name: self.value(type_) for name, type_ in stream.columns} | {"at": at}
@@ -323,9 +273,3 @@ class Author:
         if few is None or (self.kind == "random" and self.chance(0.5)):
             return random_value(self.rng, type_)
         return self.rng.choice(few)
-
-
-def usable(query: Query) -> bool:
-    """Whether its results can be a stream: every column has a type, and a name of its own."""
-    names = [name.casefold() for name, _ in query.columns]
-    return len(set(names)) == len(names) and all(type_ != Type.NULL for _, type_ in query.columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.egress import Egress
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running, Sightings, View
-from headgate.labels import Clearance, Label, Level, LevelOrder, Rules, Semantics, parse_label
+from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_label
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.queries import finder
@@ -55,7 +55,9 @@ class Story:
     def batch(self, wanted: Demand, *tuples: tuple[int, str], during: Demand | None = None) -> dict[str, Found]:
         """Tuples are numbers, which are also their seconds, with labels; what everyone received."""
         moments = [dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=n) for n, _ in tuples]
-        rows = tuple({"n": n, "at": at, "p": label} for (n, label), at in zip(tuples, moments, strict=True))
+        rows: tuple[Mapping[str, Value], ...] = tuple(
+            {"n": n, "at": at, "p": label} for (n, label), at in zip(tuples, moments, strict=True)
+        )
         return self._step(Step("batch", wanted, during or wanted, "s", rows))
 
     def restart(self, wanted: Demand) -> dict[str, Found]:
@@ -68,26 +70,29 @@ class Story:
         return found
 
 
+WEAK = replace(RULES, semantics={"lab": Semantics.WEAK})
+OF_LAB = {name: replace(x, policy=parse_label("TRUE FROM lab")) for name, x in ENTRANCES.items()}
 COUNT = running("q", "SELECT COUNT(*) AS n FROM s [ROWS 9]")
 
 
 def test_a_semantics_that_changes_with_the_queries_is_decided_about_anew(tmp_path: Path) -> None:
     """New queries make new processors: those must not take what was seen under other rules as seen."""
-    weak = replace(RULES, semantics={"lab": Semantics.WEAK})
-    first = demand([COUNT], {"ann": who()}, weak)
+    first = replace(demand([COUNT], {"ann": who()}, WEAK), entrances=OF_LAB)
     story = Story(tmp_path, first)
-    assert story.batch(first, (1, "TRUE FROM lab"), (2, "TRUE")) == {"ann": [(1, (1,), "TRUE FROM lab, s")]}
+    assert story.batch(first, (1, "TRUE"), (2, "TRUE")) == {"ann": [(1, (1,), "TRUE FROM lab, s")]}
     other = running("r", "SELECT n FROM s WHERE n > 90")
-    assert story.batch(demand([COUNT, other], {"ann": who()}), (3, "TRUE")) == {"ann": [(2, (1,), "TRUE FROM s")]}
+    assert story.batch(demand([COUNT, other], {"ann": who()}), (3, "TRUE"), (4, "TRUE")) == {
+        "ann": [(3, (1,), "TRUE FROM s")]
+    }
 
 
 def test_a_semantics_that_changes_while_nothing_runs_is_decided_about_anew(tmp_path: Path) -> None:
-    first = demand([COUNT], {"ann": who()}, replace(RULES, semantics={"lab": Semantics.WEAK}))
+    first = replace(demand([COUNT], {"ann": who()}, WEAK), entrances=OF_LAB)
     story = Story(tmp_path, first)
-    story.batch(first, (1, "TRUE FROM lab"), (2, "TRUE"))
+    story.batch(first, (1, "TRUE"), (2, "TRUE"))
     now = demand([COUNT], {"ann": who()})
     assert story.restart(now) == {}
-    assert story.batch(now, (3, "TRUE")) == {"ann": [(2, (1,), "TRUE FROM s")]}
+    assert story.batch(now, (3, "TRUE"), (4, "TRUE")) == {"ann": [(3, (1,), "TRUE FROM s")]}
 
 
 def test_views_that_part_keep_what_both_have_seen_and_lose_what_one_may_not(tmp_path: Path) -> None:
@@ -117,7 +122,7 @@ def test_what_is_lost_while_results_go_out_is_withheld(tmp_path: Path) -> None:
     story = Story(tmp_path, first := demand([passing], {"ann": who("a")}))
     lost = demand([passing], {"ann": who()})
     assert story.batch(first, (1, "a"), (2, "TRUE"), during=lost) == {"ann": [(2, (2,), "TRUE FROM s")]}
-    assert story.restart(lost) == {"ann": [(2, (2,), "TRUE FROM s")]}
+    assert story.restart(lost) == {}  # it is out
 
 
 def test_who_comes_back_begins_with_nothing_and_others_go_on(tmp_path: Path) -> None:
@@ -143,13 +148,35 @@ def test_results_of_results_are_those_of_their_own_reader(tmp_path: Path) -> Non
     }
 
 
+LOST_COLUMN = {
+    "SELECT DSTREAM x.n AS n FROM s [UNBOUNDED] x, s [UNBOUNDED] y WHERE x.n = y.n": [],
+    "SELECT DSTREAM n FROM s [UNBOUNDED] x WHERE x.n > 0": [],
+    "SELECT x.n AS n FROM s [UNBOUNDED] x WHERE x.n IS NULL": [
+        (2, (None,), "TRUE FROM s"),
+        (3, (None,), "TRUE FROM s"),
+    ],
+}
+
+
+@pytest.mark.parametrize("text", LOST_COLUMN)
+def test_rows_that_come_or_go_with_a_lost_column_are_not_reported(text: str, tmp_path: Path) -> None:
+    """Tuple 1 was there at an instant before the column was lost: it neither goes nor comes by that."""
+    query = running("q", text, replace(S, labels=(("n", parse_label("a")),)))
+    story = Story(tmp_path, first := demand([query], {"ann": who("a")}))
+    lost = demand([query], {"ann": who()})
+    story.batch(first, (1, "TRUE"), (2, "TRUE"))
+    assert [*story.batch(lost, (3, "TRUE")).values(), *story.batch(lost, (4, "TRUE")).values()] == [
+        [x] for x in LOST_COLUMN[text]
+    ]
+
+
 # It would be noticed --------------------------------------------------------------------------------------------------
 
 
 def _notices(folder: Path) -> bool:
-    for seed in range(60):
+    for seed in range(120):
         try:
-            one_case(seed, folder / str(seed), Counter())
+            one_case(seed, folder / str(seed), Counter(), unrest=seed % 2 == 0)
         except AssertionError:
             return True
     return False
@@ -162,32 +189,25 @@ def _to_the_next(self: Egress, views: Sequence[View], found: Sequence[object]) -
     return [parcel.to(other) for parcel, other in zip(mine, [*names[1:], *names[:1]], strict=True)]
 
 
-_PARCELS, _REACHED, _PART, _FOR_SOME = Egress.parcels, View.reached, Sightings.part, Sightings._for_some
+def _forgetful(self: Sightings, view: View, names: Collection[str]) -> View:
+    return self.add_view(view.running, {name: view.clearances.pop(name) for name in names})
+
+
+_PARCELS, _REACHED = Egress.parcels, View.reached
 FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "ingress lets everything in": (Sightings, "_permits", lambda *_: True),
+    "ingress lets everything in": (Sightings, "_sees", lambda _, view, *__: [1] * len(view.columns)),
     "ingress hides no column": (Sightings, "_hidden", lambda *_: frozenset()),
     "lateness is too short": (View, "reached", lambda self, stream: _REACHED(self, stream) + 600),
     "lateness is too long": (View, "reached", lambda self, stream: _REACHED(self, stream) - 600),
     "results go to the wrong view": (Egress, "parcels", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
-    "what is lost comes back": (Sightings, "_both", lambda self, before, now: max(before, now)),
-    "views forget when they part": (Sightings, "part", lambda self, view, names: _forgetful(self, view, names)),
-    "results of others are read by all": (Sightings, "_for_some", lambda self, number, views: number),
+    "what is lost comes back": (Sightings, "_both", lambda _, before, now: max(before, now)),
+    "views forget when they part": (Sightings, "part", _forgetful),
+    "results of others are read by all": (Sightings, "_for_some", lambda _, number, __: number),
 }
-
-
-def _forgetful(self: Sightings, view: View, names: Sequence[str]) -> View:
-    return self.add_view(view.running, {name: view.clearances.pop(name) for name in names})
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_would_be_noticed(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS[fault])
     assert _notices(tmp_path)
-
-
-def test_a_label_for_nobody_is_for_nobody(tmp_path: Path) -> None:
-    passing = running("q", "SELECT n FROM s")
-    story = Story(tmp_path, first := demand([passing], {"ann": who("a")}))
-    assert story.batch(first, (1, "FALSE"), (2, "&")) == {}
-    assert not RULES.permits(Label(parse_label("FALSE").roles), who("a"))

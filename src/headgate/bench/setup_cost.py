@@ -122,7 +122,7 @@ def script(size: Size, number: int) -> str:
 
 
 NOTES = (
-    "Set-up: from a script (schemas, streams, query, start, subscription) in a session to the durable store, the plan and",
+    "Set-up: from a script (schemas, streams, query, start, subscription) in a session to the store, the plan and",
     "the program that the engine runs; the query before it is stopped and forgotten between two rounds.",
     "The clock is the wall's, both ways take turns. The login is not in it: its password hash is slow on purpose.",
     "Without security: the same code without sessions, decisions and audit trail.",

@@ -18,7 +18,6 @@ from headgate.engine.cells import Cells, fitted, gathered, resighted
 from headgate.engine.egress import Delivery, Egress, Parcel, deliveries, last_word
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
 from headgate.engine.kernels.limits import Limits
-from headgate.engine.kernels.passing import passing_parts
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.program import compile_program
 from headgate.engine.sights import Sightings
@@ -139,7 +138,7 @@ class Processor:
             return None
         found = []
         for block in self.program.passing:
-            _, conditions, own = passing_parts(block.top)
+            _, conditions, own = block.passes
             if own == stream:
                 seen = self._sightings.seen_by(block.target, stream, labels)
                 found.append((tuple(seen), self._condition(block, conditions)))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.plan import nodes as n
+from headgate.plan.expressions import Expr
 
 TIME, STREAM, ARRIVAL, LABEL, SIGHT = "time", "stream", "arrival", "label", "sight"
 HIDDEN = 0
@@ -33,6 +34,16 @@ class Block:
     @property
     def target(self) -> tuple[str, int]:
         return self.query, self.number
+
+    @cached_property
+    def passes(self) -> tuple[list[Expr], frozenset[Expr], str]:
+        """The results, conditions and stream of a block without windows."""
+        match self.top:
+            case n.Project(input=n.Select(input=n.Source(stream), conditions=conditions)):
+                return [expr for _, expr in self.top.items], conditions, stream
+            case n.Project(input=n.Source(stream)):
+                return [expr for _, expr in self.top.items], frozenset(), stream
+        raise ValueError(f"{self.top} has windows")
 
 
 @dataclass(frozen=True)

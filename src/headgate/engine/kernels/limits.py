@@ -80,13 +80,20 @@ def bounded(evaluate: Evaluate) -> Evaluate:
     """The same, for texts that stay short: only CONCAT makes long ones of short ones."""
 
     def within(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
-        for expr in exprs:
-            for part in expr.walk():
-                if isinstance(part, Call) and part.function == "CONCAT":
-                    _short(*_most(part, values, size))
+        for part in (part for expr in exprs for part in _given(expr)):
+            if isinstance(part, Call) and part.function == "CONCAT":
+                _short(*_most(part, values, size))
         return evaluate(exprs, values, size)
 
     return within
+
+
+def _given(expr: Expr) -> Iterator[Expr]:
+    """All parts of an expression but for those of aggregates, whose values are there already."""
+    yield expr
+    if not isinstance(expr, AggregateCall):
+        for part in expr.parts:
+            yield from _given(part)
 
 
 def _short(longest: int, together: int) -> None:

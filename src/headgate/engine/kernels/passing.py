@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pyarrow as pa
 
@@ -14,8 +12,6 @@ from headgate.engine.kernels.reading import Evaluate, meets, values_of
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.yielding import Yielded
-from headgate.plan import nodes as n
-from headgate.plan.expressions import Expr
 
 
 def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evaluate) -> list[Found]:
@@ -73,7 +69,7 @@ class _BySight:
 
 
 def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
-    items, conditions, stream = passing_parts(block.top)
+    items, conditions, stream = block.passes
     places = np.flatnonzero(tuples.of_stream(stream))
     if conditions:
         values = values_of(tuples, [stream], (places,), conditions)
@@ -81,14 +77,3 @@ def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
     results = evaluate(items, values_of(tuples, [stream], (places,), items), len(places))
     number = np.arange(len(places))
     return Yielded(number, tuples.times[places], places + 1, False, (places,), tuple(results), tuples.labels.at(places))
-
-
-@lru_cache(maxsize=10_000)
-def passing_parts(top: n.Node) -> tuple[list[Expr], frozenset[Expr], str]:
-    """The results, conditions and stream of a block."""
-    match top:
-        case n.Project(input=n.Select(input=n.Source(stream), conditions=conditions)):
-            return [expr for _, expr in top.items], conditions, stream
-        case n.Project(input=n.Source(stream)):
-            return [expr for _, expr in top.items], frozenset(), stream
-    raise ValueError(f"{top} has windows")

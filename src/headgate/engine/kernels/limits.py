@@ -81,12 +81,20 @@ def bounded(evaluate: Evaluate) -> Evaluate:
 
     def within(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
         for expr in exprs:
-            for part in expr.walk():
-                if isinstance(part, Call) and part.function == "CONCAT":
-                    _short(*_most(part, values, size))
+            for part in _joining(expr):
+                _short(*_most(part, values, size))
         return evaluate(exprs, values, size)
 
     return within
+
+
+def _joining(expr: Expr) -> Iterator[Expr]:
+    """The outermost CONCATs of an expression; aggregates are given, whatever they are of."""
+    if isinstance(expr, Call) and expr.function == "CONCAT":
+        yield expr
+    elif not isinstance(expr, AggregateCall):
+        for part in expr.parts:
+            yield from _joining(part)
 
 
 def _short(longest: int, together: int) -> None:

@@ -370,7 +370,7 @@ def run(world: World, steps: Sequence[Step], home: Path) -> Seen:
         return LocalCarrier(program, schema, values)
 
     def begin() -> tuple[Pipeline, Mailbox]:
-        mailbox = Mailbox(most=30)
+        mailbox = Mailbox(most=12)
         return Pipeline(home / "engine", gate, make, [mailbox, FileSink(out, Places(world))], clock), mailbox
 
     clock = ManualClock(BEGIN.timestamp())

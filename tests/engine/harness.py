@@ -65,13 +65,13 @@ class Bench:
 
     def subscribed(self, **who: tuple[str, str] | tuple[str, str, str] | None) -> None:
         """By name: the query and the roles, with commas, and the level; afterwards these and no others."""
-        subscribers = [
-            Subscriber(name, x[0], self.clearance(x[1], *x[2:])) for name, x in who.items() if x is not None
-        ]
+        subscribers = [Subscriber(name, x[0], self.clearance(x[1], *x[2:])) for name, x in who.items() if x is not None]
         self.now = Demand(RULES, self.entrances, tuple(self.queries.values()), tuple(subscribers))
 
     def clearance(self, roles: str, level: str = "TS") -> Clearance:
-        return Clearance(frozenset(filter(None, roles.split(","))), Level(level), frozenset(x.name for x in self.streams))
+        return Clearance(
+            frozenset(filter(None, roles.split(","))), Level(level), frozenset(x.name for x in self.streams)
+        )
 
     def demand(self) -> Demand:
         return self.now

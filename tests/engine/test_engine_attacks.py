@@ -254,7 +254,16 @@ def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path
     assert found.fetched("dora", "q") == [(1,), (2,), (3,)]
 
 
-FORGED = ["TRUE FROM s", 'TRUE FROM "joe.open"', "TRUE AT NOWHERE", "doctor &", "", None, "TRUE) OR (TRUE", "x" * 99_999]
+FORGED = [
+    "TRUE FROM s",
+    'TRUE FROM "joe.open"',
+    "TRUE AT NOWHERE",
+    "doctor &",
+    "",
+    None,
+    "TRUE) OR (TRUE",
+    "x" * 99_999,
+]
 
 
 @pytest.mark.parametrize("text", FORGED, ids=lambda text: str(text)[:20])
@@ -395,7 +404,19 @@ def test_spoilt_rows_of_any_form_are_kept_for_the_owner(tmp_path: Path) -> None:
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
-NAMES = ["..", ".", "../../etc/passwd", "/etc/passwd", "a/b", "a\x00b", "~root", ".hidden", "é" * 128, "x" * 128, "%2E%2E"]
+NAMES = [
+    "..",
+    ".",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a/b",
+    "a\x00b",
+    "~root",
+    ".hidden",
+    "é" * 128,
+    "x" * 128,
+    "%2E%2E",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,5 +1,5 @@
-"""Rights that are taken away while everything is full: once REVOKE has returned, nothing that needed the right goes out,
-neither from a mailbox nor into a file, whoever revoked it and wherever results were at that moment.
+"""Rights that are taken away while everything is full: once REVOKE has returned, nothing that needed the right goes
+out, neither from a mailbox nor into a file, whoever revoked it and wherever results were at that moment.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Load:
             while not self.enough.is_set():
                 self.pipeline.take("joe.hr", self.batches, batch(self.batches))
                 self.batches += 1
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             self.error = error
             self.computing.set()
 

@@ -161,7 +161,9 @@ class Egress:
         """All that a view's blocks yielded, in order, for nobody yet; `read` are labels of columns, by batch."""
         level, (first, *others) = view.running.level, batches
         kinds = tuple(
-            self._label(level, members, more) for batch, more in zip(batches, read, strict=True) for members in batch.sets
+            self._label(level, members, more)
+            for batch, more in zip(batches, read, strict=True)
+            for members in batch.sets
         )
         if not others:
             blocks = np.full(len(first), first.block)

@@ -39,7 +39,6 @@ NO_LABEL = "its label cannot be read"
 TOO_LONG = "a text in it is too long"
 
 
-
 def _brought(text: str) -> Label:
     """Where a tuple comes from is not for the tuple to say: a source of weak semantics would open with another's
     name."""

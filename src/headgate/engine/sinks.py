@@ -88,7 +88,6 @@ class FileSink:
         finally:
             os.close(descriptor)
 
-
     def _opened(self, path: str) -> int:
         """For nobody but us to read. Below the folder no link is followed: it may lead anywhere, and show anyone."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -35,11 +35,12 @@ class Limits:
     texts: int = 1 << 30
 
 
-class TooMuch(Exception):  # noqa: N818
+class TooMuch(Exception):
     """What a view asked for goes beyond its limits; says in one line which."""
 
 
-_LIMITS: ContextVar[Limits] = ContextVar("limits", default=Limits())
+_USUAL = Limits()
+_LIMITS: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
 
 
 @contextmanager

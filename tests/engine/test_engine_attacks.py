@@ -254,6 +254,14 @@ def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path
     assert found.fetched("dora", "q") == [(1,), (2,), (3,)]
 
 
+def test_with_the_policies_of_arrival_only_old_tuples_would_go_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Demand, "protected", lambda _, label: label)
+    with pytest.raises(AssertionError):
+        test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path)
+
+
 FORGED = [
     "TRUE FROM s",
     'TRUE FROM "joe.open"',

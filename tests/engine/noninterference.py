@@ -8,7 +8,7 @@ for each run anew: tuples, bad rows and whole batches that it may not see, and v
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,11 +31,11 @@ from headgate.engine.pipeline import Pipeline
 from headgate.engine.program import ARROW
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
-from headgate.engine.sinks import Address, FileSink
+from headgate.engine.sinks import Address, FileSink, Sink
 from headgate.errors import HeadgateError
-from headgate.labels import Clearance, Label, Level, Rules, parse_label
+from headgate.labels import Clearance, Label, Level, parse_label
 from headgate.plan.expressions import Type, Value, written
-from headgate.plan.queries import Query, Stream, bind_query
+from headgate.plan.queries import Stream, bind_query
 from headgate.plan.secure import Mode
 from headgate.testing import ManualClock
 from headgate.testing.queries import Features, finder, random_query, random_streams, random_value
@@ -363,64 +363,78 @@ class Seen:
     told: list[object] = field(default_factory=list)
 
 
-def run(world: World, steps: Sequence[Step], home: Path) -> Seen:
-    gate, seen = Gate(), Seen()
-    out = home / "out"
-    values = plainly if world.quick else duck.evaluate
+class Run:
+    """One run of a world, watched."""
 
-    def make(running: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
-        if world.cells:
-            return DealtCarrier(program, dealt(running), world.cells, values)
+    def __init__(self, world: World, home: Path) -> None:
+        self._world = world
+        self._home = home
+        self._out = home / "out"
+        self._gate = Gate()
+        self._clock = ManualClock(BEGIN.timestamp())
+        self._columns = {stream.name: stream.columns for stream in world.streams}
+        self._numbers: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self.seen = Seen()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._mailbox = Mailbox(most=12)
+        sinks: list[Sink] = [self._mailbox, FileSink(self._out, Places(self._world))]
+        self._pipeline = Pipeline(self._home / "engine", self._gate, self._make, sinks, self._clock)
+
+    def _make(self, running: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
+        values = plainly if self._world.quick else duck.evaluate
+        if self._world.cells:
+            return DealtCarrier(program, dealt(running), self._world.cells, values)
         return LocalCarrier(program, schema, values)
 
-    def begin() -> tuple[Pipeline, Mailbox]:
-        mailbox = Mailbox(most=30)
-        return Pipeline(home / "engine", gate, make, [mailbox, FileSink(out, Places(world))], clock), mailbox
+    def all(self, steps: Iterable[Step]) -> Seen:
+        try:
+            for step in steps:
+                self._step(step)
+                self._look()
+            self._pipeline.end()
+            self._fetch()
+        except Exception as error:
+            raise AssertionError(f"the pipeline broke for everyone: {error!r}") from error
+        finally:
+            self._pipeline.close()
+        self.seen.told.append({x.name: x.read_bytes() for x in sorted((self._out / OBSERVER).glob("*"))})
+        self._count()
+        return self.seen
 
-    clock = ManualClock(BEGIN.timestamp())
-    (pipeline, mailbox), numbers, sizes = begin(), dict[str, int](), dict[str, int]()
-    columns = {stream.name: stream.columns for stream in world.streams}
+    def _step(self, step: Step) -> None:
+        match step:
+            case Wanted(demand):
+                self._gate.now = demand
+            case Fetch():
+                self._fetch()
+            case Restart():
+                self._count()
+                self._pipeline.close()
+                self._begin()
+            case Batch(stream, rows):
+                number = self._numbers[stream] = self._numbers.get(stream, -1) + 1
+                self._pipeline.take(stream, number, _table(self._columns[stream], rows))
 
-    def fetch() -> None:
-        for subscriber in sorted(gate.now.subscribers, key=lambda x: x.query):
-            if subscriber.name == OBSERVER:
-                for parcel in mailbox.fetch(OBSERVER, subscriber.query, gate.now):
-                    seen.told.append(deliveries([parcel]))
-        seen.told.append({key: n for key, n in mailbox.lost.items() if key[0] == OBSERVER})
+    def _look(self) -> None:
+        """A file that changes tells something each time."""
+        sizes = {x.name: x.stat().st_size for x in sorted((self._out / OBSERVER).glob("*"))}
+        if sizes != self._sizes:
+            self.seen.told.append(sizes)
+            self._sizes = sizes
 
-    def count() -> None:
-        counted = {k: n for k, n in pipeline.counts.results.items() if k[1] == OBSERVER}
-        seen.told.append(counted)
-        seen.results += sum(counted.values())
+    def _fetch(self) -> None:
+        now = self._gate.now
+        for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
+            self.seen.told += [deliveries([parcel]) for parcel in self._mailbox.fetch(OBSERVER, query, now)]
+        self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
 
-    try:
-        for step in steps:
-            match step:
-                case Wanted(demand):
-                    gate.now = demand
-                case Fetch():
-                    fetch()
-                case Restart():
-                    count()
-                    pipeline.close()
-                    pipeline, mailbox = begin()
-                case Batch(stream, rows):
-                    numbers[stream] = numbers.get(stream, -1) + 1
-                    if stream in gate.now.entrances:
-                        pipeline.take(stream, numbers[stream], _table(columns[stream], rows))
-            now = {x.name: x.stat().st_size for x in sorted((out / OBSERVER).glob("*"))}
-            if now != sizes:  # a file that changes tells something each time
-                seen.told.append(now)
-                sizes = now
-        pipeline.end()
-        fetch()
-    except Exception as error:
-        raise AssertionError(f"the pipeline broke for everyone: {error!r}") from error
-    finally:
-        pipeline.close()
-    seen.told.append({x.name: x.read_bytes() for x in sorted((out / OBSERVER).glob("*"))})
-    count()
-    return seen
+    def _count(self) -> None:
+        counted = {k: n for k, n in self._pipeline.counts.results.items() if k[1] == OBSERVER}
+        self.seen.told.append(counted)
+        self.seen.results += sum(counted.values())
 
 
 def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Table:
@@ -437,5 +451,5 @@ def pair(seed: int, home: Path) -> tuple[Seen, Seen, int]:
     """Two runs of one world, and how many rows they differ in at least."""
     world = random_world(Random(seed))
     noise = [Noise(Random(f"{seed} {number}"), world) for number in range(2)]
-    one, two = (run(world, list(x.steps(world.steps)), home / f"{seed}-{n}") for n, x in enumerate(noise))
+    one, two = (Run(world, home / f"{seed}-{n}").all(x.steps(world.steps)) for n, x in enumerate(noise))
     return one, two, sum(x.rows for x in noise)

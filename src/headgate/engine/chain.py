@@ -47,12 +47,23 @@ class Numbers:
             self.labels.append(label)
         return self._numbers[label]
 
+    def protect(self, strengthened: Callable[[Label], Label]) -> bool:
+        """What each label is from now on, in its place; whether any became another."""
+        labels = [strengthened(label) for label in self.labels]
+        changed = labels != self.labels
+        if changed:
+            self._keep(labels)
+        return changed
+
     def plain(self) -> list[str]:
         return [str(label) for label in self.labels]
 
     def restore(self, texts: Sequence[str]) -> None:
-        for text in texts:
-            self.number(parse_any_label(text, limit=NO_LIMIT))
+        self._keep([parse_any_label(text, limit=NO_LIMIT) for text in texts])
+
+    def _keep(self, labels: list[Label]) -> None:
+        self.labels = labels
+        self._numbers = {label: number for number, label in enumerate(labels)}
 
 
 class Chain:
@@ -77,10 +88,18 @@ class Chain:
         stages = Stages.of(demand)
         if stages.stages != self._stages.stages:
             self._rebuild(demand, stages, *self.save())
-        for processor in self._processors:
-            processor.rule(demand.rules)
+        self._rule(demand)
         self._demand, self._stages = demand, stages
         self._meet_subscribers()
+
+    def _rule(self, demand: Demand) -> None:
+        """What a stream's owner demands now also protects the tuples that came before."""
+        stricter = demand.entrances != self._demand.entrances and self.numbers.protect(demand.protected)
+        for number, processor in enumerate(self._processors):
+            if stricter:
+                processor.know(dict(enumerate(self.numbers.labels)))
+                self._known[number] = len(self.numbers.labels)
+            processor.rule(demand.rules, anew=stricter)
 
     def _rebuild(self, demand: Demand, stages: Stages, cells: Cells, plain: Sequence[Mapping[str, Any]]) -> None:
         """New processors, which go on where those that ran the same queries were; a query that means something else
@@ -224,6 +243,8 @@ class Chain:
         self.numbers.restore(labels)
         self._stages = Stages.of(demand)
         self._rebuild(demand, self._stages, cells, plain)
+        self._know()
+        self._rule(demand)
         self._demand = demand
         self._meet_subscribers()
 

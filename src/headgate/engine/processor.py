@@ -104,9 +104,9 @@ class Processor:
         if not view.clearances:
             self._sightings.remove(view)
 
-    def rule(self, rules: Rules) -> None:
-        """Levels or the semantics of sources have changed: everything is decided anew."""
-        if rules != self._sightings.rules:
+    def rule(self, rules: Rules, *, anew: bool = False) -> None:
+        """Levels, the semantics of sources or what labels mean have changed: everything is decided anew."""
+        if anew or rules != self._sightings.rules:
             self._sightings.rules = rules
             self._egress = Egress(rules, self._labels)
             self.decide_anew()

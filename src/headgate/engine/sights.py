@@ -134,7 +134,8 @@ class Sightings:
     # Sights -----------------------------------------------------------------------------------------------------------
 
     def know(self, labels: Mapping[int, Label]) -> None:
-        self._levels |= {number: _level_text(label) for number, label in labels.items() if number not in self._labels}
+        new = {number: label for number, label in labels.items() if self._labels.get(number) != label}
+        self._levels |= {number: _level_text(label) for number, label in new.items()}
         self._labels |= labels
 
     def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:

@@ -4,8 +4,10 @@ batch, is kept with the batch."""
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -118,10 +120,8 @@ class FileSink:
             ) from None
 
     def _append(self, path: str, lines: Iterable[str]) -> None:
-        file = self._folder / path
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = "".join(f"{line}\n" for line in lines).encode()
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+        descriptor = self._opened(path)
         try:
             # what a crash interrupted comes again; what others took away, or is in another folder, does not
             os.ftruncate(descriptor, min(self._sizes.get(path, 0), os.fstat(descriptor).st_size))
@@ -133,6 +133,34 @@ class FileSink:
         finally:
             os.close(descriptor)
 
+    def _opened(self, path: str) -> int:
+        """For nobody but us to read. Below the folder no link is followed: it may lead anywhere, and show anyone."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        *folders, file = path.split("/")
+        place = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in folders:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=place)
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+                os.close(place)
+                place = inner
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(file, flags, 0o600, dir_fd=place)
+        except OSError as error:
+            raise StoreError(
+                f"results cannot be written to `{path}` in `{self._folder}` ({error.strerror})",
+                hint="there must be plain folders and files, or nothing",
+            ) from None
+        finally:
+            os.close(place)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(descriptor)
+            raise StoreError(f"`{path}` in `{self._folder}` is no plain file of its own", hint="remove it")
+        os.fchmod(descriptor, 0o600)
+        return descriptor
+
 
 class Addresses(Protocol):
     def of(self, subscriber: str, query: str) -> Address: ...
@@ -140,13 +168,24 @@ class Addresses(Protocol):
     def of_refused(self, stream: str) -> tuple[str, ...]: ...
 
 
+_LONGEST = 200
+"""Of the name of a file, in bytes; file systems have 255."""
+
+
 def file_path(path: tuple[str, ...]) -> str:
-    """No part leaves its folder, or hides."""
-    return "/".join(quote(part, safe=" @~=").replace(".", "%2E", part.startswith(".")) for part in path)
+    """No part leaves its folder, or hides, or is too long for a name."""
+    return "/".join(map(_part, path))
 
 
 def file_name(path: tuple[str, ...]) -> str:
     return f"{file_path(path)}.jsonl"
+
+
+def _part(part: str) -> str:
+    found = quote(part, safe=" @~=").replace(".", "%2E", part.startswith("."))
+    if len(found) <= _LONGEST:
+        return found
+    return f"{found[: _LONGEST - 66]}%%{hashlib.sha256(part.encode()).hexdigest()}"
 
 
 def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:

@@ -56,6 +56,7 @@ class Demands:
         self._demand = Demand()
         self._outgoing: dict[tuple[str, str], Outgoing] = {}
         self._inputs: dict[str, Mapping[str, Any]] = {}
+        self._owners: dict[str, str] = {}
 
     def now(self) -> Demand:
         """The same object as before unless something has changed."""
@@ -69,6 +70,10 @@ class Demands:
 
     def outgoing(self, subscriber: str, query: str) -> Outgoing:
         return self._outgoing[subscriber, query]
+
+    def owner(self, stream: str) -> str:
+        """Whose a stream that is or was read is now, by its name as a source; names as sources keep who made them."""
+        return self._owners[stream]
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
         """Where the streams that are read come from, as their definitions have it."""
@@ -102,6 +107,7 @@ class Demands:
         self._inputs = {
             source_name(x): found for x in used if (found := json.loads(x.definition).get("input")) is not None
         }
+        self._owners |= {source_name(x): x.owner for x in used}
         return Demand(
             self._authorizer.rules(used),
             {x.name: x for x in map(_entrance, used)},

@@ -92,5 +92,4 @@ class Folders:
         return Address((out.user, f"{out.stream}.{out.session}"), out.columns)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        owner, _, name = stream.partition(".")
-        return (owner, f"{name}.refused")
+        return (self._headgate.demands.owner(stream), f"{stream}.refused")

@@ -39,7 +39,8 @@ class TooMuch(Exception):
     """What a view asked for goes beyond its limits; says in one line which."""
 
 
-_LIMITS: ContextVar[Limits] = ContextVar("limits", default=Limits())  # noqa: B039
+_USUAL = Limits()
+_LIMITS: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
 
 
 @contextmanager
@@ -80,20 +81,21 @@ def bounded(evaluate: Evaluate) -> Evaluate:
     """The same, for texts that stay short: only CONCAT makes long ones of short ones."""
 
     def within(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
-        for part in (part for expr in exprs for part in _given(expr)):
-            if isinstance(part, Call) and part.function == "CONCAT":
+        for expr in exprs:
+            for part in _joining(expr):
                 _short(*_most(part, values, size))
         return evaluate(exprs, values, size)
 
     return within
 
 
-def _given(expr: Expr) -> Iterator[Expr]:
-    """All parts of an expression but for those of aggregates, whose values are there already."""
-    yield expr
-    if not isinstance(expr, AggregateCall):
+def _joining(expr: Expr) -> Iterator[Expr]:
+    """The outermost CONCATs of an expression; aggregates are given, whatever they are of."""
+    if isinstance(expr, Call) and expr.function == "CONCAT":
+        yield expr
+    elif not isinstance(expr, AggregateCall):
         for part in expr.parts:
-            yield from _given(part)
+            yield from _joining(part)
 
 
 def _short(longest: int, together: int) -> None:

@@ -27,7 +27,7 @@ from headgate.engine.chain import Make
 from headgate.engine.duck import evaluate
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline, forget
-from headgate.engine.runner import check_history
+from headgate.engine.runner import check_history, forget_unbegun
 from headgate.errors import Conflict, StoreError
 from headgate.labels import Label, Rules, parse_label
 from headgate.plan.expressions import Value
@@ -443,6 +443,17 @@ def test_a_state_that_is_gone_or_older_is_no_reason_to_lose_batches(
 ) -> None:
     with pytest.raises(StoreError, match=r"the state is gone or older than.*--fresh"):
         check_history("s", checkpoint(tmp_path, begun, ended), done)
+
+
+def test_of_a_first_batch_that_did_not_begin_nothing_stands_in_the_way(tmp_path: Path) -> None:
+    """Spark refuses a checkpoint without batches whose folders are not empty."""
+    unbegun, begun = checkpoint(tmp_path, None, None), checkpoint(tmp_path, 0, None)
+    for place in (unbegun, begun):
+        (place / "offsets" / ".0.70a06031-143e-4ce8-a833-065595a0efe4.tmp").touch()
+        forget_unbegun(place)
+    assert not unbegun.exists()
+    assert (begun / "offsets" / "0").exists()
+    forget_unbegun(tmp_path / "nothing")
 
 
 def checkpoint(folder: Path, begun: int | None, ended: int | None) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -77,10 +78,14 @@ def _process(
     home = place.home / ("engine" if everyone else f"engine-{desk.session}")
     if fresh:
         forget(home)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever stops us so means it no less kindly
-    with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work:
+    with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work, _asked_to_end() as check:
+
+        def watch() -> None:
+            bar.show(work.counts)
+            check()
+
         with suppress(KeyboardInterrupt):
-            (work.follow if follow else work.replay)(lambda: bar.show(work.counts))
+            (work.follow if follow else work.replay)(watch)
         bar.stop()
         if out is None:
             for title, columns, rows in desk.received(SHOWN):
@@ -89,6 +94,28 @@ def _process(
         for title, columns, rows in desk.summary(work.counts):
             click.echo(f"\n{title}")
             click.echo(format_table(columns, rows))
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[Callable[[], None]]:
+    """Yields what interrupts if somebody has asked for the end, by Ctrl-C or as systems do it. Who asks is not heard in
+    the middle of a word to Spark, unless it is for the second time."""
+    asked: list[int] = []
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    def hear(number: int, _: object) -> None:
+        check()
+        asked.append(number)
+
+    before = [(number, signal.signal(number, hear)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield check
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 class _Bar:

@@ -5,6 +5,7 @@ Each stream is a streaming query of its own with its own checkpoint, so streams 
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ class Runner:
 
         place = self._home / "checkpoints" / quote(source.name, safe="")
         check_history(source.name, place, self._pipeline.done(source.name))
+        forget_unbegun(place)
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(place))
         return (writer.trigger(availableNow=True) if finite else writer).start()
@@ -111,6 +113,13 @@ def check_history(stream: str, checkpoint: Path, done: int) -> None:
         )
     if done < _last(checkpoint / "commits"):
         raise StoreError(f"the state is gone or older than `{checkpoint}`: tuples of {stream} would be lost", hint=hint)
+
+
+def forget_unbegun(checkpoint: Path) -> None:
+    """What a crash left of the first batch before it began: Spark would not start beside it, and nothing is in it that
+    is not found again."""
+    if _last(checkpoint / "offsets") < 0:
+        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def _last(log: Path) -> int:

@@ -73,10 +73,10 @@ class Records:
     def stage(self, version: int, results: Sequence[Parcel]) -> None:
         pass
 
-    def staged(self, version: int) -> list[Parcel]:
+    def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
         return []
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
         if self.fails:
             raise Lost
         for x in deliveries(results):

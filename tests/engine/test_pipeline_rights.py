@@ -211,3 +211,14 @@ FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
 def test_a_fault_would_be_noticed(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS[fault])
     assert _notices(tmp_path)
+
+
+def test_after_the_end_windows_begin_anew(tmp_path: Path) -> None:
+    story = Story(tmp_path, first := demand([COUNT], {"ann": who()}))
+    story.batch(first, (1, "TRUE"), (2, "TRUE"))
+    ended = {"ann": [(2, (2,), "TRUE FROM s")]}
+    assert story._step(Step("end", first, first)) == ended
+    assert story.batch(first, (1, "TRUE"), (2, "TRUE")) == {"ann": [(1, (1,), "TRUE FROM s")]}
+    story._step(Step("end", first, first))
+    assert story.restart(first) == {}
+    assert story.batch(first, (1, "TRUE"), (2, "TRUE")) == {"ann": [(1, (1,), "TRUE FROM s")]}

@@ -101,6 +101,7 @@ class Pipeline:
         self._sunk: dict[str, Any] = {}
         self._failed: BaseException | None = None
         self._limits = limits
+        self._make = make
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
@@ -192,11 +193,14 @@ class Pipeline:
         return results
 
     def end(self) -> None:
-        """Nothing more will come: all that waits for its time is final."""
+        """Nothing more will come: all that waits for its time is final. If more comes nevertheless, later on, windows
+        begin anew: time cannot go back behind its end."""
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            self._finish(demand, self._chain.batch([], last=True), ())
+            results = self._chain.batch([], last=True)
+            self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
+            self._finish(demand, results, ())
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:

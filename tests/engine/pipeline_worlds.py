@@ -200,7 +200,7 @@ class Author:
                     self.active = [x.name for x in self.pool if (x.name in self.active) != (x.name == query)]
                 case 7:
                     name = self.rng.choice(sorted(self.entrances))
-                    self.entrances[name] = replace(self.entrances[name], policy=self.rng.choice(POLICIES))
+                    self.entrances[name] = replace(self.entrances[name], skew=self.rng.choice((None, 500, 5000)))
         self.demand = self.wanted()
         return self.demand
 

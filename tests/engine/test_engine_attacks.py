@@ -17,13 +17,13 @@ import pytest
 from engine.harness import NOW, RULES, Bench, Row, stream
 from headgate.engine import ingress, sights
 from headgate.engine.demand import Demand
-from headgate.engine.egress import Egress
 from headgate.engine.ingress import NO_LABEL, NO_TIME, SPOILT, TOO_LONG, Ingress
 from headgate.engine.kernels import limits
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sights import Sightings
 from headgate.engine.sinks import file_name
+from headgate.engine.views import View
 from headgate.errors import StoreError
 from headgate.labels import Clearance, Label, Level, Rules, Semantics, parse_label
 from headgate.plan.secure import Mode
@@ -229,7 +229,7 @@ def test_a_cumulative_query_does_not_show_columns_that_one_may_not_see(tmp_path:
 def test_without_labels_of_columns_a_cumulative_query_shows_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Egress, "_read", lambda *_: frozenset())
+    monkeypatch.setattr(View, "column_labels", lambda *_: ())
     assert labelled(tmp_path, Mode.CUMULATIVE).fetched("eve", "q") == [(1, "secret")]
 
 

@@ -16,12 +16,13 @@ import pytest
 
 from engine.noninterference import pair
 from headgate.engine import sinks
-from headgate.engine.egress import Egress, Parcel
+from headgate.engine.egress import Parcel
 from headgate.engine.kernels.rows import Bools
 from headgate.engine.lateness import Arrived
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.sights import Sightings
 from headgate.engine.sinks import FileSink
+from headgate.engine.views import View
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def test_what_cannot_be_seen_changes_nothing_in_many_pairs(tmp_path: Path) -> No
 
 def everything_is_shown(patch: pytest.MonkeyPatch) -> None:
     """The ingress filter is off; egress still decides about every result."""
-    patch.setattr(Sightings, "_permits", lambda *_: True)
+    patch.setattr(Sightings, "_sees", lambda _, view, *__: [1] * len(view.columns))
 
 
 def one_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -120,7 +121,7 @@ def one_mailbox(patch: pytest.MonkeyPatch) -> None:
 
 def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
     """The labels of columns are no part of those of results (found by this test: cumulative queries told them)."""
-    patch.setattr(Egress, "_read", lambda *_: frozenset())
+    patch.setattr(View, "column_labels", lambda *_: ())
 
 
 def results_come_again(patch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,8 @@ def _draw(axes: Axes, plot: Plot) -> None:
     if plot.log_y:
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.set_ylim(bottom=min(0.0, *(y for points in plot.series.values() for _, y in points)))
+        drawn = [0.0, *plot.levels.values(), *(y for points in plot.series.values() for _, y in points)]
+        axes.set_ylim(1.08 * min(drawn), 1.08 * max(drawn))
     if len(plot.series) + len(plot.levels) > 1:
         axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
 

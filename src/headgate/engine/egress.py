@@ -114,7 +114,7 @@ class Egress:
         for permitted, names in together.items():
             if all(map(all, permitted)):
                 parcel = whole
-            elif len(permitted) == 1:
+            elif len(set(permitted)) == 1:
                 parcel = whole.where(np.array(permitted[0], np.bool_)[whole.labels])
             else:
                 parcel = whole.where(np.array(permitted, np.bool_)[whole.blocks, whole.labels])
@@ -124,32 +124,31 @@ class Egress:
 
     def _permits(self, view: View, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[tuple[bool, ...], ...]:
         """For each block of the view's query, which of these labels permit the clearance."""
-        found = []
-        for block in view.running.query.blocks:
-            known = self._decided.setdefault((clearance, block.aggregated), {})
+        found: dict[bool, tuple[bool, ...]] = {}
+        for aggregated in dict.fromkeys(block.aggregated for block in view.running.query.blocks):
+            known = self._decided.setdefault((clearance, aggregated), {})
             for label in kinds:
                 if label not in known:
-                    known[label] = self._rules.permits(label, clearance, aggregated=block.aggregated)
-            found.append(tuple(known[label] for label in kinds))
-        return tuple(found)
+                    known[label] = self._rules.permits(label, clearance, aggregated=aggregated)
+            found[aggregated] = tuple(known[label] for label in kinds)
+        return tuple(found[block.aggregated] for block in view.running.query.blocks)
 
     def _whole(self, view: View, batches: list[Batch]) -> Parcel:
         """All that a view's blocks yielded, in order, for nobody yet."""
         level, (first, *others) = view.running.level, batches
-        sets = [members for batch in batches for members in batch.sets]
+        sets = {members: number for number, members in enumerate(dict.fromkeys(x for b in batches for x in b.sets))}
         kinds = tuple(self._label(level, members) for members in sets)
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
         order = _order(view, batches)
-        offsets = np.cumsum([0, *(len(batch.sets) for batch in batches)]).tolist()
         return Parcel(
             (),
             first.query,
             np.repeat([batch.block for batch in batches], [len(batch) for batch in batches])[order],
             np.concatenate([batch.time for batch in batches])[order],
             tuple(pa.concat_arrays(x).take(pa.array(order)) for x in zip(*(b.values for b in batches), strict=True)),
-            np.concatenate([batch.labels + offset for batch, offset in zip(batches, offsets, strict=False)])[order],
+            np.concatenate([np.array([sets[x] for x in b.sets], np.int64)[b.labels] for b in batches])[order],
             kinds,
         )
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.sorting import dense
 from headgate.engine.processor import Arrivals
 from headgate.engine.program import ARROW
 from headgate.errors import HeadgateError
@@ -115,21 +116,25 @@ class Ingress:
             return pa.array(np.full(batch.num_rows, now), pa.int64())
         column = batch.column(self._entrance.event_time).combine_chunks()
         # whole milliseconds, rounded down before 1970 too
-        return (
-            pc.floor_temporal(column.cast(pa.timestamp("us", "UTC")), unit="millisecond")
-            .cast(pa.timestamp("ms", "UTC"))
-            .cast(pa.int64())
-        )
+        if column.type.unit in ("s", "ms"):
+            return column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+        exact = column.cast(pa.timestamp("us", "UTC"))
+        if not exact.null_count:
+            return pa.array(exact.cast(pa.int64()).to_numpy() // 1000)
+        return pc.floor_temporal(exact, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
 
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
         """One number for each tuple, and which of them could be read; only one of each kind of text is."""
         if not self._entrance.labels:
-            return self._numbers([()])[np.zeros(batch.num_rows, np.int64)], np.ones(batch.num_rows, np.bool_)
+            return np.full(batch.num_rows, self._numbers([()])[0]), np.ones(batch.num_rows, np.bool_)
         columns = [batch.column(name).combine_chunks() for name in self._entrance.labels.values()]
-        _, first, kind = np.unique(codes(columns, null_is_a_value=True), return_index=True, return_inverse=True)
-        texts = zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True)
-        numbers = self._numbers(list(texts))[kind] if len(first) else np.empty(0, np.int64)
-        return numbers, numbers >= 0
+        kinds, kind = dense(codes(columns, null_is_a_value=True))
+        example = np.empty(len(kinds), np.int64)
+        example[kind] = np.arange(len(kind))
+        texts = zip(*(column.take(pa.array(example)).to_pylist() for column in columns), strict=True)
+        known = self._numbers(list(texts))
+        numbers = known[kind] if len(kinds) else np.empty(0, np.int64)
+        return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
 
     def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
         for texts in kinds:

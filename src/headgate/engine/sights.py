@@ -145,11 +145,14 @@ class Sightings:
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
         late = self._late(stream, times, kind, numbers)
-        return self._with_late(numbers, kind, late) if late else numbers[kind]
+        if late:
+            return self._with_late(numbers, kind, late)
+        return np.full(len(kind), numbers[0]) if len(numbers) == 1 else numbers[kind]
 
-    def seen(self, sights: Ints) -> Bools:
-        """Which tuples anybody sees."""
-        return np.asarray((self.table != HIDDEN).any(axis=1)[sights], np.bool_)
+    def seen(self, sights: Ints) -> Bools | None:
+        """Which tuples anybody sees; None: all of them."""
+        visible = (self.table != HIDDEN).any(axis=1)
+        return None if visible.all() else np.asarray(visible[sights], np.bool_)
 
     @property
     def table(self) -> Sights:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from headgate.engine.kernels.reading import NO_TIME
 from headgate.labels import Clearance, Level, Rules, parse_level
+from headgate.plan.lowering import lower
 from headgate.plan.queries import Query
 from headgate.plan.secure import Mode
 
@@ -29,6 +30,11 @@ class Running:
     @cached_property
     def streams(self) -> frozenset[str]:
         return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
+
+    @cached_property
+    def meaning(self) -> str:
+        """What must not change for its state to be of use."""
+        return f"{self.mode} {self.level} {lower(self.query).key}"
 
 
 @dataclass
@@ -62,9 +68,10 @@ class View:
         found, level = self.clearances.get(subscriber), self.running.level
         if found is None or not rules.order.dominates(found.level, level):
             return None
-        return replace(found, level=level)
+        return found if found.level == level else replace(found, level=level)
 
 
+@lru_cache(maxsize=10_000)
 def plain_clearance(clearance: Clearance | None) -> list[Any] | None:
     if clearance is None:
         return None

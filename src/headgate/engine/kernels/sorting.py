@@ -24,6 +24,8 @@ def dense(values: Ints) -> tuple[Ints, Ints]:
     if not len(values):
         return values, values
     low, high = int(values.min()), int(values.max())
+    if low == high:
+        return values[:1], np.zeros(len(values), np.int64)
     if not close(low, high, len(values)):
         order = np.argsort(values)
         changes = np.diff(values[order], prepend=values[order[0]]) != 0

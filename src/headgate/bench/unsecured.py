@@ -6,7 +6,7 @@ one view sees all of them, and whoever looks receives whatever comes out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -63,8 +63,8 @@ class _Undecided(Egress):
     def _shared_out(self, view: View, whole: Parcel) -> list[Parcel]:
         return [replace(whole, subscribers=tuple(view.clearances))]
 
-    def _label(self, level: Level, members: frozenset[int]) -> Label:  # noqa: ARG002
-        return PUBLIC
+    def _labels_of(self, level: Level, sets: Iterable[frozenset[int]]) -> tuple[Label, ...]:  # noqa: ARG002
+        return tuple(PUBLIC for _ in sets)
 
 
 def results(parcels: Sequence[Parcel]) -> int:

@@ -83,7 +83,7 @@ class Egress:
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
         self._labels = labels
-        self._combined: dict[tuple[Level, frozenset[int]], Label] = {}
+        self._combined: dict[Level, dict[frozenset[int], Label]] = {}
         self._decided: dict[tuple[Clearance, bool], dict[Label, bool]] = {}
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
@@ -127,17 +127,23 @@ class Egress:
         found: dict[bool, tuple[bool, ...]] = {}
         for aggregated in dict.fromkeys(block.aggregated for block in view.running.query.blocks):
             known = self._decided.setdefault((clearance, aggregated), {})
-            for label in kinds:
-                if label not in known:
-                    known[label] = self._rules.permits(label, clearance, aggregated=aggregated)
-            found[aggregated] = tuple(known[label] for label in kinds)
+            answers = map(known.get, kinds)  # looked up once: labels are not hashed for nothing
+            found[aggregated] = tuple(
+                self._decide(label, clearance, aggregated) if answer is None else answer
+                for label, answer in zip(kinds, answers, strict=True)
+            )
         return tuple(found[block.aggregated] for block in view.running.query.blocks)
+
+    def _decide(self, label: Label, clearance: Clearance, aggregated: bool) -> bool:
+        answer = self._rules.permits(label, clearance, aggregated=aggregated)
+        self._decided[clearance, aggregated][label] = answer
+        return answer
 
     def _whole(self, view: View, batches: list[Batch]) -> Parcel:
         """All that a view's blocks yielded, in order, for nobody yet."""
         level, (first, *others) = view.running.level, batches
         sets = {members: number for number, members in enumerate(dict.fromkeys(x for b in batches for x in b.sets))}
-        kinds = tuple(self._label(level, members) for members in sets)
+        kinds = self._labels_of(level, sets)
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
@@ -152,15 +158,18 @@ class Egress:
             kinds,
         )
 
-    def _label(self, level: Level, members: frozenset[int]) -> Label:
-        key = level, members
-        if key not in self._combined:
-            self._combined[key] = combined(self._rules, level, (self._labels[number] for number in sorted(members)))
-        return self._combined[key]
+    def _labels_of(self, level: Level, sets: Iterable[frozenset[int]]) -> tuple[Label, ...]:
+        """The labels of results that combine these, at the level of their query."""
+        known, found = self._combined.setdefault(level, {}), []
+        for members in sets:
+            if members not in known:
+                known[members] = combined(self._rules, level, (self._labels[number] for number in sorted(members)))
+            found.append(known[members])
+        return tuple(found)
 
     def _forget(self) -> None:
         """Now and then, so that what is remembered does not grow for ever."""
-        if len(self._combined) + sum(map(len, self._decided.values())) > _MOST_REMEMBERED:
+        if sum(map(len, self._combined.values())) + sum(map(len, self._decided.values())) > _MOST_REMEMBERED:
             self._combined.clear()
             self._decided.clear()
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.sorting import dense
+from headgate.engine.kernels.sorting import Constant, dense
 from headgate.engine.processor import Arrivals
 from headgate.engine.program import ARROW
 from headgate.errors import HeadgateError
@@ -71,6 +71,7 @@ class Ingress:
         self._rules = rules
         self._number = number
         self._known: dict[tuple[str | None, ...], int | None] = {}
+        self._same = Constant()
         if not entrance.labels:
             self._numbers([()])
 
@@ -126,7 +127,7 @@ class Ingress:
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
         """One number for each tuple, and which of them could be read; only one of each kind of text is."""
         if not self._entrance.labels:
-            return np.full(batch.num_rows, self._numbers([()])[0]), np.ones(batch.num_rows, np.bool_)
+            return self._same.of(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
         columns = [batch.column(name).combine_chunks() for name in self._entrance.labels.values()]
         kinds, kind = dense(codes(columns, null_is_a_value=True))
         example = np.empty(len(kinds), np.int64)

@@ -17,7 +17,7 @@ import numpy as np
 from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.reading import NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.sorting import dense, distinct
+from headgate.engine.kernels.sorting import Constant, dense, distinct
 from headgate.engine.lateness import Arrived
 from headgate.engine.views import Running as Running
 from headgate.engine.views import View as View
@@ -53,6 +53,7 @@ class Sightings:
         self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
+        self._same: dict[str, Constant] = {}
         self._alive = set[int]()
         """Those that tuples may have; others were replaced by a change of rights, and change no more."""
 
@@ -147,7 +148,9 @@ class Sightings:
         late = self._late(stream, times, kind, numbers)
         if late:
             return self._with_late(numbers, kind, late)
-        return np.full(len(kind), numbers[0]) if len(numbers) == 1 else numbers[kind]
+        if len(numbers) == 1:
+            return self._same.setdefault(stream, Constant()).of(int(numbers[0]), len(kind))
+        return numbers[kind]
 
     def seen(self, sights: Ints) -> Bools | None:
         """Which tuples anybody sees; None: all of them."""

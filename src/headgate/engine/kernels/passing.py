@@ -154,9 +154,11 @@ class _Rows:
         return _Rows(self._seen, self._stream, self.places[met], self._evaluate, within)
 
     def yielded(self, items: Sequence[Expr]) -> Yielded:
-        values = self._evaluate(items, self._values(items), len(self.places))
+        computed = [item for item in items if not isinstance(item, e.Column)]
+        answers = iter(self._evaluate(computed, self._values(computed), len(self.places)) if computed else ())
+        values = tuple(self._column(item) if isinstance(item, e.Column) else next(answers) for item in items)
         number = np.arange(len(self.places))
-        return Yielded(number, self._times, self.places + 1, False, (self.places,), tuple(values), self._labels)
+        return Yielded(number, self._times, self.places + 1, False, (self.places,), values, self._labels)
 
     @cached_property
     def _times(self) -> Ints:

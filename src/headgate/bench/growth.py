@@ -67,7 +67,7 @@ def _row(case: Case, sizes: Sizes, progress: Progress) -> Row:
         "grows": case.grows,
         "size": case.size,
         "tuples per s": round(tuples / median(times[sizes.filling :])),
-        "results per tuple": round(results / tuples, 2),
+        "results per tuple": round(results / tuples, 4),
     }
 
 
@@ -76,7 +76,7 @@ def _plot(grows: str, rows: Sequence[Row]) -> Plot:
     for row in rows:
         if row["grows"] == grows:
             series.setdefault(str(row["kind"]), []).append((_number(row, "size"), _number(row, "tuples per s")))
-    return Plot(f"As {grows} grow", grows, "tuples per second", series, log_x=True, log_y=True)
+    return Plot(f"More {grows}", grows, "tuples per second of processor time", series, log_x=True)
 
 
 def _number(row: Mapping[str, object], column: str) -> float:

@@ -19,6 +19,7 @@ from headgate.bench.harness import Plot, written
 
 _WIDTH, _HEIGHT = 8.5, 4.2
 _MARKERS = "osD^vP*X<>"
+_DASHES = ("--", ":", "-.")
 _MOST_TICKS = 8
 _STYLE: Any = {
     "svg.hashsalt": "headgate",
@@ -51,8 +52,8 @@ def _draw(axes: Axes, plot: Plot) -> None:
     for number, (name, points) in enumerate(plot.series.items()):
         xs, ys = zip(*points, strict=True)
         axes.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], markersize=5, label=name)
-    for name, level in plot.levels.items():
-        axes.axhline(level, color="0.35", linestyle="--", linewidth=1, label=name)
+    for number, (name, level) in enumerate(plot.levels.items()):
+        axes.axhline(level, color="0.35", linestyle=_DASHES[number % len(_DASHES)], linewidth=1.2, label=name)
     _mark_what_was_measured(axes, plot)
     axes.grid(axis="y", color="0.9")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))

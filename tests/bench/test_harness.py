@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -12,18 +13,24 @@ from click.testing import CliRunner
 
 from headgate.bench import BENCHES
 from headgate.bench.command import bench
-from headgate.bench.harness import Goal, Progress, Report, Row, environment
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
+from headgate.bench.markdown import markdown
+from headgate.bench.plot import draw
 
 GOALS = [Goal("fast", 59.5, 60, "ns"), Goal("many", 10, 1000, "per second", "at least")]
+
+PLOT = Plot("How it grows", "size", "ns", {"ours": [(1, 2.0), (1000, 3.5)], "theirs": [(1, 1.0)]}, {"goal": 3.0}, True)
 
 
 def report(*, quick: bool = False) -> Report:
     rows: list[Row] = [{"size": 10, "ns": 1.25, "ok": True}, {"size": 20_000, "quick": quick, "what": "[b] text"}]
-    return Report("A fake", rows, GOALS, ["a note with [brackets]"], environment("numpy", java="17"))
+    return Report("A fake", rows, GOALS, ["a note with [brackets]"], environment("numpy", java="17"), [PLOT])
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
     def run(quick: bool, progress: Progress) -> Report:
         progress.expect(2)
         progress.step("one")
@@ -58,6 +65,43 @@ def test_the_json_has_all_parts() -> None:
         {"name": "many", "measured": 10, "goal": 1000, "unit": "per second", "comparison": "at least", "holds": False},
     ]
     assert found["notes"] == ["a note with [brackets]"]
+
+
+def test_markdown_has_rows_goals_notes_and_where_it_was_measured() -> None:
+    lines = markdown(report()).splitlines()
+    assert lines[0] == "A fake:"
+    assert lines[2:6] == [
+        "| size | ns | ok | quick | what |",
+        "|---:|---:|---:|---:|---|",
+        "| 10 | 1.25 | yes |  |  |",
+        "| 20,000 |  |  | no | [b] text |",
+    ]
+    assert "| many | 10 per second | at least 1,000 per second | **does not hold** |" in lines
+    assert "- a note with [brackets]" in lines
+    assert lines[-1].startswith("Measured on: cpu ")
+
+
+def test_a_bar_in_a_cell_does_not_end_it() -> None:
+    assert "| a \\| b |" in markdown(Report("x", [{"role": "a | b"}]))
+
+
+@pytest.mark.parametrize("log_y", [False, True])
+def test_a_plot_names_its_axes_and_lines_and_is_the_same_each_time(log_y: bool, tmp_path: Path) -> None:
+    plots = [PLOT, replace(PLOT, title="Once more", log_y=log_y)]
+    for name in ("a.svg", "b.svg"):
+        draw(plots, tmp_path / name)
+    drawn = (tmp_path / "a.svg").read_text()
+    assert all(f"<!-- {text} -->" in drawn for text in ("How it grows", "Once more", "size", "ours", "goal", "1,000"))
+    assert drawn == (tmp_path / "b.svg").read_text()
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_plot_is_where_it_is_asked_for_and_the_report_says_where() -> None:
+    assert CliRunner().invoke(bench, ["fake"]).stdout.splitlines()[-1] == "The plot is in bench-fake.svg."
+    assert Path("bench-fake.svg").read_text().startswith("<?xml")
+    result = CliRunner().invoke(bench, ["fake", "--markdown", "--plot", "there.svg"])
+    assert Path("there.svg").exists()
+    assert result.stdout.startswith("A fake:\n\n| size |") and "plot" not in result.stdout
 
 
 def test_columns_are_all_keys_in_the_order_of_first_use() -> None:

@@ -8,5 +8,9 @@ BENCHES: dict[str, tuple[str, str]] = {
     "labels": ("headgate.bench.labels", "What label decisions cost, beside accumulo-access (Java)."),
     "access": ("headgate.bench.access", "What one access check costs as users, roles and objects grow."),
     "plan": ("headgate.bench.plan", "What it costs to add a query to the shared plan as more queries run."),
+    "users": ("headgate.bench.users", "What the next user costs, from one to a thousand, on one stream."),
+    "windows": ("headgate.bench.windows", "How fast windows run as their size, keys, views and queries grow."),
+    "joins": ("headgate.bench.joins", "How fast joins run as their windows, keys, views and queries grow."),
+    "secfilter": ("headgate.bench.secfilter", "What labelling and filtering add to queries of 4 to 64 operators."),
 }
 """Name of the bench -> (module, one line of help)."""

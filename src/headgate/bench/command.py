@@ -1,4 +1,4 @@
-"""`headgate bench NAME [--quick] [--json FILE]`.
+"""`headgate bench NAME [--quick] [--markdown] [--json FILE] [--plot FILE]`.
 
 Benches are looked up when they are called, so listing them imports none of them.
 """
@@ -12,6 +12,7 @@ import click
 
 from headgate.bench import BENCHES
 from headgate.bench.harness import Report
+from headgate.bench.markdown import markdown
 from headgate.bench.show import Bar, console_for_reports, show
 
 
@@ -33,6 +34,7 @@ def bench() -> None:
     \b
       headgate bench labels --quick
       headgate bench labels --json labels.json
+      headgate bench labels --markdown --plot labels.svg
     """
 
 
@@ -47,14 +49,31 @@ def _command(name: str, module: str, summary: str) -> click.Command:
         metavar="FILE",
         help="Also write the report to FILE as JSON.",
     )
-    def command(quick: bool, file: Path | None) -> None:
+    @click.option(
+        "--plot",
+        "drawing",
+        type=click.Path(dir_okay=False, writable=True, path_type=Path),
+        callback=_in_a_directory,
+        default=f"bench-{name}.svg",
+        show_default=True,
+        metavar="FILE",
+        help="Draw the report to FILE as SVG.",
+    )
+    @click.option("--markdown", "as_markdown", is_flag=True, help="Print the report as Markdown, to be pasted.")
+    def command(quick: bool, file: Path | None, drawing: Path, as_markdown: bool) -> None:
         with Bar(name) as progress:
             report = import_module(module).run(quick, progress)
         if not isinstance(report, Report):
             raise TypeError(f"`{module}.run` gave no Report")
-        show(report, console_for_reports())
+        if as_markdown:
+            click.echo(markdown(report))
+        else:
+            show(report, console_for_reports())
         if file is not None:
             file.write_text(report.to_json(name, quick=quick) + "\n", encoding="utf-8")
+        if report.plots:
+            import_module("headgate.bench.plot").draw(report.plots, drawing)
+            click.echo(f"The plot is in {drawing}.", err=as_markdown)
 
     return command
 

@@ -18,6 +18,21 @@ Value = str | int | float | bool | None
 Row = Mapping[str, Value]
 
 
+def written(value: Value) -> str:
+    """A value as people read it."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+        case str():
+            return value
+
+
 class Progress(Protocol):
     """How a bench says how far it is."""
 
@@ -56,6 +71,19 @@ class Goal:
         return self.measured <= self.goal if self.comparison == "at most" else self.measured >= self.goal
 
 
+@dataclass(frozen=True)
+class Plot:
+    """What a bench draws: a line of points (x, y) for each series, and levels (y) to hold them against, by name."""
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, Sequence[tuple[float, float]]]
+    levels: Mapping[str, float] = field(default_factory=dict)
+    log_x: bool = False
+    log_y: bool = False
+
+
 def environment(*packages: str, **more: str) -> dict[str, str]:
     """The machine, Python and the versions of these packages; `more` is what only the bench knows."""
     found = {
@@ -76,10 +104,15 @@ class Report:
     goals: Sequence[Goal] = ()
     notes: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=environment)
+    plots: Sequence[Plot] = ()
 
     def columns(self) -> list[str]:
         """Every key of the rows, in the order of first use."""
         return list(dict.fromkeys(key for row in self.rows for key in row))
+
+    def numeric(self, column: str) -> bool:
+        """Whether a column has nothing but numbers."""
+        return all(isinstance(row.get(column), int | float | None) for row in self.rows)
 
     def to_json(self, bench: str, *, quick: bool) -> str:
         return json.dumps(

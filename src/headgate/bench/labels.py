@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headgate.bench import accumulo
 from headgate.bench.expressions import HELD, Expressions, expressions
-from headgate.bench.harness import Goal, Progress, Report, Row, environment
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.timing import Timing, time_each
 from headgate.labels.bulk import Decisions, numbers_of
 from headgate.labels.interning import LabelTable
@@ -89,12 +89,14 @@ def measure(sizes: Sizes, progress: Progress, *, java: bool = True) -> Report:
             theirs = _theirs(columns, sizes, progress)
         except accumulo.Unavailable as reason:
             missing = str(reason)
+    rows = _rows(columns, ours, theirs)
     return Report(
         title="Label decisions: nanoseconds per tuple (median)",
-        rows=_rows(columns, ours, theirs),
+        rows=rows,
         goals=[Goal("repeated labels, given as numbers", ours[0]["numbers"].median, PAPER_NS, "ns per tuple")],
         notes=[*_NOTES, *(_BESIDE if theirs else [f"accumulo-access was not measured: {missing}."])],
         environment=environment("numpy", "pyarrow", **versions),
+        plots=[_plot(rows)],
     )
 
 
@@ -174,6 +176,30 @@ def _rows(columns: Sequence[Column], ours: Sequence[dict[str, Timing]], theirs: 
                 row["ratio"] = timing.median / theirs[i].direct.median
             rows.append(row)
     return rows
+
+
+def _plot(rows: Sequence[Row]) -> Plot:
+    """Labels that differ, by their size; those that repeat are levels, for their size does not matter."""
+    distinct = [row for row in rows if row["labels"] == "distinct"]
+    series = {
+        f"{who}, {terms} {'term' if terms == 1 else 'terms'}": [
+            (float(str(row["roles"])), float(str(row[column])))
+            for row in distinct
+            if row["terms"] == terms and row.get(column) is not None
+        ]
+        for who, column in (("Headgate", "headgate ns"), ("accumulo-access", "accumulo ns"))
+        for terms in (1, 4, 16)
+    }
+    repeated = [row for row in rows if "repeated" in str(row["labels"])][:3]
+    return Plot(
+        "One decision about a label that is new, and (dashed) about one of 16 or so that repeat",
+        "roles in the label",
+        "ns of processor time",
+        {name: points for name, points in series.items() if points},
+        {f"repeated, as {row['given as']}": float(str(row["headgate ns"])) for row in repeated},
+        log_x=True,
+        log_y=True,
+    )
 
 
 _NOTES = (

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from headgate.bench import setup_cost
-from headgate.bench.harness import Goal, Progress, Report, Row, environment
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.cql.queries import parse_query
 from headgate.plan.expressions import Type
 from headgate.plan.lowering import lower
@@ -71,6 +71,7 @@ def run(quick: bool, progress: Progress) -> Report:
         rows=[*report.rows, *(row for row, _ in setups)],
         goals=[*report.goals, *(goal for _, goal in setups)],
         notes=[*report.notes, *setup_cost.NOTES],
+        plots=[*report.plots, setup_cost.plot([row for row, _ in setups])],
     )
 
 
@@ -86,6 +87,22 @@ def measure(sizes: Sizes, progress: Progress) -> Report:
         goals=goals,
         notes=_NOTES,
         environment=environment(),
+        plots=[
+            Plot(
+                "Adding one query to the shared plan (median)",
+                "queries that run already",
+                "ms of processor time",
+                {
+                    workload: [
+                        (float(str(row["running"])), float(str(row["ms (median)"])))
+                        for row in rows
+                        if row["workload"] == workload
+                    ]
+                    for workload in WORKLOADS
+                },
+                log_x=True,
+            )
+        ],
     )
 
 

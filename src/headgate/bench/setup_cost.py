@@ -12,7 +12,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from headgate.access.permissions import Permission
 from headgate.access.request import Result
 from headgate.access.rows import Object, Session
 from headgate.access.statements import HANDLERS
-from headgate.bench.harness import Goal, Progress, Row
+from headgate.bench.harness import Goal, Plot, Progress, Row
 from headgate.cql import parse_script
 from headgate.engine.carriers import Carrier, LocalCarrier
 from headgate.engine.chain import Chain
@@ -148,6 +148,20 @@ def rows(quick: bool, progress: Progress) -> Iterator[tuple[Row, Goal]]:
 
 def _cells(_: object, program: Program, schema: pa.Schema) -> Carrier:
     return LocalCarrier(program, schema, evaluate)
+
+
+def plot(found: Sequence[Row]) -> Plot:
+    """Of such rows, in the order of the sizes."""
+    names = {"without security": "ms without security", "with security": "ms with security"}
+    return Plot(
+        "Setting a query up, with and without security",
+        "objects that the script creates",
+        "ms by the clock on the wall",
+        {
+            name: [(size.objects, float(str(row[column]))) for size, row in zip(SIZES, found, strict=True)]
+            for name, column in names.items()
+        },
+    )
 
 
 def _measure(size: Size, rounds: int) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as RichProgress
 from rich.table import Table
 
-from headgate.bench.harness import Report, Value
+from headgate.bench.harness import Report, Value, written
 
 _FILE_WIDTH = 120
 
@@ -69,8 +69,7 @@ def show(report: Report, console: Console) -> None:
 def _rows(report: Report) -> Table:
     table = Table(title=escape(report.title), title_justify="left", box=SIMPLE, padding=(0, 1))
     for column in report.columns():
-        numeric = all(isinstance(row.get(column), int | float | None) for row in report.rows)
-        table.add_column(escape(column), justify="right" if numeric else "left")
+        table.add_column(escape(column), justify="right" if report.numeric(column) else "left")
     for row in report.rows:
         table.add_row(*(_cell(row.get(column)) for column in report.columns()))
     return table
@@ -89,14 +88,4 @@ def _goals(report: Report) -> Table:
 
 
 def _cell(value: Value) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "yes" if value else "no"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-        case str():
-            return escape(value)
+    return escape(written(value))

@@ -28,7 +28,6 @@ from headgate.engine.wanted import MOST_LISTED, Wanted
 from headgate.errors import LabelError
 from headgate.labels import FALSE, Clearance, Label, Rules
 from headgate.labels.text import parse_any_label
-from headgate.plan.lowering import lower
 from headgate.plan.secure import Mode
 
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
@@ -106,7 +105,7 @@ class Chain:
         than the one of its name begins with nothing."""
         self._processors = [self._processor(queries, demand.rules) for queries in stages.stages]
         for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
-            means = {name: _meaning(query) for name, query in processor.running.items()}
+            means = {name: query.meaning for name, query in processor.running.items()}
             kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
             own = {(share.partition(" ")[2], x): c for (share, x), c in cells.items() if _stage(share) == number}
             processor.restore(own, rest, kept)
@@ -177,10 +176,12 @@ class Chain:
         columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
         if len(labels) > MOST_LISTED:
             return Wanted(self._demand, tuple(columns), None)
+        if sum(len(x.program.passing) for x in reading) > MOST_LISTED:
+            return Wanted(self._demand, tuple(columns), labels)
         numbers = sorted(set(labels.values()))
         found = [x.kept(stream, numbers) for x in reading]
         keep = None if any(x is None for x in found) else tuple(y for x in found for y in x or ())
-        return Wanted(self._demand, tuple(columns), labels, keep if keep is None or len(keep) <= MOST_LISTED else None)
+        return Wanted(self._demand, tuple(columns), labels, keep)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class Chain:
             for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
-                    results.append(parcel.to(mine))
+                    results.append(parcel if mine == parcel.subscribers else parcel.to(mine))
                 coming += self._fed(parcel)
             self._know()
         return results
@@ -234,7 +235,7 @@ class Chain:
         for number, processor in enumerate(self._processors):
             own, rest = processor.save()
             cells |= {(f"{number} {share}", x): cell for (share, x), cell in own.items()}
-            rest["queries"] = {name: _meaning(query) for name, query in processor.running.items()}
+            rest["queries"] = {name: query.meaning for name, query in processor.running.items()}
             plain.append(rest)
         return cells, plain
 
@@ -251,8 +252,3 @@ class Chain:
 
 def _stage(share: str) -> int:
     return int(share.partition(" ")[0])
-
-
-def _meaning(query: Running) -> str:
-    """What must not change for its state to be of use."""
-    return f"{query.mode} {query.level} {lower(query.query).key}"

@@ -92,7 +92,7 @@ class Egress:
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
         self._labels = labels
-        self._combined: dict[tuple[Level, frozenset[int], tuple[Label, ...]], Label] = {}
+        self._combined: dict[tuple[Level, tuple[Label, ...]], dict[frozenset[int], Label]] = {}
         self._decided: dict[tuple[Clearance, bool], dict[Label, bool]] = {}
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
@@ -127,7 +127,7 @@ class Egress:
         for permitted, names in together.items():
             if all(map(all, permitted)):
                 parcel = whole
-            elif len(permitted) == 1:
+            elif len(set(permitted)) == 1:
                 parcel = whole.where(np.array(permitted[0], np.bool_)[whole.labels])
             else:
                 parcel = whole.where(np.array(permitted, np.bool_)[whole.blocks, whole.labels])
@@ -137,46 +137,61 @@ class Egress:
 
     def _permits(self, view: View, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[tuple[bool, ...], ...]:
         """For each block of the view's query, which of these labels permit the clearance."""
-        found = []
-        for block in view.running.query.blocks:
-            known = self._decided.setdefault((clearance, block.aggregated), {})
-            for label in kinds:
-                if label not in known:
-                    known[label] = self._rules.permits(label, clearance, aggregated=block.aggregated)
-            found.append(tuple(known[label] for label in kinds))
-        return tuple(found)
+        found: dict[bool, tuple[bool, ...]] = {}
+        for aggregated in dict.fromkeys(block.aggregated for block in view.running.query.blocks):
+            known = self._decided.setdefault((clearance, aggregated), {})
+            answers = map(known.get, kinds)  # looked up once: labels are not hashed for nothing
+            found[aggregated] = tuple(
+                self._decide(label, clearance, aggregated) if answer is None else answer
+                for label, answer in zip(kinds, answers, strict=True)
+            )
+        return tuple(found[block.aggregated] for block in view.running.query.blocks)
+
+    def _decide(self, label: Label, clearance: Clearance, aggregated: bool) -> bool:
+        answer = self._rules.permits(label, clearance, aggregated=aggregated)
+        self._decided[clearance, aggregated][label] = answer
+        return answer
 
     def _whole(self, view: View, batches: list[Batch], columns: list[tuple[Label, ...]]) -> Parcel:
         """All that a view's blocks yielded, in order, for nobody yet; `columns` are the labels of the columns that each
         batch was read from."""
         level, (first, *others) = view.running.level, batches
-        sets = [(members, own) for batch, own in zip(batches, columns, strict=True) for members in batch.sets]
-        kinds = tuple(self._label(level, members, own) for members, own in sets)
+        both = [(own, members) for batch, own in zip(batches, columns, strict=True) for members in batch.sets]
+        sets = {key: number for number, key in enumerate(dict.fromkeys(both))}
+        kinds = self._labels_of(level, sets)
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
         order = _order(view, batches)
-        offsets = np.cumsum([0, *(len(batch.sets) for batch in batches)]).tolist()
         return Parcel(
             (),
             first.query,
             np.repeat([batch.block for batch in batches], [len(batch) for batch in batches])[order],
             np.concatenate([batch.time for batch in batches])[order],
             tuple(pa.concat_arrays(x).take(pa.array(order)) for x in zip(*(b.values for b in batches), strict=True)),
-            np.concatenate([batch.labels + offset for batch, offset in zip(batches, offsets, strict=False)])[order],
+            np.concatenate(
+                [
+                    np.array([sets[own, x] for x in batch.sets], np.int64)[batch.labels]
+                    for batch, own in zip(batches, columns, strict=True)
+                ]
+            )[order],
             kinds,
         )
 
-    def _label(self, level: Level, members: frozenset[int], columns: tuple[Label, ...]) -> Label:
-        key = level, members, columns
-        if key not in self._combined:
-            labels = (*(self._labels[number] for number in sorted(members)), *columns)
-            self._combined[key] = combined(self._rules, level, labels)
-        return self._combined[key]
+    def _labels_of(self, level: Level, sets: Iterable[tuple[tuple[Label, ...], frozenset[int]]]) -> tuple[Label, ...]:
+        """The labels of results that combine these, and those of columns, at the level of their query."""
+        found = []
+        for columns, members in sets:
+            known = self._combined.setdefault((level, columns), {})
+            if members not in known:
+                labels = (*(self._labels[number] for number in sorted(members)), *columns)
+                known[members] = combined(self._rules, level, labels)
+            found.append(known[members])
+        return tuple(found)
 
     def _forget(self) -> None:
         """Now and then, so that what is remembered does not grow for ever."""
-        if len(self._combined) + sum(map(len, self._decided.values())) > _MOST_REMEMBERED:
+        if sum(map(len, self._combined.values())) + sum(map(len, self._decided.values())) > _MOST_REMEMBERED:
             self._combined.clear()
             self._decided.clear()
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.sorting import Constant, dense
 from headgate.engine.processor import Arrivals
 from headgate.engine.program import ARROW
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
@@ -88,6 +89,7 @@ class Ingress:
         self._rules = rules
         self._number = number
         self._known: dict[tuple[str | None, ...], int | None] = {}
+        self._same = Constant()
         if not entrance.labels:
             self._numbers([()])
 
@@ -134,6 +136,8 @@ class Ingress:
             return pa.array(np.full(batch.num_rows, now), pa.int64())
         column = _fitting(batch.column(self._entrance.event_time), ARROW[Type.TIMESTAMP])
         # whole milliseconds, rounded down before 1970 too
+        if not column.null_count:
+            return pa.array(column.cast(pa.int64()).to_numpy() // 1000)
         return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
 
     def _too_long(self, batch: pa.Table) -> pa.Array:
@@ -144,12 +148,15 @@ class Ingress:
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
         """One number for each tuple, and which of them could be read; only one of each kind of text is."""
         if not self._entrance.labels:
-            return self._numbers([()])[np.zeros(batch.num_rows, np.int64)], np.ones(batch.num_rows, np.bool_)
+            return self._same.of(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
         columns = [batch.column(name).combine_chunks() for name in self._entrance.labels.values()]
-        _, first, kind = np.unique(codes(columns, null_is_a_value=True), return_index=True, return_inverse=True)
-        texts = zip(*(column.take(pa.array(first)).to_pylist() for column in columns), strict=True)
-        numbers = self._numbers(list(texts))[kind] if len(first) else np.empty(0, np.int64)
-        return numbers, numbers >= 0
+        kinds, kind = dense(codes(columns, null_is_a_value=True))
+        example = np.empty(len(kinds), np.int64)
+        example[kind] = np.arange(len(kind))
+        texts = zip(*(column.take(pa.array(example)).to_pylist() for column in columns), strict=True)
+        known = self._numbers(list(texts))
+        numbers = known[kind] if len(kinds) else np.empty(0, np.int64)
+        return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
 
     def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
         for texts in kinds:

@@ -199,8 +199,10 @@ class Processor:
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
         sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels, arrivals.views)
-        seen = np.flatnonzero(self._sightings.seen(sights))
-        self.unseen += len(sights) - len(seen)
+        seen = self._sightings.seen(sights)
+        rows = None if seen is None else np.flatnonzero(seen)
+        size = len(sights) if rows is None else len(rows)
+        self.unseen += len(sights) - size
         known = {
             TIME: arrivals.times,
             ARRIVAL: self._arrived + np.arange(len(sights)),
@@ -213,17 +215,17 @@ class Processor:
             for (stream, name), field in self.program.columns.items()
             if stream == arrivals.stream
         }
-        if len(seen) < len(sights):
-            known = {name: numbers[seen] for name, numbers in known.items()}
-            columns = {field: column.take(pa.array(seen)) for field, column in columns.items()}
-        known[STREAM] = np.full(len(seen), self.program.streams.index(arrivals.stream), np.int16)
+        if rows is not None and size < len(sights):
+            known = {name: numbers[rows] for name, numbers in known.items()}
+            columns = {field: column.take(pa.array(rows)) for field, column in columns.items()}
+        known[STREAM] = np.full(size, self.program.streams.index(arrivals.stream), np.int16)
         return pa.Table.from_arrays(
             [
                 pa.array(known[field.name], field.type)
                 if field.name in known
                 else columns[field.name].cast(field.type)
                 if field.name in columns
-                else pa.nulls(len(seen), field.type)
+                else pa.nulls(size, field.type)
                 for field in self.schema
             ],
             schema=self.schema,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,6 @@ import pyarrow as pa
 from headgate.engine.kernels.cell import Found
 from headgate.engine.kernels.given import ARRIVAL, STREAM
 from headgate.engine.kernels.rows import Ints
-from headgate.engine.kernels.sorting import dense
 from headgate.engine.kernels.tuples import Seen
 from headgate.engine.kernels.yielding import Yielded
 
@@ -45,8 +45,9 @@ def packed(found: Found, *, passing: bool, alone: bool = False) -> Batch:
         return Batch(block.query, block.number, found.views, nothing, (), nothing, (), (), found.exceeded)
     numbers, sets = yielded.labels.numbers, yielded.labels.sets
     if len(sets) > 1:
-        used, numbers = dense(numbers)
-        sets = tuple(sets[number] for number in used.tolist())
+        used = np.bincount(numbers, minlength=len(sets)) > 0
+        if not used.all():
+            sets, numbers = tuple(compress(sets, used)), (np.cumsum(used) - 1)[numbers]
     order: tuple[Ints, ...] = ()
     if not alone:
         order = (found.tuples.numbers(ARRIVAL)[yielded.rows[0]],) if passing else _order(yielded, found.tuples)

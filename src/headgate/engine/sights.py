@@ -18,7 +18,7 @@ from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.reading import NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.sorting import dense, distinct
+from headgate.engine.kernels.sorting import Constant, dense, distinct
 from headgate.engine.lateness import Arrived
 from headgate.engine.views import Running as Running
 from headgate.engine.views import View as View
@@ -55,6 +55,7 @@ class Sightings:
         self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
+        self._same: dict[str, Constant] = {}
         self._alive = set[int]()
         """Those that tuples may have; others were replaced by a change of rights, and change no more."""
 
@@ -148,11 +149,16 @@ class Sightings:
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
         late = self._late(stream, times, kind, numbers)
-        return self._with_late(numbers, kind, late) if late else numbers[kind]
+        if late:
+            return self._with_late(numbers, kind, late)
+        if len(numbers) == 1:
+            return self._same.setdefault(stream, Constant()).of(int(numbers[0]), len(kind))
+        return numbers[kind]
 
-    def seen(self, sights: Ints) -> Bools:
-        """Which tuples anybody sees."""
-        return np.asarray((self.table != HIDDEN).any(axis=1)[sights], np.bool_)
+    def seen(self, sights: Ints) -> Bools | None:
+        """Which tuples anybody sees; None: all of them."""
+        visible = (self.table != HIDDEN).any(axis=1)
+        return None if visible.all() else np.asarray(visible[sights], np.bool_)
 
     @property
     def table(self) -> Sights:

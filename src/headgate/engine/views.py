@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.reading import NO_TIME
 from headgate.labels import Clearance, Label, Level, Rules, parse_level
+from headgate.plan.lowering import lower
 from headgate.plan.queries import Block, Query
 from headgate.plan.secure import Mode
 
@@ -37,6 +38,11 @@ class Running:
     def column_labels(self) -> tuple[tuple[Label, ...], ...]:
         """By block, the labels of the labelled columns that it reads."""
         return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
+
+    @cached_property
+    def meaning(self) -> str:
+        """What must not change for its state to be of use."""
+        return f"{self.mode} {self.level} {lower(self.query).key}"
 
 
 @dataclass
@@ -72,7 +78,7 @@ class View:
         found, level = self.clearances.get(subscriber), self.running.level
         if found is None or not rules.order.dominates(found.level, level):
             return None
-        return replace(found, level=level)
+        return found if found.level == level else replace(found, level=level)
 
     def column_labels(self, block: int, rules: Rules) -> tuple[Label, ...]:
         """The labels of the columns that a block reads, but for those that are hidden at the moment. A cumulative view
@@ -90,6 +96,7 @@ def _column_labels(block: Block) -> Iterator[Label]:
         yield from (label for name, label in reading.stream.labels if (number, name) in read)
 
 
+@lru_cache(maxsize=10_000)
 def plain_clearance(clearance: Clearance | None) -> list[Any] | None:
     if clearance is None:
         return None

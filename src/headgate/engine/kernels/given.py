@@ -12,7 +12,8 @@ import numpy.typing as npt
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.plan import nodes as n
-from headgate.plan.expressions import Expr
+from headgate.plan.expressions import INTEGERS, Column, Compare, Expr, Literal, Type
+from headgate.plan.implication import orderly
 
 TIME, STREAM, ARRIVAL, LABEL, SIGHT = "time", "stream", "arrival", "label", "sight"
 HIDDEN = 0
@@ -21,6 +22,9 @@ HIDDEN = 0
 Sights = npt.NDArray[np.int32]
 Mask = frozenset[tuple[str, str]]
 """Columns, with their streams, that a view may not see."""
+
+
+_ORDERED = ({Type.DOUBLE}, {Type.STRING})
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,18 @@ class Block:
             case n.Project(input=n.Source(stream)):
                 return [expr for _, expr in self.top.items], frozenset(), stream
         raise ValueError(f"{self.top} has windows")
+
+    @cached_property
+    def bound(self) -> Compare | None:
+        """A condition of a block without windows that keeps a column on one side of a value, compared as one plain
+        type."""
+        for condition in sorted(self.passes[1], key=str):
+            match condition:
+                case Compare("<" | "<=" | ">" | ">=", Column() as column, Literal() as limit):
+                    types = {column.type, limit.type}
+                    if (types <= INTEGERS or types in _ORDERED) and orderly(column.type, limit):
+                        return condition
+        return None
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.cell import NOTHING, Found
-from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
-from headgate.engine.kernels.limits import TooMuch, bounded, limited
-from headgate.engine.kernels.reading import Evaluate, meets, values_of
+from headgate.engine.kernels.given import HIDDEN, SIGHT, TIME, Block, Program, Sight
+from headgate.engine.kernels.labelsets import LabelSets
+from headgate.engine.kernels.limits import Limits, TooMuch, bounded, limited
+from headgate.engine.kernels.reading import Evaluate, Values, meets
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.yielding import Yielded
+from headgate.plan import expressions as e
+from headgate.plan.expressions import Expr
+
+_MANY = 4
+_FEW = 8
 
 
 def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evaluate) -> list[Found]:
     """The results of all blocks without windows, for tuples in the order of their arrival. Views that see the same of
-    them are computed once."""
+    them are one class: what their blocks have in common is computed once."""
     looking: dict[tuple[str, int], list[int]] = {}
     for view, target in enumerate(sight.targets):
         looking.setdefault(target, []).append(view)
@@ -24,26 +34,20 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
     if not blocks or not arriving.num_rows:
         return []
     tuples = Tuples(program, arriving)
-    by_sight = _BySight(tuples.numbers(SIGHT), tuples.present)
     looks = np.ascontiguousarray(sight.table[tuples.present].T)
-    found = []
+    classes: dict[bytes, dict[Block, list[int]]] = {}
     for block in blocks:
-        together: dict[bytes, list[int]] = {}
         for view in looking[block.target]:
-            together.setdefault(looks[view].tobytes(), []).append(view)
-        for views in together.values():
-            places = by_sight.of(looks[views[0]] != HIDDEN)
-            if places is not None and not len(places):
-                continue
-            seen = Seen(tuples, places, sight, views[0])
-            try:
-                with limited(sight.limits):
-                    yielded = _passed(block, seen, bounded(evaluate))
-            except TooMuch as exceeded:
-                found.append(Found(block, tuple(views), NOTHING, seen, str(exceeded)))
-                continue
-            if len(yielded.instant):
-                found.append(Found(block, tuple(views), yielded, seen))
+            classes.setdefault(looks[view].tobytes(), {}).setdefault(block, []).append(view)
+    by_sight = _BySight(tuples.numbers(SIGHT), tuples.present)
+    found = []
+    for class_ in classes.values():
+        view = next(iter(class_.values()))[0]
+        places = by_sight.of(looks[view] != HIDDEN)
+        if places is None or len(places):
+            seen = Seen(tuples, places, sight, view)
+            for block, yielded, exceeded in _results(list(class_), seen, bounded(evaluate), sight.limits):
+                found.append(Found(block, tuple(class_[block]), yielded, seen, exceeded))
     return found
 
 
@@ -51,29 +55,141 @@ class _BySight:
     """The places of tuples by their sights: who sees few of many tuples does not look at all of them."""
 
     def __init__(self, sights: Ints, present: Ints) -> None:
-        number = np.searchsorted(present, np.arange(present[-1] + 1))[sights]
-        small = len(present) <= 1 << 16
-        self._order = np.argsort(number.astype(np.uint16) if small else number, kind="stable")
-        self._ends = np.cumsum(np.bincount(number, minlength=len(present)))
+        self._number = sights if len(present) == present[-1] + 1 else _places_in(present)[sights]
+        self._present = len(present)
 
     def of(self, seen: Bools) -> Ints | None:
         """The places of those with these sights, in order; None for all."""
         which = np.flatnonzero(seen).tolist()
         if len(which) == len(seen):
             return None
-        ends = self._ends
-        parts = [self._order[ends[at - 1] if at else 0 : ends[at]] for at in which]
+        if int(self._sizes[which].sum()) > len(self._number) // _MANY:
+            return np.flatnonzero(seen[self._number])
+        parts = [self._order[self._ends[at] - self._sizes[at] : self._ends[at]] for at in which]
         if not parts:
             return np.empty(0, np.int64)
         return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
+    @cached_property
+    def _sizes(self) -> Ints:
+        return np.bincount(self._number, minlength=self._present)
 
-def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
-    items, conditions, stream = block.passes
-    places = np.flatnonzero(tuples.of_stream(stream))
-    if conditions:
-        values = values_of(tuples, [stream], (places,), conditions)
-        places = places[meets(evaluate, conditions, values, len(places))]
-    results = evaluate(items, values_of(tuples, [stream], (places,), items), len(places))
-    number = np.arange(len(places))
-    return Yielded(number, tuples.times[places], places + 1, False, (places,), tuple(results), tuples.labels.at(places))
+    @cached_property
+    def _ends(self) -> Ints:
+        return np.cumsum(self._sizes)
+
+    @cached_property
+    def _order(self) -> Ints:
+        """Places by sight."""
+        return np.argsort(self._number.astype(np.uint16) if self._present <= 1 << 16 else self._number, kind="stable")
+
+
+def _places_in(present: Ints) -> Ints:
+    return np.searchsorted(present, np.arange(present[-1] + 1))
+
+
+def _results(
+    blocks: Sequence[Block], seen: Seen, evaluate: Evaluate, limits: Limits
+) -> Iterator[tuple[Block, Yielded, str]]:
+    """What each block yields, if anything, or which limit it exceeds. Those that bound one column from the same side
+    are a ladder: whatever meets a bound meets all weaker ones, so each step looks only at what the one before it
+    left."""
+    whole: dict[str, _Rows] = {}
+    for (stream, *_), ladder in _ladders(blocks).items():
+        if stream not in whole:
+            whole[stream] = _Rows(seen, stream, np.flatnonzero(seen.of_stream(stream)), evaluate)
+        rows = whole[stream]
+        for bound, block in ladder:
+            items, conditions, _ = block.passes
+            yielded, exceeded = NOTHING, ""
+            try:
+                with limited(limits):
+                    if bound is not None:
+                        rows = rows.meeting(frozenset({bound}))
+                        conditions -= {bound}
+                    chosen = rows.meeting(conditions)
+                    if len(chosen.places):
+                        yielded = chosen.yielded(items)
+            except TooMuch as error:
+                exceeded = str(error)
+            if exceeded or len(yielded.instant):
+                yield block, yielded, exceeded
+
+
+def _ladders(blocks: Sequence[Block]) -> dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]]:
+    """Blocks by their stream and what they bound, the weakest bound first."""
+    found: dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]] = {}
+    for block in blocks:
+        bound, (_, _, stream) = block.bound, block.passes
+        key = () if bound is None else (bound.left.text, bound.operator[0])
+        found.setdefault((stream, *key), []).append((bound, block))
+    for (_, *side), ladder in found.items():
+        ladder.sort(key=lambda step: _place(step[0]), reverse=side[1:] == ["<"])
+    return found
+
+
+def _place(bound: e.Compare | None) -> tuple[Any, ...]:
+    """In the order of limits: `>= 5` before `> 5`, and (from the other end) `<= 5` before `< 5`."""
+    return () if bound is None else (bound.right.value, bound.operator in (">", "<="))  # type: ignore[attr-defined]
+
+
+class _Rows:
+    """Some tuples of one stream as a class of views sees them; what is read of them is read once. Those that are left
+    of few are read from these (`within`, at which places there), which lie close together, not from all tuples."""
+
+    def __init__(
+        self, seen: Seen, stream: str, places: Ints, evaluate: Evaluate, within: tuple[_Rows, Ints] | None = None
+    ) -> None:
+        self._seen = seen
+        self._stream = stream
+        self._evaluate = evaluate
+        self._within = within
+        self._columns: dict[e.Column, pa.Array] = {}
+        self.places = places
+
+    def meeting(self, conditions: frozenset[Expr]) -> _Rows:
+        """Those that meet all conditions."""
+        if not conditions:
+            return self
+        met = meets(self._evaluate, conditions, self._values(conditions), len(self.places))
+        if met.all():
+            return self
+        within = None
+        if self._within is not None:
+            within = self._within[0], self._within[1][met]
+        elif len(self.places) * _FEW <= len(self._seen):
+            within = self, np.flatnonzero(met)
+        return _Rows(self._seen, self._stream, self.places[met], self._evaluate, within)
+
+    def yielded(self, items: Sequence[Expr]) -> Yielded:
+        computed = [item for item in items if not isinstance(item, e.Column)]
+        answers = iter(self._evaluate(computed, self._values(computed), len(self.places)) if computed else ())
+        values = tuple(self._column(item) if isinstance(item, e.Column) else next(answers) for item in items)
+        number = np.arange(len(self.places))
+        return Yielded(number, self._times, self.places + 1, False, (self.places,), values, self._labels)
+
+    @cached_property
+    def _times(self) -> Ints:
+        if self._within is not None:
+            rows, at = self._within
+            return rows._times[at]
+        return self._seen.numbers(TIME, self.places)
+
+    @cached_property
+    def _labels(self) -> LabelSets:
+        if self._within is not None:
+            rows, at = self._within
+            return rows._labels.at(at)
+        return self._seen.labels_at(self.places)
+
+    def _values(self, exprs: Iterable[Expr]) -> Values:
+        return {column: self._column(column) for expr in exprs for column in expr.columns}
+
+    def _column(self, column: e.Column) -> pa.Array:
+        if column not in self._columns:
+            if self._within is not None:
+                rows, at = self._within
+                self._columns[column] = rows._column(column).take(pa.array(at))
+            else:
+                self._columns[column] = self._seen.column(self._stream, column.name, self.places)
+        return self._columns[column]

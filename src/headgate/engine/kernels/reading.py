@@ -47,7 +47,7 @@ def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], e
 
 def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
     """Which rows meet all conditions; unknown is not met."""
-    found = evaluate(sorted(conditions, key=str), values, size)
+    found = evaluate(sorted(conditions, key=str) if len(conditions) > 1 else [*conditions], values, size)
     plain = [np.asarray((x.fill_null(False) if x.null_count else x).to_numpy(zero_copy_only=False)) for x in found]
     return reduce(np.logical_and, plain) if plain else np.ones(size, np.bool_)
 

@@ -14,6 +14,20 @@ _FEW = 1024
 _SMALL = 1 << 16
 
 
+class Constant:
+    """Columns of one number, again and again: cut from one that is kept, since fresh memory costs more than reading."""
+
+    def __init__(self) -> None:
+        self._kept: Ints = np.empty(0, np.int64)
+
+    def of(self, number: int, size: int) -> Ints:
+        """So many times this number, not to be written to."""
+        if not len(self._kept) or len(self._kept) < size or self._kept[0] != number:
+            self._kept = np.full(max(size, 1), number, np.int64)
+            self._kept.flags.writeable = False
+        return self._kept[:size]
+
+
 def close(low: int, high: int, count: int) -> bool:
     """Whether so many numbers lie so close together that counting them all is less work than comparing."""
     return high - low <= 4 * count + _FEW
@@ -24,6 +38,8 @@ def dense(values: Ints) -> tuple[Ints, Ints]:
     if not len(values):
         return values, values
     low, high = int(values.min()), int(values.max())
+    if low == high:
+        return values[:1], np.zeros(len(values), np.int64)
     if not close(low, high, len(values)):
         order = np.argsort(values)
         changes = np.diff(values[order], prepend=values[order[0]]) != 0

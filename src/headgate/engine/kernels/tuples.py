@@ -49,6 +49,11 @@ class Tuples:
         """The sights that there are."""
         return distinct(self.numbers(SIGHT))
 
+    @cached_property
+    def labels(self) -> LabelSets:
+        """Each tuple's own label."""
+        return label_sets(self.numbers(LABEL))
+
     def taken(self, places: Ints) -> pa.Table:
         return self.table.take(pa.array(places if self.order is None else self.order[places])).combine_chunks()
 
@@ -105,15 +110,24 @@ class Seen:
             array = pc.if_else(pa.array(~np.isin(masks, hiding)), array, pa.scalar(None, array.type))
         return array
 
-    def numbers(self, name: str) -> Ints:
-        """As those of all tuples."""
+    def labels_at(self, places: Ints) -> LabelSets:
+        """The labels of some of the tuples, without a look at those of all others."""
+        return self._tuples.labels.at(self._among_all(places))
+
+    def numbers(self, name: str, places: Ints | None = None) -> Ints:
+        """As those of all tuples; or of some of them only."""
         numbers = self._tuples.numbers(name)
+        if places is not None:
+            return numbers[self._among_all(places)]
         return numbers if self._places is None else numbers[self._places]
+
+    def _among_all(self, places: Ints) -> Ints:
+        return places if self._places is None else self._places[places]
 
     def _table_rows(self, places: Ints) -> Ints:
         """Where tuples stand in the table. Several columns are read at the same places: they are looked up once."""
         if id(places) not in self._rows:
-            rows = places if self._places is None else self._places[places]
+            rows = self._among_all(places)
             rows = rows if self._tuples.order is None else self._tuples.order[rows]
             self._rows[id(places)] = places, rows  # the places are kept, so that nothing else gets their id
         return self._rows[id(places)][1]

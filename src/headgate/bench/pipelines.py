@@ -1,0 +1,101 @@
+"""Pipelines for benches: the whole path of a batch without Spark, from a table to everyone's mailbox.
+
+Nothing stands in for a part of the engine: labels are texts that ingress reads, state is written down with every
+batch, rights are asked for when results go out. Only what is wanted never changes, and cells run in this process.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from headgate.clock import SystemClock
+from headgate.cql.queries import parse_query
+from headgate.engine.carriers import LocalCarrier
+from headgate.engine.demand import Demand, Subscriber
+from headgate.engine.duck import evaluate
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.pipeline import Pipeline
+from headgate.engine.sights import Running
+from headgate.labels import LEAST, Clearance
+from headgate.plan.queries import Stream, bind_query
+
+Key = TypeVar("Key")
+
+
+class Unchanging:
+    """A gate at which the same is wanted all the time."""
+
+    def __init__(self, demand: Demand) -> None:
+        self._demand = demand
+
+    def demand(self) -> Demand:
+        return self._demand
+
+    def open(self) -> AbstractContextManager[Demand]:
+        return nullcontext(self._demand)
+
+
+class Measured:
+    """A pipeline that says what a batch took. Mailboxes are emptied after each, as their owners would."""
+
+    def __init__(self, demand: Demand, home: Path) -> None:
+        self._mailbox = Mailbox()
+        self._demand = demand
+        self._batches = count()
+        self.pipeline = Pipeline(
+            home,
+            Unchanging(demand),
+            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            [self._mailbox],
+            SystemClock(),
+        )
+
+    def take(self, batch: Mapping[str, pa.Table]) -> float:
+        """Seconds of processor time for the next tuples of these streams."""
+        number = next(self._batches)
+        start = time.process_time()
+        for stream, table in batch.items():
+            self.pipeline.take(stream, number, table)
+        taken = time.process_time() - start
+        for subscriber in self._demand.subscribers:
+            self._mailbox.fetch(subscriber.name, subscriber.query, _NOTHING)
+        return taken
+
+    @property
+    def results(self) -> int:
+        """How many results everyone has received together."""
+        return sum(self.pipeline.counts.results.values())
+
+
+_NOTHING = Demand()
+"""With no query running, what is fetched is let go unseen."""
+
+
+@contextmanager
+def measured(demands: Mapping[Key, Demand]) -> Iterator[dict[Key, Measured]]:
+    """Pipelines side by side, so that they can take turns."""
+    with ExitStack() as stack:
+        found: dict[Key, Measured] = {}
+        for name, demand in demands.items():
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            found[name] = Measured(demand, home)
+            stack.callback(found[name].pipeline.close)
+        yield found
+
+
+def running(name: str, text: str, streams: Mapping[str, Stream]) -> Running:
+    """A query at the least level, from its text."""
+    return Running(name, bind_query(parse_query(text), lambda target: streams[target.name]), LEAST)
+
+
+def reader(name: str, query: Running, roles: Sequence[str]) -> Subscriber:
+    """Somebody with these roles who may read the streams of a query."""
+    return Subscriber(name, query.name, Clearance(frozenset(roles), LEAST, query.streams))

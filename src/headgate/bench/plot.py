@@ -1,0 +1,81 @@
+"""Plots as SVG: one drawing for a report, its plots below each other.
+
+A line says by its name, beside it, what it is, and the points are marked where they were measured: a line between two
+of them is only to guide the eye. The same report gives the same file, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from headgate.bench.harness import Plot, written
+
+_WIDTH, _HEIGHT = 8.5, 4.2
+_MARKERS = "osD^vP*X<>"
+_DASHES = ("--", ":", "-.")
+_MOST_TICKS = 8
+_STYLE: Any = {
+    "svg.hashsalt": "headgate",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "legend.frameon": False,
+}
+
+
+def draw(plots: Sequence[Plot], file: Path | IO[bytes], format_: str = "svg") -> None:
+    """Draws all of them into one file."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, _HEIGHT * len(plots)), layout="constrained")
+        for place, plot in enumerate(plots, 1):
+            _draw(figure.add_subplot(len(plots), 1, place), plot)
+        figure.savefig(file, format=format_, metadata={"Date": None} if format_ == "svg" else None)
+
+
+def _draw(axes: Axes, plot: Plot) -> None:
+    axes.set_title(plot.title)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
+    if plot.log_x:
+        axes.set_xscale("log")
+    if plot.log_y:
+        axes.set_yscale("log")
+    for number, (name, points) in enumerate(plot.series.items()):
+        xs, ys = zip(*points, strict=True)
+        axes.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], markersize=5, label=name)
+    for number, (name, level) in enumerate(plot.levels.items()):
+        axes.axhline(level, color="0.35", linestyle=_DASHES[number % len(_DASHES)], linewidth=1.2, label=name)
+    _mark_what_was_measured(axes, plot)
+    axes.grid(axis="y", color="0.9")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    if plot.log_y:
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        drawn = [0.0, *plot.levels.values(), *(y for points in plot.series.values() for _, y in points)]
+        axes.set_ylim(1.08 * min(drawn), 1.08 * max(drawn))
+    if len(plot.series) + len(plot.levels) > 1:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
+def _mark_what_was_measured(axes: Axes, plot: Plot) -> None:
+    """The sizes of the bench, where they are few, say more than round numbers."""
+    sizes = sorted({x for points in plot.series.values() for x, _ in points})
+    if len(sizes) <= _MOST_TICKS and plot.log_x:
+        axes.set_xticks(sizes, [_short(size) for size in sizes])
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+
+
+def _short(value: float) -> str:
+    """Without a fraction that is none."""
+    return written(int(value) if value == int(value) else value)

@@ -1,0 +1,215 @@
+"""`headgate bench secfilter`: what labelling and filtering add to a query (paper 000, Figures 13 to 15).
+
+As in the paper, queries of 4 to 64 operators over one stream have one output: here unions of blocks, each of three
+selections and a projection, which together let every tuple out once. The same engine runs them with security left out
+(`unsecured`), with a label on the stream (as in the paper, where rights go by the source), and with a role expression
+on every tuple (which the paper does not have). All three take turns, batch by batch.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import pyarrow as pa
+
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
+from headgate.bench.pipelines import running
+from headgate.bench.unsecured import UnlabelledIngress, UnsecuredProcessor, results
+from headgate.bench.vitals import LABELS, ROLES, STREAMS, Vitals, demand
+from headgate.engine.carriers import LocalCarrier
+from headgate.engine.chain import Numbers
+from headgate.engine.duck import evaluate
+from headgate.engine.ingress import Entrance, Ingress
+from headgate.engine.processor import Processor
+from headgate.engine.sights import Running
+from headgate.labels import LEAST, Clearance, Rules, parse_label
+
+MOST_OVERHEAD = 1.0
+PAPER_NS = 60
+OPERATORS = (4, 8, 16, 32, 64)
+_BLOCK = "SELECT patient, hr - {n} AS hr WHERE hr < {most} AND patient >= {low} AND patient < {high} FROM hr"
+_EACH = 4
+_PATIENTS = 960
+OFF, STREAM, TUPLE = "without security", "label of the stream", "labels of tuples"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    batch: int
+    repetitions: int
+
+
+QUICK, FULL = Sizes(100_000, 15), Sizes(200_000, 61)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Nanoseconds per tuple, repetition by repetition."""
+
+    ingress: list[float]
+    rest: list[float]
+
+    @property
+    def whole(self) -> list[float]:
+        return [a + b for a, b in zip(self.ingress, self.rest, strict=True)]
+
+
+def run(quick: bool, progress: Progress) -> Report:
+    return measure(QUICK if quick else FULL, progress)
+
+
+def measure(sizes: Sizes, progress: Progress) -> Report:
+    progress.expect(len(OPERATORS))
+    rows: list[Row] = []
+    for operators in OPERATORS:
+        progress.step(f"{operators} operators")
+        costs = _costs(operators, sizes)
+        rows += [_row(operators, name, costs) for name in costs]
+    secured = [row for row in rows if row["security"] != OFF]
+    return Report(
+        title="What labelling and filtering add: nanoseconds of processor time per tuple",
+        rows=rows,
+        goals=[
+            Goal(
+                f"{row['operators']} operators, {row['security']}: overhead", _of(row, "overhead %"), MOST_OVERHEAD, "%"
+            )
+            for row in secured
+            if _of(row, "operators") >= 16
+        ],
+        notes=_NOTES,
+        environment=environment("numpy", "pyarrow"),
+        plots=[
+            Plot(
+                "What security adds to a query",
+                "operators",
+                "overhead in %",
+                _series(secured, "overhead %"),
+                {"goal": MOST_OVERHEAD},
+                log_x=True,
+            ),
+            Plot(
+                "What labelling and filtering take",
+                "operators",
+                "ns of processor time per tuple",
+                _series(secured, "added ns"),
+                {"secure Borealis (on a processor of its time)": PAPER_NS},
+                log_x=True,
+            ),
+        ],
+    )
+
+
+def _series(rows: Sequence[Row], column: str) -> dict[str, list[tuple[float, float]]]:
+    return {
+        name: [(_of(row, "operators"), _of(row, column)) for row in rows if row["security"] == name]
+        for name in (STREAM, TUPLE)
+    }
+
+
+def query(operators: int) -> Running:
+    """Patients are dealt out to the blocks: every tuple comes out once."""
+    blocks = operators // _EACH
+    share = _PATIENTS // blocks
+    texts = (_BLOCK.format(n=i, most=100_000 + i, low=share * i, high=share * (i + 1)) for i in range(blocks))
+    return running("q", " UNION ALL ".join(texts), STREAMS)
+
+
+class Way:
+    """One of the three ways to run a query."""
+
+    def __init__(self, entrance: Ingress, processor: Processor, numbers: Numbers) -> None:
+        self._ingress = entrance
+        self._processor = processor
+        self._numbers = numbers
+
+    def take(self, batch: pa.Table) -> tuple[float, float, int]:
+        """Seconds of ingress, seconds of all the rest, and how many results there were."""
+        start = time.process_time()
+        arrivals, _ = self._ingress.take(batch, 0)
+        entered = time.process_time()
+        parcels = self._processor.batch([arrivals])
+        return entered - start, time.process_time() - entered, results(parcels)
+
+
+def ways(running_: Running) -> dict[str, Way]:
+    streams = demand([], []).entrances["hr"], demand([], [], labelled=False).entrances["hr"]
+    labelled, plain = streams
+    return {
+        OFF: _unsecured(running_, plain),
+        STREAM: _secured(running_, Entrance(plain.name, plain.columns, plain.event_time, policy=parse_label("doctor"))),
+        TUPLE: _secured(running_, labelled),
+    }
+
+
+def _unsecured(running_: Running, entrance: Entrance) -> Way:
+    numbers = Numbers()
+    return Way(UnlabelledIngress(entrance, Rules(), numbers.number), UnsecuredProcessor(running_), numbers)
+
+
+def _secured(running_: Running, entrance: Entrance) -> Way:
+    """Looked at by somebody who has every role, so that the same comes out."""
+    numbers = Numbers()
+    processor = Processor([running_], Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate))
+    ingress = Ingress(entrance, Rules(), numbers.number)
+    if entrance.labels:
+        ingress.learn([(text,) for text in LABELS])
+    processor.know(dict(enumerate(numbers.labels)))
+    processor.subscribe(running_.name, {"somebody": Clearance(frozenset(ROLES), LEAST, frozenset({entrance.name}))})
+    return Way(ingress, processor, numbers)
+
+
+def _costs(operators: int, sizes: Sizes) -> dict[str, Cost]:
+    """The ways take turns, in an order drawn anew each time, after one batch that warms up."""
+    drawn, vitals, all_ways = random.Random(3), Vitals(_PATIENTS), ways(query(operators))
+    costs = {name: Cost([], []) for name in all_ways}
+    gc.collect()
+    gc.disable()  # or one of them would pay for what all left behind
+    try:
+        for number in range(sizes.repetitions + 1):
+            batch = vitals.batch(sizes.batch)["hr"]
+            for name in drawn.sample(list(all_ways), len(all_ways)):
+                ingress, rest, found = all_ways[name].take(batch)
+                if found != sizes.batch:
+                    raise RuntimeError(f"{name}: {found} results of {sizes.batch} tuples")
+                if number:
+                    costs[name].ingress.append(1e9 * ingress / sizes.batch)
+                    costs[name].rest.append(1e9 * rest / sizes.batch)
+    finally:
+        gc.enable()
+    return costs
+
+
+def _row(operators: int, name: str, costs: dict[str, Cost]) -> Row:
+    own, off = costs[name], costs[OFF]
+    row: Row = {"operators": operators, "security": name, "ns per tuple": median(own.whole)}
+    if name == OFF:
+        return row
+    return {
+        **row,
+        "labelling ns": _added(own.ingress, off.ingress),
+        "filtering ns": _added(own.rest, off.rest),
+        "added ns": _added(own.whole, off.whole),
+        "overhead %": 100 * _added(own.whole, off.whole) / median(off.whole),
+    }
+
+
+def _added(own: Sequence[float], off: Sequence[float]) -> float:
+    """The median of what each repetition took longer than the one without security beside it."""
+    return median(a - b for a, b in zip(own, off, strict=True))
+
+
+def _of(row: Row, column: str) -> float:
+    return float(str(row[column]))
+
+
+_NOTES = (
+    "The clock is processor time. All three take the same batches in turns; added: the median of the differences.",
+    "Operators: three selections and a projection in each block; the union over the blocks is not counted.",
+    "Labelling is ingress; filtering is all the rest: who sees a tuple, and what may go out. Nothing is written down.",
+    "Without security: the same ingress, kernels and parcels; no label is read, one sight for all, nothing is decided.",
+)

@@ -1,0 +1,71 @@
+"""The engine with security left out, for comparison only: what `headgate bench secfilter` measures it against.
+
+Made of the same parts, but nothing is labelled and nothing decided: ingress reads no labels, all tuples have one sight,
+one view sees all of them, and whoever looks receives whatever comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.engine.carriers import LocalCarrier
+from headgate.engine.duck import evaluate
+from headgate.engine.egress import Egress, Parcel
+from headgate.engine.ingress import Ingress
+from headgate.engine.kernels.given import Sight
+from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.processor import Processor
+from headgate.engine.sights import Running, Sightings, View
+from headgate.labels import PUBLIC, Label, Level, Rules
+
+
+class UnlabelledIngress(Ingress):
+    def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
+        return np.zeros(batch.num_rows, np.int64), _ALL
+
+
+_ALL = np.ones(1, np.bool_)
+
+
+class UnsecuredProcessor(Processor):
+    """Of one query, with one subscriber."""
+
+    def __init__(self, running: Running) -> None:
+        super().__init__([running], Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate))
+        self._sightings = _OneSight(running)
+        self._egress = _Undecided(Rules(), {})
+
+
+class _OneSight(Sightings):
+    def __init__(self, running: Running) -> None:
+        super().__init__(Rules())
+        self.add_view(running, {"anybody": None})
+        columns = len(running.query.blocks)
+        never = np.zeros(columns, np.int64)
+        targets = tuple((running.name, number) for number in range(columns))
+        self._only = Sight(targets, np.ones((1, columns), np.int32), (frozenset(),), never, never, {})
+
+    def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:  # noqa: ARG002
+        return labels
+
+    def seen(self, sights: Ints) -> None:
+        pass
+
+    def batch(self, *, last: bool = False) -> Sight:  # noqa: ARG002
+        return self._only
+
+
+class _Undecided(Egress):
+    def _shared_out(self, view: View, whole: Parcel) -> list[Parcel]:
+        return [replace(whole, subscribers=tuple(view.clearances))]
+
+    def _labels_of(self, level: Level, sets: Iterable[object]) -> tuple[Label, ...]:  # noqa: ARG002
+        return tuple(PUBLIC for _ in sets)
+
+
+def results(parcels: Sequence[Parcel]) -> int:
+    return sum(map(len, parcels))

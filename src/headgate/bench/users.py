@@ -178,7 +178,7 @@ _NOTES = (
     "The whole path without Spark: labels as texts, state written down, rights asked for, results in mailboxes.",
     "Fifteen role expressions over four roles; each user has one role and sees eight fifteenths.",
     "Own alarms: as many queries and views as users. Rare: some 0.3 % of what a user sees; often: about half of it.",
-    "Each view costs a part of a millisecond with every batch, whatever its size: small batches pay it more often.",
+    "Each view costs a part of a millisecond with every batch, most of it whatever the size of the batch.",
     "One query: views are shared by all of one role.",
     "Windowed: rows, ranges, partitions, aggregates and joins; the first third of the batches fills windows.",
 )

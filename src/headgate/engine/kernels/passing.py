@@ -16,6 +16,9 @@ from headgate.engine.kernels.yielding import Yielded
 from headgate.plan import nodes as n
 from headgate.plan.expressions import Expr
 
+_MANY = 16
+"""Who sees more than one of so many tuples looks at all of them: that is faster than to sort those it sees."""
+
 
 def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evaluate) -> list[Found]:
     """The results of all blocks without windows, for tuples in the order of their arrival. Views that see the same of
@@ -29,18 +32,18 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
     tuples = Tuples(program, arriving)
     by_sight = _BySight(tuples.numbers(SIGHT), tuples.present)
     looks = np.ascontiguousarray(sight.table[tuples.present].T)
+    known: dict[bytes, Seen] = {}
     found = []
     for block in blocks:
         together: dict[bytes, list[int]] = {}
         for view in looking[block.target]:
             together.setdefault(looks[view].tobytes(), []).append(view)
-        for views in together.values():
-            places = by_sight.of(looks[views[0]] != HIDDEN)
-            if places is None or len(places):
-                seen = Seen(tuples, places, sight, views[0])
-                yielded = _passed(block, seen, evaluate)
-                if len(yielded.instant):
-                    found.append(Found(block, tuple(views), yielded, seen))
+        for look, views in together.items():
+            if look not in known:  # others who look at other blocks may see the same
+                known[look] = Seen(tuples, by_sight.of(looks[views[0]] != HIDDEN), sight, views[0])
+            yielded = _passed(block, known[look], evaluate) if len(known[look]) else None
+            if yielded is not None and len(yielded.instant):
+                found.append(Found(block, tuple(views), yielded, known[look]))
     return found
 
 
@@ -50,6 +53,7 @@ class _BySight:
     def __init__(self, sights: Ints, present: Ints) -> None:
         number = np.searchsorted(present, np.arange(present[-1] + 1))[sights]
         small = len(present) <= 1 << 16
+        self._number = number
         self._order = np.argsort(number.astype(np.uint16) if small else number, kind="stable")
         self._ends = np.cumsum(np.bincount(number, minlength=len(present)))
 
@@ -62,6 +66,8 @@ class _BySight:
         parts = [self._order[ends[at - 1] if at else 0 : ends[at]] for at in which]
         if not parts:
             return np.empty(0, np.int64)
+        if sum(map(len, parts)) > len(self._number) // _MANY:
+            return np.flatnonzero(seen[self._number])
         return parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
 
 

@@ -35,6 +35,7 @@ def test_the_readme_shows_what_happens(tmp_path: Path) -> None:
             name, _, value = words[1].partition("=")
             environment[name] = value
         elif words[0] == "cat":
+            (tmp_path / words[1]).parent.mkdir(exist_ok=True)
             (tmp_path / words[1]).write_text(shown + "\n")
         else:
             done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -299,7 +299,7 @@ def test_a_column_once_hidden_stays_hidden() -> None:
     assert labelled(found) == [
         (1, (1, 5), "doctor"),
         (2, (2, None), "TRUE"),
-        (3, (3, None), "TRUE"),
+        (3, (3, None), "doctor"),
         (4, (4, 8), "doctor"),
     ]
 
@@ -311,6 +311,17 @@ def test_what_entered_by_a_column_leaves_when_the_column_is_hidden() -> None:
         *[(1, (1, None)), (2, (1, None)), (3, (2, None)), (3, (2, None)), (4, (1, None)), (4, (2, None))],
     ]
     assert shown(ann(query, *before, lost, *after, has=who("doctor"), labels=DOCTORS)) == [(1, (1, None))]
+
+
+def test_rows_neither_come_nor_go_by_a_column_that_is_lost() -> None:
+    """Those of the instant before are read as those of now are."""
+    before, lost, after = (a(1, 1, 5), a(2, 2, 6)), Change("ann", who()), (a(3, 3, 7), a(4, 4, 8))
+    for query, expected in (
+        ("SELECT DSTREAM k FROM A [UNBOUNDED] WHERE v > 1", []),
+        ("SELECT k FROM A [UNBOUNDED] WHERE v IS NULL", [(2, (2,)), (3, (3,)), (4, (4,))]),
+        ("SELECT DSTREAM x.k AS k FROM A [UNBOUNDED] x, A [UNBOUNDED] y WHERE x.v = y.v", []),
+    ):
+        assert shown(ann(query, *before, lost, *after, has=who("doctor"), labels=DOCTORS)) == expected
 
 
 def test_losing_a_column_lets_nothing_into_a_window_that_did_not_enter() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli.context import Place, pass_place, reported, show
-from headgate.engine.pipeline import Counts
+from headgate.engine.pipeline import Counts, forget
 from headgate.plain import format_table
 from headgate.service import Headgate
 from headgate.service.desk import Desk
@@ -76,10 +77,15 @@ def _process(
         return
     home = place.home / ("engine" if everyone else f"engine-{desk.session}")
     if fresh:
-        shutil.rmtree(home, ignore_errors=True)
-    with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work:
+        forget(home)
+    with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work, _asked_to_end() as check:
+
+        def watch() -> None:
+            bar.show(work.counts)
+            check()
+
         with suppress(KeyboardInterrupt):
-            (work.follow if follow else work.replay)(lambda: bar.show(work.counts))
+            (work.follow if follow else work.replay)(watch)
         bar.stop()
         if out is None:
             for title, columns, rows in desk.received(SHOWN):
@@ -90,16 +96,40 @@ def _process(
             click.echo(format_table(columns, rows))
 
 
+@contextmanager
+def _asked_to_end() -> Iterator[Callable[[], None]]:
+    """Yields what interrupts if somebody has asked for the end, by Ctrl-C or as systems do it. Who asks is not heard in
+    the middle of a word to Spark, unless it is for the second time."""
+    asked: list[int] = []
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    def hear(number: int, _: object) -> None:
+        check()
+        asked.append(number)
+
+    before = [(number, signal.signal(number, hear)) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield check
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
 class _Bar:
     """How far it is, on standard error: the answers alone stand on standard output."""
 
     def __init__(self, follow: bool) -> None:
+        console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TimeElapsedColumn(),
-            console=Console(stderr=True),
+            console=console,
             transient=not follow,
+            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("starting Spark", total=None)
 

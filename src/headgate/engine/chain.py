@@ -18,6 +18,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals, Processor
 from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
@@ -46,19 +47,31 @@ class Numbers:
             self.labels.append(label)
         return self._numbers[label]
 
+    def protect(self, strengthened: Callable[[Label], Label]) -> bool:
+        """What each label is from now on, in its place; whether any became another."""
+        labels = [strengthened(label) for label in self.labels]
+        changed = labels != self.labels
+        if changed:
+            self._keep(labels)
+        return changed
+
     def plain(self) -> list[str]:
         return [str(label) for label in self.labels]
 
     def restore(self, texts: Sequence[str]) -> None:
-        for text in texts:
-            self.number(parse_any_label(text, limit=NO_LIMIT))
+        self._keep([parse_any_label(text, limit=NO_LIMIT) for text in texts])
+
+    def _keep(self, labels: list[Label]) -> None:
+        self.labels = labels
+        self._numbers = {label: number for number, label in enumerate(labels)}
 
 
 class Chain:
     """`make` makes what runs the cells of a program."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, limits: Limits | None = None) -> None:
         self._make = make
+        self._limits = limits
         self._demand = Demand()
         self._stages = Stages.of(self._demand)
         self._processors: list[Processor] = []
@@ -73,12 +86,20 @@ class Chain:
     def meet(self, demand: Demand) -> None:
         """From now on this is wanted."""
         stages = Stages.of(demand)
-        if demand.queries != self._demand.queries:
+        if stages.stages != self._stages.stages:
             self._rebuild(demand, stages, *self.save())
-        for processor in self._processors:
-            processor.rule(demand.rules)
+        self._rule(demand)
         self._demand, self._stages = demand, stages
         self._meet_subscribers()
+
+    def _rule(self, demand: Demand) -> None:
+        """What a stream's owner demands now also protects the tuples that came before."""
+        stricter = demand.entrances != self._demand.entrances and self.numbers.protect(demand.protected)
+        for number, processor in enumerate(self._processors):
+            if stricter:
+                processor.know(dict(enumerate(self.numbers.labels)))
+                self._known[number] = len(self.numbers.labels)
+            processor.rule(demand.rules, anew=stricter)
 
     def _rebuild(self, demand: Demand, stages: Stages, cells: Cells, plain: Sequence[Mapping[str, Any]]) -> None:
         """New processors, which go on where those that ran the same queries were; a query that means something else
@@ -90,6 +111,9 @@ class Chain:
             own = {(share.partition(" ")[2], x): c for (share, x), c in cells.items() if _stage(share) == number}
             processor.restore(own, rest, kept)
         self._known = [0] * len(self._processors)
+        self._know()
+        for processor in self._processors:
+            processor.decide_anew()
         self._views = {
             (name, view.running.name): view
             for processor in self._processors
@@ -98,7 +122,7 @@ class Chain:
         }
 
     def _processor(self, queries: Sequence[Running], rules: Rules) -> Processor:
-        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema))
+        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema), self._limits)
 
     def _meet_subscribers(self) -> None:
         self._know()
@@ -121,7 +145,7 @@ class Chain:
     def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
         """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
         processor = self._processor_of(query)
-        cumulative = self._demand.running[query].mode == Mode.CUMULATIVE
+        cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
         there = [view for view in processor.views if cumulative and view.running.name == query]
         if there:
             processor.change(there[0], clearances)
@@ -138,7 +162,7 @@ class Chain:
         processor.change(view, dict.fromkeys(names, clearance))
 
     def _processor_of(self, query: str) -> Processor:
-        return self._processors[self._demand.running[query].stage]
+        return self._processors[self._stages.running[query].stage]
 
     def _know(self) -> None:
         for number, processor in enumerate(self._processors):
@@ -169,7 +193,7 @@ class Chain:
         for processor in self._processors:
             found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
             self.unseen = min(self.unseen, processor.unseen)
-            for parcel in found:
+            for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
                     results.append(parcel.to(mine))
@@ -179,17 +203,21 @@ class Chain:
 
     def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
         """What feeders received, as tuples of the stream that the query makes."""
-        views = [self._views[key] for name in parcel.subscribers if (key := fed(name)) in self._views and key]
-        if not views:
+        keys = (fed(name) for name in parcel.subscribers)
+        views = {id(view): view for key in keys if key and (view := self._views.get(key))}
+        if parcel.ended:
+            for view in views.values():
+                self._processor_of(view.running.name).end(view, parcel.ended)
+        if parcel.ended or not views:
             return
-        running = self._demand.running[parcel.query]
+        running = self._stages.running[parcel.query]
         source = Label(sources=frozenset({running.output}))
         numbers = np.array([self.numbers.number(self._combined(kind, source)) for kind in parcel.kinds], np.int64)
         columns = {
             name: column.cast(ARROW[type_])
             for (name, type_), column in zip(running.query.columns, parcel.values, strict=True)
         }
-        yield Arrivals(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views))
+        yield Arrivals(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views.values()))
 
     def _combined(self, label: Label, source: Label) -> Label:
         try:
@@ -215,6 +243,8 @@ class Chain:
         self.numbers.restore(labels)
         self._stages = Stages.of(demand)
         self._rebuild(demand, self._stages, cells, plain)
+        self._know()
+        self._rule(demand)
         self._demand = demand
         self._meet_subscribers()
 

@@ -7,7 +7,7 @@ read as a whole, and ingress looks at each of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from headgate.engine.ingress import SPOILT, Entrance
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
-from headgate.engine.wanted import MOST_LISTED, Wanted
+from headgate.engine.wanted import MOST_LISTED, Learn, Wanted
 from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, Literal, Type
 
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
@@ -34,9 +34,6 @@ _FEW = 8
 
 Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 """Labels that somebody sees, and the condition under which a tuple yields anything there."""
-
-Learn = Callable[[Sequence[tuple[str | None, ...]]], Wanted]
-"""Reads the texts of labels, and says what is wanted then."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact
         if wanted.labels is None or len(kinds) > MOST_LISTED:
             return None
         again = learn(kinds)
-        found = bool(again.labels) and _tried(batch, again, now)
+        found = again is not None and bool(again.labels) and _tried(batch, again, now)
         if found is not True:
             return found or None
     return None

@@ -17,7 +17,8 @@ import numpy as np
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
-from headgate.labels import Clearance, Rules
+from headgate.errors import LabelError
+from headgate.labels import FALSE, Clearance, Label, Rules
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ class Demand:
         """By subscriber and query."""
         return {(x.name, x.query): x.clearance for x in self.subscribers}
 
+    def protected(self, label: Label) -> Label:
+        """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,
+        and stays."""
+        for source in sorted(label.sources & self.entrances.keys()):
+            try:
+                label = self.rules.combine(label, self.entrances[source].policy)
+            except LabelError:
+                return Label(FALSE, label.levels, label.sources)
+        return label
+
     def allowed(self, parcel: Parcel) -> list[Parcel]:
         """What the rights of this moment permit of results, whenever they were computed: for each subscriber its
         own."""
@@ -57,14 +68,14 @@ class Demand:
             clearance = self.clearances.get((subscriber, parcel.query))
             if clearance is None or not self.rules.order.dominates(clearance.level, running.level):
                 continue
-            here = replace(clearance, level=running.level)
+            here, kinds = replace(clearance, level=running.level), [self.protected(label) for label in parcel.kinds]
             single, summed = (
-                np.array([self.rules.permits(label, here, aggregated=x) for label in parcel.kinds], np.bool_)
+                np.array([self.rules.permits(label, here, aggregated=x) for label in kinds], np.bool_)
                 for x in (False, True)
             )
             fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
             found.append(parcel.where(fine).to((subscriber,)))
-        return [x for x in found if len(x)]
+        return [x for x in found if len(x) or x.ended]
 
 
 class Gate(Protocol):

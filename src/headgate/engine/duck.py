@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from headgate.engine.direct import answered
+from headgate.engine.kernels.limits import CANNOT, TooMuch
 from headgate.engine.sql import arrow_type, duckdb_sql
 from headgate.plan.expressions import AggregateCall, Column, Expr, Type
 
@@ -53,6 +54,8 @@ def asked(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Arra
     connection.register("given", given)
     try:
         found = connection.sql(f"SELECT {results} FROM given").to_arrow_table()  # noqa: S608
+    except duckdb.OutOfMemoryException:
+        raise TooMuch(CANNOT) from None
     finally:
         connection.unregister("given")
     return [

@@ -26,7 +26,8 @@ _MOST_REMEMBERED = 200_000
 @dataclass(frozen=True)
 class Parcel:
     """Results of one query for some who look through one view, in order; all of them receive the same. `labels` are
-    numbers of `kinds`; a query of several blocks says for each result which one it is from."""
+    numbers of `kinds`; a query of several blocks says for each result which one it is from. If it `ended` for them,
+    that is why, and there are no results."""
 
     subscribers: tuple[str, ...]
     query: str
@@ -35,6 +36,7 @@ class Parcel:
     values: tuple[pa.Array, ...]
     labels: Ints
     kinds: tuple[Label, ...]
+    ended: str = ""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -48,6 +50,13 @@ class Parcel:
         rows = np.flatnonzero(chosen)
         values = tuple(column.take(pa.array(rows)) for column in self.values)
         return replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
+
+
+def last_word(view: View) -> Parcel:
+    """What those who look through a view that has ended are told."""
+    nothing = np.empty(0, np.int64)
+    names = tuple(sorted(view.clearances))
+    return Parcel(names, view.running.name, nothing, nothing, (), nothing, (), view.ended)
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ class Egress:
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
         self._labels = labels
-        self._combined: dict[tuple[Level, frozenset[int]], Label] = {}
+        self._combined: dict[tuple[Level, frozenset[int], tuple[Label, ...]], Label] = {}
         self._decided: dict[tuple[Clearance, bool], dict[Label, bool]] = {}
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
@@ -92,14 +101,15 @@ class Egress:
             for column in batch.views:
                 by_column.setdefault(column, []).append(batch)
         self._forget()
-        whole: dict[tuple[int, ...], Parcel] = {}
+        whole: dict[tuple[object, ...], Parcel] = {}
         parcels = []
         for view in views:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
-                key = tuple(map(id, mine))
+                columns = [view.column_labels(batch.block, self._rules) for batch in mine]
+                key = (*map(id, mine), *columns)
                 if key not in whole:
-                    whole[key] = self._whole(view, mine)
+                    whole[key] = self._whole(view, mine, columns)
                 parcels += self._shared_out(view, whole[key])
         return parcels
 
@@ -110,6 +120,9 @@ class Egress:
             clearance = view.clearance(subscriber, self._rules)
             if clearance is not None:
                 together.setdefault(self._permits(view, whole.kinds, clearance), []).append(subscriber)
+        if view.running.together and together:
+            anybody = tuple(tuple(map(any, zip(*rows, strict=True))) for rows in zip(*together, strict=True))
+            together = {anybody: [name for names in together.values() for name in names]}
         parcels = []
         for permitted, names in together.items():
             if all(map(all, permitted)):
@@ -133,11 +146,12 @@ class Egress:
             found.append(tuple(known[label] for label in kinds))
         return tuple(found)
 
-    def _whole(self, view: View, batches: list[Batch]) -> Parcel:
-        """All that a view's blocks yielded, in order, for nobody yet."""
+    def _whole(self, view: View, batches: list[Batch], columns: list[tuple[Label, ...]]) -> Parcel:
+        """All that a view's blocks yielded, in order, for nobody yet; `columns` are the labels of the columns that each
+        batch was read from."""
         level, (first, *others) = view.running.level, batches
-        sets = [members for batch in batches for members in batch.sets]
-        kinds = tuple(self._label(level, members) for members in sets)
+        sets = [(members, own) for batch, own in zip(batches, columns, strict=True) for members in batch.sets]
+        kinds = tuple(self._label(level, members, own) for members, own in sets)
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
@@ -153,10 +167,11 @@ class Egress:
             kinds,
         )
 
-    def _label(self, level: Level, members: frozenset[int]) -> Label:
-        key = level, members
+    def _label(self, level: Level, members: frozenset[int], columns: tuple[Label, ...]) -> Label:
+        key = level, members, columns
         if key not in self._combined:
-            self._combined[key] = combined(self._rules, level, (self._labels[number] for number in sorted(members)))
+            labels = (*(self._labels[number] for number in sorted(members)), *columns)
+            self._combined[key] = combined(self._rules, level, labels)
         return self._combined[key]
 
     def _forget(self) -> None:
@@ -168,10 +183,10 @@ class Egress:
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
     """The label of a result: all its inputs' protection, and the level of its query. What cannot be combined is for
-    nobody."""
+    nobody; so that this does not depend on what else there is, they are combined in an order of their own."""
     least = rules.normal(Label(levels=frozenset({level})))
     try:
-        return reduce(rules.combine, dict.fromkeys(labels), least)
+        return reduce(rules.combine, sorted(set(labels), key=str), least)
     except LabelError:
         return Label(FALSE)
 

@@ -8,8 +8,10 @@ be read are refused, and kept for the stream's owner with the reason: nothing is
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,10 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.engine.kernels.codes import codes
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.processor import Arrivals
 from headgate.engine.program import ARROW
-from headgate.errors import HeadgateError
+from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
+from headgate.errors import HeadgateError, LabelError
 from headgate.labels import PUBLIC, Label, Rules
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.plan.expressions import Type
@@ -32,9 +36,20 @@ NO_FORM = "it does not have the stream's form"
 NO_TIME = "it has no event time"
 AHEAD = "its event time is too far ahead"
 NO_LABEL = "its label cannot be read"
+TOO_LONG = "a text in it is too long"
+
+
+def _brought(text: str) -> Label:
+    """Where a tuple comes from is not for the tuple to say: a source of weak semantics would open with another's
+    name."""
+    label = parse_label(text)
+    if label.sources:
+        raise LabelError("a tuple does not say where it comes from")
+    return label
+
 
 READERS: dict[str, Callable[[str], Label]] = {
-    "LABEL": parse_label,
+    "LABEL": _brought,
     "ROLES": lambda text: Label(roles=parse_roles(text)),
     "LEVEL": lambda text: Label(levels=frozenset({parse_level(text)})),
 }
@@ -65,8 +80,11 @@ class Refused:
 class Ingress:
     """For one stream; numbers of labels come from `number`."""
 
-    def __init__(self, entrance: Entrance, rules: Rules, number: Callable[[Label], int]) -> None:
+    def __init__(
+        self, entrance: Entrance, rules: Rules, number: Callable[[Label], int], limits: Limits | None = None
+    ) -> None:
         self._entrance = entrance
+        self._longest = (limits or Limits()).text
         self._rules = rules
         self._number = number
         self._known: dict[tuple[str | None, ...], int | None] = {}
@@ -79,6 +97,7 @@ class Ingress:
         if SPOILT in batch.schema.names:
             spoilt = batch.column(SPOILT).is_valid()
             batch = self._without(batch, spoilt, NO_FORM, refused).drop_columns([SPOILT])
+        batch = self._without(batch, self._too_long(batch), TOO_LONG, refused)
         times = self._times(batch, now)
         batch = self._without(batch, times.is_null(), NO_TIME, refused)
         times = times.drop_null()
@@ -105,7 +124,7 @@ class Ingress:
     def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[Refused]) -> pa.Table:
         if not pc.any(bad).as_py():
             return batch
-        rows = batch.filter(bad).to_pylist()
+        rows = _readable(batch.filter(bad)).to_pylist()
         plain = [{name: plain_value(value) for name, value in row.items()} for row in rows]
         refused.append(Refused(self._entrance.name, reason, plain))
         return batch.filter(pc.invert(bad))
@@ -113,13 +132,14 @@ class Ingress:
     def _times(self, batch: pa.Table, now: int) -> pa.Array:
         if self._entrance.event_time is None:
             return pa.array(np.full(batch.num_rows, now), pa.int64())
-        column = batch.column(self._entrance.event_time).combine_chunks()
+        column = _fitting(batch.column(self._entrance.event_time), ARROW[Type.TIMESTAMP])
         # whole milliseconds, rounded down before 1970 too
-        return (
-            pc.floor_temporal(column.cast(pa.timestamp("us", "UTC")), unit="millisecond")
-            .cast(pa.timestamp("ms", "UTC"))
-            .cast(pa.int64())
-        )
+        return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+
+    def _too_long(self, batch: pa.Table) -> pa.Array:
+        texts = [batch.column(name) for name, type_ in self._entrance.columns if type_ == Type.STRING]
+        long = [pc.greater(pc.binary_length(x), self._longest).fill_null(False).combine_chunks() for x in texts]
+        return reduce(pc.or_, long, pa.array(np.zeros(batch.num_rows, np.bool_)))
 
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
         """One number for each tuple, and which of them could be read; only one of each kind of text is."""
@@ -152,13 +172,30 @@ class Ingress:
 
 
 def _fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    """What is no finite number is NULL, and there is one zero (SPEC.md, 4.1)."""
+    """What is no finite number, or no time of the years 1 to 9999, is NULL, and there is one zero (SPEC.md, 4.1)."""
     whole = column.combine_chunks().cast(type_)
+    if pa.types.is_temporal(type_):
+        day = 86_400_000_000 if pa.types.is_date(type_) else 1
+        numbers = whole.cast(pa.int32() if day > 1 else pa.int64()).cast(pa.int64())
+        first, last = FIRST_MICROSECOND // day, LAST_MICROSECOND // day
+        fits = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+        return whole if pc.all(fits).as_py() is not False else pc.if_else(fits, whole, None)
     if not pa.types.is_floating(type_):
         return whole
     return pc.if_else(pc.is_finite(whole), pc.add(whole, pa.scalar(0.0, type_)), None)
 
 
+def _readable(table: pa.Table) -> pa.Table:
+    """With times that Python has no values for as texts."""
+    for number, field_ in enumerate(table.schema):
+        column = table.column(number)
+        if pa.types.is_temporal(field_.type) and column.null_count < _fitting(column, field_.type).null_count:
+            table = table.set_column(number, field_.name, column.cast(pa.string()))
+    return table
+
+
 def plain_value(value: object) -> Any:
-    """As JSON has it."""
+    """As JSON has it, which has no numbers that are not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     return value.isoformat() if isinstance(value, dt.date) else value

@@ -24,7 +24,7 @@ class Mailbox:
         self._sizes: dict[tuple[str, str], int] = {}
         self.lost: Counter[tuple[str, str]] = Counter()
 
-    def state(self) -> None:
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> None:
         """What nobody has fetched goes with the process, as its subscribers do."""
 
     def restore(self, state: None) -> None:

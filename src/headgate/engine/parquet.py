@@ -1,7 +1,7 @@
 """Results as Parquet files, one more for each subscriber and query with every batch that has something for it.
 
-A batch is written under a hidden name before it counts, and gets its name when it goes out: so many results are written
-once. What a reader sees is numbered for that reader alone, so that numbers tell of nobody else's results.
+A batch is written under a hidden name before it counts, and gets its name when it goes out: so results are written
+once, however many they are. What a reader sees is numbered for that reader alone, so that numbers tell of nobody else.
 """
 
 from __future__ import annotations
@@ -33,22 +33,25 @@ class ParquetSink:
     def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = folder
         self._addresses = addresses
-        self._refused = FileSink(folder, addresses)
+        self._lines = FileSink(folder, addresses)
         self._numbers: dict[str, int] = {}
         self._staged: dict[tuple[str, str], Path] = {}
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def state(self) -> dict[str, object]:
-        return {"numbers": dict(self._numbers), "refused": self._refused.state()}
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, dict[str, int]]:
+        coming = (self._place(name, parcel.query) for parcel in results for name in parcel.subscribers)
+        beginning = dict.fromkeys((str(path.relative_to(self._folder)) for path in coming), 0)
+        lines = self._lines.state([x for x in results if x.ended], refused)
+        return {"numbers": beginning | self._numbers, "lines": lines}
 
     def restore(self, state: Mapping[str, dict[str, int]] | None) -> None:
-        """Files that got their names are there, whether or not that was written down."""
+        """Of what was to go out nothing is left but what is staged."""
         self._numbers = dict(state["numbers"]) if state else {}
-        for path in self._folder.rglob("*.parquet"):
-            place = str(path.parent.relative_to(self._folder))
-            if path.stem.isdigit():
-                self._numbers[place] = max(int(path.stem), self._numbers.get(place, 0))
-        self._refused.restore(state["refused"] if state else None)
+        for place, number in self._numbers.items():
+            for path in (self._folder / place).glob("*.parquet"):
+                if path.stem.isdigit() and int(path.stem) > number:
+                    path.unlink()
+        self._lines.restore(state["lines"] if state else None)
 
     # Before a batch counts --------------------------------------------------------------------------------------------
 
@@ -57,7 +60,7 @@ class ParquetSink:
             old.unlink()
         self._staged = {}
         work = []
-        for parcel in results:
+        for parcel in (x for x in results if not x.ended):
             table = self._table(parcel)
             for subscriber in parcel.subscribers:
                 path = self._place(subscriber, parcel.query) / f".{version:015}.staged"
@@ -92,10 +95,10 @@ class ParquetSink:
         for path in self._staged.values():
             place = str(path.parent.relative_to(self._folder))
             number = self._numbers.get(place, 0) + 1
-            path.rename(path.with_name(f"{number:09}.parquet"))
+            path.with_name(f"{number:09}.parquet").hardlink_to(path)  # what is staged stays until the next batch
             self._numbers[place] = number
         self._staged = {}
-        self._refused.write([], refused, as_staged=False)
+        self._lines.write([x for x in results if x.ended], refused, as_staged=False)
 
     def _place(self, subscriber: str, query: str) -> Path:
         return self._folder / file_path(self._addresses.of(subscriber, query).path)
@@ -111,11 +114,13 @@ class ParquetSink:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    with path.open("wb") as file:
+    new = path.with_suffix(".new")
+    with new.open("wb") as file:
         # numbers as they are: dictionaries and statistics of results that are read as a whole cost more than they save
         pq.write_table(table, file, compression="snappy", use_dictionary=_REPEATED, write_statistics=False)
         file.flush()
         os.fsync(file.fileno())
+    new.rename(path)
 
 
 def _parcel(table: pa.Table) -> Parcel:

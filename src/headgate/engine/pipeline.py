@@ -1,21 +1,23 @@
 """A pipeline: batches of tuples go in, everyone's results come out, once each, whatever is interrupted.
 
 A batch counts when its state is written down, with its results in it; only then they go out, under the rights of that
-very moment. After a crash the newest state is where it goes on: batches it knows are not taken again, and its results,
-which may or may not have gone out, go out once more, which changes nothing for whoever has them.
+very moment, and that they are out is noted. After a crash the newest state is where it goes on: batches it knows are
+not taken again, and its results, if it is not noted that they are out, go out in place of what may be there of them.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -24,11 +26,14 @@ from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Ingress, Refused
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
-from headgate.engine.wanted import Wanted
+from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import Conflict
+
+_LOCK = "lock"
 
 
 @dataclass
@@ -46,9 +51,7 @@ class Counts:
 class Incoming(Protocol):
     """A batch of a stream, to be read in one of two ways."""
 
-    def compact(
-        self, wanted: Wanted, now: int, learn: Callable[[Sequence[tuple[str | None, ...]]], Wanted]
-    ) -> Compacted | None:
+    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compacted | None:
         """Only what is wanted, if that can be; `learn` reads labels that are new."""
         ...
 
@@ -73,7 +76,7 @@ class TableBatch:
 
     table: pa.Table
 
-    def compact(self, wanted: Wanted, now: int, learn: Callable[[Sequence[tuple[str | None, ...]]], Wanted]) -> None:
+    def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:
         pass
 
     def whole(self) -> pa.Table:
@@ -83,9 +86,11 @@ class TableBatch:
 class Pipeline:
     """`make` makes what runs the cells of a program; `sinks` take what goes out."""
 
-    def __init__(self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock) -> None:
+    def __init__(
+        self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock, limits: Limits | None = None
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._alone = _hold(home / "lock")
+        self._alone = _hold(home)
         self._gate = gate
         self._sinks = sinks
         self._clock = clock
@@ -93,11 +98,19 @@ class Pipeline:
         self._states = StateFolder(home / "state")
         self._version = 0
         self._done: dict[str, int] = {}
-        self._chain = Chain(make)
+        self._sunk: dict[str, Any] = {}
+        self._failed: BaseException | None = None
+        self._limits = limits
+        self._make = make
+        self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
         self.counts = Counts()
-        self._go_on()
+        try:
+            self._go_on()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         os.close(self._alone)
@@ -111,10 +124,13 @@ class Pipeline:
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._chain.restore(saved.cells, saved.rest["chain"], saved.rest["labels"], demand)
         self._meet(demand)
+        out = self._states.out(saved.version)
+        self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
-            sink.restore(saved.rest["sinks"].get(sink.name))
-        staged = {x.name: x.staged(saved.version) if x.keeps else saved.results for x in self._sinks}
-        self._deliver(None, staged, [refused_of(x) for x in saved.rest["refused"]])
+            sink.restore(self._sunk.get(sink.name))
+        if out is None:
+            staged = {x.name: x.staged(saved.version) if x.keeps else saved.results for x in self._sinks}
+            self._deliver(None, staged, [refused_of(x) for x in saved.rest["refused"]])
 
     def _meet(self, demand: Demand) -> None:
         """Brings queries, views and rights in line with what is wanted now."""
@@ -123,27 +139,34 @@ class Pipeline:
         self._chain.meet(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
             number = self._chain.numbers.number
-            self._ingress = {x.name: Ingress(x, demand.rules, number) for x in demand.entrances.values()}
+            self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
         self._demand = demand
 
     # Batches ----------------------------------------------------------------------------------------------------------
+
+    def done(self, stream: str) -> int:
+        """The number of the last batch that was taken of a stream; -1 if none was."""
+        return self._done.get(stream, -1)
 
     def take(self, stream: str, number: int, given: Incoming | pa.Table) -> None:
         """The next tuples of a stream; a batch whose number was taken before is not taken again."""
         batch: Incoming = TableBatch(given) if isinstance(given, pa.Table) else given
         now = int(self._clock.now() * 1000)
-        with self._lock:
+        with self._unharmed():
             wanted = self._wanted(stream)
-        compact = batch.compact(wanted, now, partial(self._learn, stream))  # meanwhile other streams go on
-        whole = batch.whole() if compact is None else None
-        with self._lock:
+        compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile
+        whole = batch.whole() if wanted and compact is None else None
+        with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
             demand = self._gate.demand()
             self._meet(demand)
             self._done[stream] = number
+            if stream not in self._ingress:  # whoever wanted it left while it was being read
+                self._finish(demand, (), ())
+                return
             self.counts.batches += 1
-            if compact is not None and demand.queries == wanted.demand.queries:
+            if compact is not None and wanted and demand.queries == wanted.demand.queries:
                 self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
                 return
             whole = batch.whole() if whole is None else whole  # other queries may read other columns
@@ -151,14 +174,17 @@ class Pipeline:
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
             self._finish(demand, self._results(arrivals, len(whole)), refused)
 
-    def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted:
-        with self._lock:
-            self._ingress[stream].learn(texts)
+    def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
+        with self._unharmed():
+            if stream in self._ingress:
+                self._ingress[stream].learn(texts)
             return self._wanted(stream)
 
-    def _wanted(self, stream: str) -> Wanted:
+    def _wanted(self, stream: str) -> Wanted | None:
+        """None: nothing, by now."""
         self._meet(self._gate.demand())
-        return self._chain.wanted(stream, self._ingress[stream].known)
+        ingress = self._ingress.get(stream)
+        return self._chain.wanted(stream, ingress.known) if ingress else None
 
     def _results(self, arrivals: Arrivals, tuples: int) -> list[Parcel]:
         results = self._chain.batch([arrivals])
@@ -167,11 +193,27 @@ class Pipeline:
         return results
 
     def end(self) -> None:
-        """Nothing more will come: all that waits for its time is final."""
-        with self._lock:
+        """Nothing more will come: all that waits for its time is final. If more comes nevertheless, later on, windows
+        begin anew: time cannot go back behind its end."""
+        with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            self._finish(demand, self._chain.batch([], last=True), ())
+            results = self._chain.batch([], last=True)
+            self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
+            self._finish(demand, results, ())
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
+        one after it. From what is written down all can be done again."""
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed
+            try:
+                yield
+            except BaseException as error:
+                self._failed = error
+                raise
 
     def _finish(self, demand: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
         self._version += 1
@@ -181,7 +223,7 @@ class Pipeline:
             "chain": chain,
             "labels": self._chain.numbers.plain(),
             "refused": [plain_refused(x) for x in refused],
-            "sinks": {sink.name: sink.state() for sink in self._sinks},
+            "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
         }
         for sink in self._sinks:
             sink.stage(self._version, results)
@@ -199,6 +241,8 @@ class Pipeline:
                 results = staged[sink.name]
                 allowed = list(results) if same else [x for parcel in results for x in now.allowed(parcel)]
                 sink.write(allowed, refused, as_staged=same)
+        self._sunk |= {sink.name: sink.state() for sink in self._sinks}
+        self._states.note_out(self._version, self._sunk)
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
@@ -208,12 +252,27 @@ def _rows(parcels: Sequence[Parcel]) -> int:
     return sum(len(parcel) * len(parcel.subscribers) for parcel in parcels)
 
 
-def _hold(file: Path) -> int:
+def forget(home: Path) -> None:
+    """All that was read and computed, unless a process works there."""
+    if not home.exists():
+        return
+    alone = _hold(home)
+    try:
+        for path in home.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+    finally:
+        os.close(alone)
+
+
+def _hold(home: Path) -> int:
     """One process at a time: two would write the same state."""
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(home / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise Conflict(f"another process works in `{file.parent}`", hint="end it first, or use another home") from None
+        raise Conflict(f"another process works in `{home}`", hint="end it first, or use another home") from None
     return descriptor

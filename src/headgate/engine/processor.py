@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from headgate.engine.carriers import Carrier
 from headgate.engine.cells import Cells, fitted, gathered, resighted
-from headgate.engine.egress import Delivery, Egress, Parcel, deliveries
+from headgate.engine.egress import Delivery, Egress, Parcel, deliveries, last_word
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
-from headgate.engine.kernels.passing import passing_parts
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.program import compile_program
 from headgate.engine.sights import Sightings
@@ -51,12 +51,16 @@ class Processor:
     """`carrier` makes the carrier of a program."""
 
     def __init__(
-        self, running: Sequence[Running], rules: Rules, carrier: Callable[[Program, pa.Schema], Carrier]
+        self,
+        running: Sequence[Running],
+        rules: Rules,
+        carrier: Callable[[Program, pa.Schema], Carrier],
+        limits: Limits | None = None,
     ) -> None:
         self.running = {query.name: query for query in running}
         self.program, self.schema = compile_program(running)
         self._carrier = carrier(self.program, self.schema)
-        self._sightings = Sightings(rules)
+        self._sightings = Sightings(rules, limits)
         self._labels: dict[int, Label] = {}
         self._egress = Egress(rules, self._labels)
         self._arrived = 0
@@ -64,6 +68,7 @@ class Processor:
         """How many tuples of the last batch nobody sees."""
         self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
+        self._ended: list[View] = []
 
     # Who looks --------------------------------------------------------------------------------------------------------
 
@@ -84,6 +89,13 @@ class Processor:
         """Some of those who look through a view go on alone, with all that it has seen."""
         return self._sightings.part(view, subscribers)
 
+    def end(self, view: View, reason: str) -> None:
+        """It went too far: it sees nothing any more, and those who look through it are told why. Others go on."""
+        if not view.ended:
+            view.ended = reason
+            self._ended.append(view)
+            self.change(view, {})
+
     def leave(self, view: View, subscriber: str) -> None:
         """Somebody looks no longer; what others share is not touched, but for what nobody else may see."""
         if len(view.clearances) == 1 or view.running.mode == Mode.CUMULATIVE:
@@ -92,13 +104,17 @@ class Processor:
         if not view.clearances:
             self._sightings.remove(view)
 
-    def rule(self, rules: Rules) -> None:
-        """Levels or the semantics of sources have changed: everything is decided anew."""
-        if rules != self._sightings.rules:
+    def rule(self, rules: Rules, *, anew: bool = False) -> None:
+        """Levels, the semantics of sources or what labels mean have changed: everything is decided anew."""
+        if anew or rules != self._sightings.rules:
             self._sightings.rules = rules
             self._egress = Egress(rules, self._labels)
-            for view in self.views:
-                self.change(view, {})
+            self.decide_anew()
+
+    def decide_anew(self) -> None:
+        """What views have seen under other rules than those of now, they lose."""
+        for view in self.views:
+            self.change(view, {})
 
     def _forget_sights(self) -> None:
         """Now and then those that no tuple has any more: every change of rights makes new ones."""
@@ -122,7 +138,7 @@ class Processor:
             return None
         found = []
         for block in self.program.passing:
-            _, conditions, own = passing_parts(block.top)
+            _, conditions, own = block.passes
             if own == stream:
                 seen = self._sightings.seen_by(block.target, stream, labels)
                 found.append((tuple(seen), self._condition(block, conditions)))
@@ -170,7 +186,13 @@ class Processor:
         sight = self._sightings.batch(last=last)
         found = self._carrier.run(table, sight, self._changed)
         self._changed = None
-        return self._egress.parcels(self._sightings.views, found)
+        owners = {column: view for view in self._sightings.views for column in view.columns}
+        for batch in (batch for batch in found if batch.exceeded):
+            for view in (owners[column] for column in batch.views):
+                self.end(view, batch.exceeded)
+        going_on = [view for view in self._sightings.views if not view.ended]
+        ended, self._ended = self._ended, []
+        return [*self._egress.parcels(going_on, found), *map(last_word, ended)]
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""

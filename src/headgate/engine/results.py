@@ -30,6 +30,8 @@ class Batch:
     labels: Ints
     sets: tuple[frozenset[int], ...]
     order: tuple[Ints, ...]
+    exceeded: str = ""
+    """Why there are none, and will be none any more."""
 
     def __len__(self) -> int:
         return len(self.time)
@@ -38,6 +40,9 @@ class Batch:
 def packed(found: Found, *, passing: bool, alone: bool = False) -> Batch:
     """What a kernel found, without the tuples it was found from. `alone`: it is all that its query yields."""
     yielded, block = found.yielded, found.block
+    if found.exceeded:
+        nothing = yielded.time
+        return Batch(block.query, block.number, found.views, nothing, (), nothing, (), (), found.exceeded)
     numbers, sets = yielded.labels.numbers, yielded.labels.sets
     if len(sets) > 1:
         used, numbers = dense(numbers)

@@ -5,6 +5,7 @@ Each stream is a streaming query of its own with its own checkpoint, so streams 
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -16,11 +17,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine.compact import Compact, Learn, Reading, compacted
+from headgate.engine.compact import Compact, Reading, compacted
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.rereading import reread
 from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
-from headgate.engine.wanted import Wanted
+from headgate.engine.wanted import Learn, Wanted
+from headgate.errors import StoreError
 
 
 @dataclass(frozen=True)
@@ -63,15 +65,16 @@ class Runner:
 
     def wait(self, seconds: float | None = None) -> bool:
         """Until all that is read ends, or so many seconds; whether it ended. What failed is raised."""
+        ended = True
         for name, query in self._queries.items():
             try:
-                if seconds is None:
+                if seconds is None or not query.isActive or (ended and query.awaitTermination(seconds)):  # type: ignore[arg-type]
                     query.awaitTermination()
-                elif not query.awaitTermination(seconds):  # type: ignore[arg-type]
-                    return False
+                else:
+                    ended = False  # whether another one has failed is looked at nevertheless
             except Exception as error:
                 raise self._fault(name, error) from None
-        return True
+        return ended
 
     def stop(self) -> None:
         for query in self._queries.values():
@@ -97,7 +100,34 @@ class Runner:
                 raise
 
         place = self._home / "checkpoints" / quote(source.name, safe="")
+        check_history(source.name, place, self._pipeline.done(source.name))
+        forget_unbegun(place)
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(place))
         started.set_result((writer.trigger(availableNow=True) if finite else writer).start())
         return started.result()
+
+
+def check_history(stream: str, checkpoint: Path, done: int) -> None:
+    """Batches have the numbers of Spark's checkpoint: if that and the state are not of one history, batches would be
+    taken for others, and lost. Spark notes that a batch begins, then it is `done`, then Spark notes that it ended."""
+    hint = "put both back as they were together, or read everything again with --fresh"
+    if done > _last(checkpoint / "offsets"):
+        raise StoreError(
+            f"`{checkpoint}` is gone or older than the state: what was read of stream {stream} is not known any more",
+            hint=hint,
+        )
+    if done < _last(checkpoint / "commits"):
+        raise StoreError(f"the state is gone or older than `{checkpoint}`: tuples of {stream} would be lost", hint=hint)
+
+
+def forget_unbegun(checkpoint: Path) -> None:
+    """What a crash left of the first batch before it began: Spark would not start beside it, and nothing is in it that
+    is not found again."""
+    if _last(checkpoint / "offsets") < 0:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _last(log: Path) -> int:
+    """The number of the last batch in one of Spark's logs."""
+    return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=-1)

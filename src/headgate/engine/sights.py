@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.reading import NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import dense, distinct
@@ -39,8 +40,9 @@ class _Look:
 class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, limits: Limits | None = None) -> None:
         self.rules = rules
+        self._limits = limits or Limits()
         self.views: list[View] = []
         self.masks: list[Mask] = [frozenset()]
         self._labels: dict[int, Label] = {}
@@ -77,7 +79,7 @@ class Sightings:
         """Some of those who look through a view look through one of their own from now on, which has seen the same."""
         clearances = {name: view.clearances.pop(name) for name in subscribers}
         new = self.add_view(view.running, clearances)
-        new.greatest, new.passed = dict(view.greatest), view.passed
+        new.greatest, new.passed, new.ended = dict(view.greatest), view.passed, view.ended
         self._copied += zip(new.columns, view.columns, strict=True)
         for row in self._rows:
             row[list(new.columns)] = row[list(view.columns)]
@@ -132,7 +134,8 @@ class Sightings:
     # Sights -----------------------------------------------------------------------------------------------------------
 
     def know(self, labels: Mapping[int, Label]) -> None:
-        self._levels |= {number: _level_text(label) for number, label in labels.items() if number not in self._labels}
+        new = {number: label for number, label in labels.items() if self._labels.get(number) != label}
+        self._levels |= {number: _level_text(label) for number, label in new.items()}
         self._labels |= labels
 
     def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:
@@ -212,8 +215,11 @@ class Sightings:
         return self._first[key]
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
-        """The same sight, but for all other views."""
-        row, wanted = np.zeros_like(self._rows[number]), [column for view in views for column in view.columns]
+        """The same sight, but for all other views. Views of queries that run later, or ran before, are not ours: their
+        columns are others here."""
+        mine = {id(view) for view in self.views}
+        row = np.zeros_like(self._rows[number])
+        wanted = [column for view in views if id(view) in mine for column in view.columns]
         row[wanted] = self._rows[number][wanted]
         return self._sight(self._label_of[number], row)
 
@@ -232,7 +238,8 @@ class Sightings:
     def _look(self, view: View, block: Block) -> tuple[frozenset[str], list[_Look]]:
         """What a block reads, and how each of those who look through the view looks at it."""
         looks = []
-        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in view.clearances):
+        looking = () if view.ended else view.clearances
+        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in looking):
             if clearance is not None:
                 exact = view.running.mode == Mode.EXACT
                 mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
@@ -284,6 +291,7 @@ class Sightings:
                     "columns": list(view.columns),
                     "greatest": view.greatest,
                     "passed": view.passed,
+                    "ended": view.ended,
                 }
                 for view in self.views
             ],
@@ -306,6 +314,7 @@ class Sightings:
                 tuple(x["columns"]),
                 dict(x["greatest"]),
                 x["passed"],
+                x["ended"],
             )
             for x in plain["views"]
             if x["query"] in running
@@ -325,7 +334,8 @@ class Sightings:
                 since[column], until[column] = view.passed, reached
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
-        return Sight(tuple(targets), self.table, tuple(self.masks), since, until, self._levels, copied)
+        masks = tuple(self.masks)
+        return Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
 
 
 def _level_text(label: Label) -> str:

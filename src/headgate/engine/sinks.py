@@ -4,9 +4,12 @@ batch, is kept with the batch."""
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +17,7 @@ from urllib.parse import quote
 
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
+from headgate.errors import StoreError
 
 
 class Sink(Protocol):
@@ -22,12 +26,14 @@ class Sink(Protocol):
     name: str
     keeps: bool
 
-    def state(self) -> Any:
-        """What it needs to know to write the next results, and only those, as plain JSON."""
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Any:
+        """What it needs to know to write these results, and only those, as plain JSON; None if it keeps nothing when
+        the process ends. Then the results of the last batch do not come again either: whether some would come
+        depends on whose batch was the last."""
         ...
 
     def restore(self, state: Any) -> None:
-        """Back to where it was then."""
+        """Back to where it was then; of the results it was to write nothing is left."""
         ...
 
     def stage(self, version: int, results: Sequence[Parcel]) -> None:
@@ -64,11 +70,19 @@ class FileSink:
         self._addresses = addresses
         self._sizes: dict[str, int] = {}
 
-    def state(self) -> dict[str, int]:
-        return dict(self._sizes)
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, int]:
+        coming = (self._path(name, parcel.query) for parcel in results for name in parcel.subscribers)
+        beginning = dict.fromkeys((*coming, *(self._path_of_refused(part) for part in refused)), 0)
+        return beginning | self._sizes
 
     def restore(self, state: Mapping[str, int] | None) -> None:
+        """Rights may have changed since, so what a crash left of results may never come again: it goes now."""
         self._sizes = dict(state or {})
+        for path, size in self._sizes.items():
+            file = self._folder / path
+            with self._said(file), suppress(FileNotFoundError):
+                if file.stat().st_size > size:
+                    os.truncate(file, size)
 
     def stage(self, version: int, results: Sequence[Parcel]) -> None:
         pass
@@ -82,20 +96,35 @@ class FileSink:
             columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
             new = _lines(parcel, columns)
             for subscriber in parcel.subscribers:
-                lines.setdefault(file_name(self._addresses.of(subscriber, parcel.query).path), []).extend(new)
+                lines.setdefault(self._path(subscriber, parcel.query), []).extend(new)
         for part in refused:
-            path = file_name(self._addresses.of_refused(part.stream))
-            lines.setdefault(path, []).extend(_refused_lines(part))
+            lines.setdefault(self._path_of_refused(part), []).extend(_refused_lines(part))
         for path, new in lines.items():
-            self._append(path, new)
+            with self._said(self._folder / path):
+                self._append(path, new)
+
+    def _path(self, subscriber: str, query: str) -> str:
+        return file_name(self._addresses.of(subscriber, query).path)
+
+    def _path_of_refused(self, part: Refused) -> str:
+        return file_name(self._addresses.of_refused(part.stream))
+
+    @contextmanager
+    def _said(self, file: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"results cannot be written to `{file}` ({error.strerror})",
+                hint="see to that and run again: nothing is lost",
+            ) from None
 
     def _append(self, path: str, lines: Iterable[str]) -> None:
-        file = self._folder / path
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         content = "".join(f"{line}\n" for line in lines).encode()
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o600)
+        descriptor = self._opened(path)
         try:
-            os.ftruncate(descriptor, self._sizes.get(path, 0))  # what a crash interrupted comes again
+            # what a crash interrupted comes again; what others took away, or is in another folder, does not
+            os.ftruncate(descriptor, min(self._sizes.get(path, 0), os.fstat(descriptor).st_size))
             os.lseek(descriptor, 0, os.SEEK_END)
             with os.fdopen(os.dup(descriptor), "wb") as stream:
                 stream.write(content)
@@ -104,6 +133,34 @@ class FileSink:
         finally:
             os.close(descriptor)
 
+    def _opened(self, path: str) -> int:
+        """For nobody but us to read. Below the folder no link is followed: it may lead anywhere, and show anyone."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        *folders, file = path.split("/")
+        place = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for name in folders:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=place)
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+                os.close(place)
+                place = inner
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+            descriptor = os.open(file, flags, 0o600, dir_fd=place)
+        except OSError as error:
+            raise StoreError(
+                f"results cannot be written to `{path}` in `{self._folder}` ({error.strerror})",
+                hint="there must be plain folders and files, or nothing",
+            ) from None
+        finally:
+            os.close(place)
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(descriptor)
+            raise StoreError(f"`{path}` in `{self._folder}` is no plain file of its own", hint="remove it")
+        os.fchmod(descriptor, 0o600)
+        return descriptor
+
 
 class Addresses(Protocol):
     def of(self, subscriber: str, query: str) -> Address: ...
@@ -111,16 +168,29 @@ class Addresses(Protocol):
     def of_refused(self, stream: str) -> tuple[str, ...]: ...
 
 
+_LONGEST = 200
+"""Of the name of a file, in bytes; file systems have 255."""
+
+
 def file_path(path: tuple[str, ...]) -> str:
-    """No part leaves its folder, or hides."""
-    return "/".join(quote(part, safe=" @~=").replace(".", "%2E", part.startswith(".")) for part in path)
+    """No part leaves its folder, or hides, or is too long for a name."""
+    return "/".join(map(_part, path))
 
 
 def file_name(path: tuple[str, ...]) -> str:
     return f"{file_path(path)}.jsonl"
 
 
+def _part(part: str) -> str:
+    found = quote(part, safe=" @~=").replace(".", "%2E", part.startswith("."))
+    if len(found) <= _LONGEST:
+        return found
+    return f"{found[: _LONGEST - 66]}%%{hashlib.sha256(part.encode()).hexdigest()}"
+
+
 def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+    if parcel.ended:
+        return [json.dumps({"ended": parcel.ended})]
     kinds = [str(label) for label in parcel.kinds]
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [

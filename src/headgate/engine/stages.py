@@ -1,18 +1,21 @@
 """Queries that read the results of others run after them, and see of them what their own subscribers would receive.
 
 So whoever looks at a query looks, through it, at every query whose results it reads, with the same rights: as one more
-subscriber there, a *feeder*, whose results become tuples that this one view sees.
+subscriber there, a *feeder*, whose results become tuples that this one view sees. Those who look at a cumulative query
+look together: what it reads is run for it once more, cumulative as well, and yields what any of them may see, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.sights import Running
+from headgate.engine.views import Running
+from headgate.plan.secure import Mode
 
-_THROUGH = "\x1f"
+_THROUGH, _FOR = "\x1f", "\x1e"
 
 
 @dataclass(frozen=True)
@@ -24,21 +27,36 @@ class Stages:
     makers: Mapping[str, str]
     subscribers: tuple[Subscriber, ...]
 
+    @cached_property
+    def running(self) -> Mapping[str, Running]:
+        return {query.name: query for stage in self.stages for query in stage}
+
     @classmethod
     def of(cls, demand: Demand) -> Stages:
         read = {stream for query in demand.queries for stream in query.streams}
         makers = {query.output: query.name for query in demand.queries if query.output in read}
-        stages = tuple(
-            tuple(query for query in demand.queries if query.stage == stage)
-            for stage in range(1 + max((query.stage for query in demand.queries), default=0))
-        )
+        running = dict(demand.running)
         subscribers, waiting = [], list(demand.subscribers)
         while waiting:
             subscriber = waiting.pop(0)
             subscribers.append(subscriber)
-            streams = demand.running[subscriber.query].streams
-            waiting += [feeder(subscriber, makers[stream]) for stream in sorted(streams) if stream in makers]
+            query = running[subscriber.query]
+            for maker in (running[makers[stream]] for stream in sorted(query.streams) if stream in makers):
+                if query.mode == Mode.CUMULATIVE:
+                    maker = _shadow(maker, query)
+                    running[maker.name] = maker
+                waiting.append(feeder(subscriber, maker.name))
+        deepest = max((query.stage for query in running.values()), default=0)
+        stages = tuple(
+            tuple(running[name] for name in sorted(running) if running[name].stage == stage)
+            for stage in range(1 + deepest)
+        )
         return cls(stages, makers, tuple(dict.fromkeys(subscribers)))
+
+
+def _shadow(maker: Running, query: Running) -> Running:
+    """What a cumulative query reads, for all who look at it together."""
+    return replace(maker, name=f"{maker.name}{_FOR}{query.name}", mode=Mode.CUMULATIVE, together=True)
 
 
 def feeder(subscriber: Subscriber, maker: str) -> Subscriber:

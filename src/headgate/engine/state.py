@@ -27,6 +27,7 @@ KEPT = 2
 NO_LIMIT = 1 << 40
 """Of labels that were read before: whatever they are, they are kept as they are."""
 _TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"
+_OUT = "out.json"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,36 @@ class StateFolder:
 
     def save(self, saved: Saved) -> None:
         """Afterwards this version is the newest, whatever happens."""
+        try:
+            self._save(saved)
+        except OSError as error:
+            raise StoreError(
+                f"the state cannot be written to `{self._folder}` ({error.strerror})",
+                hint="see to that and run again: nothing is lost",
+            ) from None
+
+    def note_out(self, version: int, sinks: Mapping[str, Any]) -> None:
+        """The results of this version are out, and this is what sinks need to know to go on. If the note is lost they
+        go out again, so nothing waits for the disk."""
+        new = self._folder / f"{_OUT}~"
+        try:
+            new.write_text(json.dumps({"version": version, "sinks": sinks}))
+            new.rename(self._folder / _OUT)
+        except OSError as error:
+            raise StoreError(
+                f"the state cannot be written to `{self._folder}` ({error.strerror})",
+                hint="see to that and run again: nothing is lost",
+            ) from None
+
+    def out(self, version: int) -> Mapping[str, Any] | None:
+        """What sinks need to know after the results of this version; None if these may not be out."""
+        try:
+            noted = json.loads((self._folder / _OUT).read_text())
+            return noted["sinks"] if noted["version"] == version else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _save(self, saved: Saved) -> None:
         target, new = self._folder / f"{saved.version:015}", self._folder / f"{saved.version:015}.new"
         new.mkdir(mode=0o700)
         shares: dict[str, list[int]] = {}
@@ -81,15 +112,18 @@ class StateFolder:
             shares = dict.fromkeys(cell["share"] for cell in whole["cells"])
             tables = {share: _read(folder / _TUPLES.format(number)) for number, share in enumerate(shares)}
             results = _parcels(whole["results"], (folder / _RESULTS).read_bytes())
-        except (OSError, ValueError, pa.ArrowException):
-            raise StoreError(f"the state in `{folder}` is damaged", hint="restore it, or start without it") from None
-        classes = _classes(whole["cells"], held)
-        cells, begins = {}, dict.fromkeys(shares, 0)
-        for cell, own in zip(whole["cells"], classes, strict=True):
-            share, size = cell["share"], cell["size"]
-            cells[share, cell["number"]] = Cell(tables[share].slice(begins[share], size).combine_chunks(), own)
-            begins[share] += size
-        return Saved(version, cells, whole["rest"], results)
+            classes = _classes(whole["cells"], held)
+            cells, begins = {}, dict.fromkeys(shares, 0)
+            for cell, own in zip(whole["cells"], classes, strict=True):
+                share, size = cell["share"], cell["size"]
+                cells[share, cell["number"]] = Cell(tables[share].slice(begins[share], size).combine_chunks(), own)
+                begins[share] += size
+            return Saved(version, cells, whole["rest"], results)
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
+            raise StoreError(
+                f"the state in `{folder}` is damaged",
+                hint="put back a copy of the whole folder above it, or read everything again with --fresh",
+            ) from None
 
 
 def _plain_cell(name: CellName, cell: Cell) -> dict[str, Any]:
@@ -139,7 +173,8 @@ def _parcel_table(parcel: Parcel) -> pa.Table:
 
 def _plain_parcel(parcel: Parcel, size: int) -> dict[str, Any]:
     kinds = [str(label) for label in parcel.kinds]
-    return {"subscribers": list(parcel.subscribers), "query": parcel.query, "kinds": kinds, "size": size}
+    names = list(parcel.subscribers)
+    return {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "ended": parcel.ended}
 
 
 def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
@@ -150,7 +185,9 @@ def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
         (blocks, times, labels), values = (c.to_numpy() for c in table.columns[:3]), table.columns[3:]
         kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in x["kinds"])
         arrays = tuple(column.combine_chunks() for column in values)
-        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds))
+        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds, x["ended"]))
+    if begin != len(content):
+        raise ValueError("there is more than there should be")
     return found
 
 

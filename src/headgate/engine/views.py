@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.reading import NO_TIME
-from headgate.labels import Clearance, Level, Rules, parse_level
-from headgate.plan.queries import Query
+from headgate.labels import Clearance, Label, Level, Rules, parse_level
+from headgate.plan.queries import Block, Query
 from headgate.plan.secure import Mode
 
 
 @dataclass(frozen=True)
 class Running:
     """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
-    stream that its results make for other queries, and how many queries stand at most between it and its sources."""
+    stream that its results make for other queries, how many queries stand at most between it and its sources, and
+    whether its subscribers receive together what any of them may see."""
 
     name: str
     query: Query
@@ -25,10 +27,16 @@ class Running:
     mode: Mode = Mode.EXACT
     output: str = ""
     stage: int = 0
+    together: bool = False
 
     @cached_property
     def streams(self) -> frozenset[str]:
         return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
+
+    @cached_property
+    def column_labels(self) -> tuple[tuple[Label, ...], ...]:
+        """By block, the labels of the labelled columns that it reads."""
+        return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
 
 
 @dataclass
@@ -41,6 +49,8 @@ class View:
     columns: tuple[int, ...]
     greatest: dict[str, int] = field(default_factory=dict)
     passed: int = NO_TIME
+    ended: str = ""
+    """Why it sees nothing any more, whatever the rights."""
 
     @cached_property
     def windowed(self) -> list[int]:
@@ -63,6 +73,21 @@ class View:
         if found is None or not rules.order.dominates(found.level, level):
             return None
         return replace(found, level=level)
+
+    def column_labels(self, block: int, rules: Rules) -> tuple[Label, ...]:
+        """The labels of the columns that a block reads, but for those that are hidden at the moment. A cumulative view
+        reads all of them; whoever looks through an exact one has the same rights."""
+        labels, clearance = self.running.column_labels[block], self.clearance(next(iter(self.clearances)), rules)
+        if self.running.mode == Mode.CUMULATIVE or not labels or clearance is None:
+            return labels
+        aggregated = self.running.query.blocks[block].aggregated
+        return tuple(label for label in labels if rules.permits(label, clearance, aggregated=aggregated))
+
+
+def _column_labels(block: Block) -> Iterator[Label]:
+    read = {(column.input, column.name) for column in columns_read(block)}
+    for number, reading in enumerate(block.readings):
+        yield from (label for name, label in reading.stream.labels if (number, name) in read)
 
 
 def plain_clearance(clearance: Clearance | None) -> list[Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.engine.demand import Demand
@@ -22,3 +22,7 @@ class Wanted:
     columns: tuple[str, ...]
     labels: Mapping[tuple[str | None, ...], int] | None
     keep: tuple[tuple[tuple[int, ...], Expr | None], ...] | None = None
+
+
+Learn = Callable[[Sequence[tuple[str | None, ...]]], Wanted | None]
+"""Reads the texts of labels, and says what is wanted then; None: nothing any more."""

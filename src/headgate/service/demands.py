@@ -56,6 +56,7 @@ class Demands:
         self._demand = Demand()
         self._outgoing: dict[tuple[str, str], Outgoing] = {}
         self._inputs: dict[str, Mapping[str, Any]] = {}
+        self._owners: dict[str, str] = {}
 
     def now(self) -> Demand:
         """The same object as before unless something has changed."""
@@ -69,6 +70,10 @@ class Demands:
 
     def outgoing(self, subscriber: str, query: str) -> Outgoing:
         return self._outgoing[subscriber, query]
+
+    def owner(self, stream: str) -> str:
+        """Whose a stream that is or was read is now, by its name as a source; names as sources keep who made them."""
+        return self._owners[stream]
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
         """Where the streams that are read come from, as their definitions have it."""
@@ -102,6 +107,7 @@ class Demands:
         self._inputs = {
             source_name(x): found for x in used if (found := json.loads(x.definition).get("input")) is not None
         }
+        self._owners |= {source_name(x): x.owner for x in used}
         return Demand(
             self._authorizer.rules(used),
             {x.name: x for x in map(_entrance, used)},
@@ -138,9 +144,19 @@ class Demands:
             planned.meant,
             self._authorizer.level(query.level),
             self._lateness(planned.inputs),
-            Mode.EXACT if stage else planned.mode,  # of results that differ from reader to reader nothing is cumulative
+            planned.mode if self._alike(planned.inputs) else Mode.EXACT,
             source_name(output) if output else "",
             stage,
+        )
+
+    def _alike(self, inputs: Iterable[int]) -> bool:
+        """Whether what is read is the same for all who may see it: results of exact windows differ from reader to
+        reader, and nothing cumulative can be made of them."""
+        outputs = self._outputs()
+        makers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
+        planned = [self._running.query(query.id) for query in makers]
+        return all(
+            x is None or x.mode == Mode.CUMULATIVE or all(block.stateless for block in x.meant.blocks) for x in planned
         )
 
     def _stage(self, stream: int) -> int:

@@ -6,16 +6,19 @@ Rows and tables for people are made here, so that every command shows them alike
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from headgate.access.permissions import Kind, Permission
 from headgate.engine.demand import Demand
-from headgate.engine.egress import deliveries
+from headgate.engine.egress import Parcel, deliveries
+from headgate.engine.ingress import Refused
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Counts
+from headgate.engine.sights import Running
 from headgate.engine.sinks import FileSink, Sink
 from headgate.errors import AccessDenied
 from headgate.service.headgate import Headgate
@@ -33,6 +36,7 @@ class Desk:
         self._mailbox = Mailbox()
         self._all = self._own = Demand()
         self.session = headgate.session_of(token)
+        self._user = headgate.principal(token).user
         if everyone and not headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
             raise AccessDenied("running the queries of everyone needs CHANGE SYSTEM", hint="run your own without it")
 
@@ -52,8 +56,7 @@ class Desk:
             return demand
         if demand is not self._all:
             mine = tuple(x for x in demand.subscribers if x.name == self.session)
-            wanted = {x.query for x in mine}
-            queries = tuple(query for query in demand.queries if query.name in wanted)
+            queries = _with_makers(demand.queries, {x.query for x in mine})
             self._all, self._own = demand, replace(demand, queries=queries, subscribers=mine)
         return self._own
 
@@ -68,11 +71,16 @@ class Desk:
     def at_work(self, home: Path, out: Path | None, *, master: str = "local[2]") -> Iterator[Processing]:
         """Results go to files below `out`, or wait to be `received`."""
         sink: Sink = FileSink(out, Folders(self._headgate)) if out else self._mailbox
+        if not self._everyone:
+            sink = _Own(sink, self._owns)
         work = Processing(self._headgate, home, [sink], gate=self, master=master)
         try:
             yield work
         finally:
             work.close()
+
+    def _owns(self, stream: str) -> bool:
+        return self._headgate.demands.owner(stream) == self._user
 
     # For people -------------------------------------------------------------------------------------------------------
 
@@ -80,27 +88,66 @@ class Desk:
         """What came for this session since it was asked the last time, a table for each stream."""
         with self.open() as now:
             for subscriber in (x for x in now.subscribers if x.name == self.session):
-                found = deliveries(self._mailbox.fetch(subscriber.name, subscriber.query, now))
+                parcels = self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                found = deliveries(parcels)
                 out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
                 rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
                 more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
-                yield f"{out.stream}: {len(found):,} results{more}", ("time", *out.columns), rows
+                ended = "".join(f"; it ended: {parcel.ended}" for parcel in parcels if parcel.ended)
+                yield f"{out.stream}: {len(found):,} results{more}{ended}", ("time", *out.columns), rows
 
     def summary(self, counts: Counts) -> Iterator[Shown]:
-        """What happened: tuples by stream, results by subscriber."""
-        reasons = sorted({reason for _, reason in counts.refused})
+        """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is
+        for the owner of their stream, and for those who run the system."""
+        streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
+        reasons = sorted({reason for name, reason in counts.refused if name in streams})
         columns = ("stream", "tuples", *(f"refused: {reason}" for reason in reasons), "seen by nobody")
-        yield (
-            "streams",
-            columns,
-            [
-                [name, f"{n:,}", *(f"{counts.refused[name, x]:,}" for x in reasons), f"{counts.unseen[name]:,}"]
-                for name, n in sorted(counts.tuples.items())
-            ],
-        )
+        rows = [
+            [name, f"{n:,}", *(f"{counts.refused[name, x]:,}" for x in reasons), f"{counts.unseen[name]:,}"]
+            for name, n in sorted(streams.items())
+        ]
+        if rows:
+            yield "streams", columns, rows
         outgoing = {key: self._headgate.demands.outgoing(key[1], key[0]) for key in counts.results}
-        rows = sorted((out.user, out.stream, f"{counts.results[key]:,}") for key, out in outgoing.items())
-        yield "results", ("subscriber", "stream", "results"), rows
+        results = sorted((out.user, out.stream, f"{counts.results[key]:,}") for key, out in outgoing.items())
+        yield "results", ("subscriber", "stream", "results"), results
+
+
+class _Own(Sink):
+    """Keeps back what was refused but for streams that are one's own."""
+
+    def __init__(self, sink: Sink, owns: Callable[[str], bool]) -> None:
+        self.name, self.keeps = sink.name, sink.keeps
+        self._sink = sink
+        self._owns = owns
+
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Any:
+        return self._sink.state(results, self._own(refused))
+
+    def restore(self, state: Any) -> None:
+        self._sink.restore(state)
+
+    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+        self._sink.stage(version, results)
+
+    def staged(self, version: int) -> list[Parcel]:
+        return self._sink.staged(version)
+
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        self._sink.write(results, self._own(refused), as_staged=as_staged)
+
+    def _own(self, refused: Sequence[Refused]) -> list[Refused]:
+        return [x for x in refused if self._owns(x.stream)]
+
+
+def _with_makers(queries: Sequence[Running], wanted: set[str]) -> tuple[Running, ...]:
+    """These, and those whose results they read."""
+    while True:
+        read = {stream for query in queries if query.name in wanted for stream in query.streams}
+        more = {query.name for query in queries if query.output in read} - wanted
+        if not more:
+            return tuple(query for query in queries if query.name in wanted)
+        wanted = wanted | more
 
 
 def _time(milliseconds: int) -> str:

@@ -37,7 +37,6 @@ class Processing:
     ) -> None:
         self._headgate = headgate
         self._gate = gate or headgate
-        self._spark = spark_session(home, master=master)
         self._pipeline = Pipeline(
             home,
             self._gate,
@@ -45,6 +44,7 @@ class Processing:
             sinks,
             clock or SystemClock(),
         )
+        self._spark = spark_session(home, master=master)  # last: what is refused is refused before it takes seconds
         self._runner = Runner(self._spark, home, self._pipeline)
 
     @property
@@ -77,7 +77,7 @@ class Processing:
         return {
             name: StreamSource(demand.entrances[name], found["format"], found["options"])
             for name, found in inputs.items()
-            if any(name in query.streams for query in demand.queries)
+            if any(name in query.streams for query in demand.queries) and name in demand.entrances
         }
 
 
@@ -92,5 +92,4 @@ class Folders:
         return Address((out.user, f"{out.stream}.{out.session}"), out.columns)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        owner, _, name = stream.partition(".")
-        return (owner, f"{name}.refused")
+        return (self._headgate.demands.owner(stream), f"{stream}.refused")

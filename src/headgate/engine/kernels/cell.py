@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.given import HIDDEN, SIGHT, TIME, Block, Program, Sight
+from headgate.engine.kernels.labelsets import LabelSets
+from headgate.engine.kernels.limits import TooMuch, limited
 from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.tuples import Seen, Tuples, in_order
@@ -41,12 +43,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Found:
-    """The results of one block for some views; `tuples` are those that `yielded` speaks of."""
+    """The results of one block for some views; `tuples` are those that `yielded` speaks of. If it `exceeded` what
+    these views may cost, there are none."""
 
     block: Block
     views: tuple[int, ...]
     yielded: Yielded
     tuples: Seen
+    exceeded: str = ""
+
+
+_NONE = np.empty(0, np.int64)
+NOTHING = Yielded(_NONE, _NONE, _NONE, False, (_NONE,), (), LabelSets(_NONE, ()))
 
 
 def advance(
@@ -173,13 +181,21 @@ class _Batch:
         looking: dict[tuple[str, int], list[int]] = {}
         for each in class_.views:
             looking.setdefault(self._sight.targets[each], []).append(each)
-        blocks = [block for block in self._program.blocks if block.target in looking]
-        found = []
-        for block in blocks:
-            yielded = run.results(block.top)
+        waiting = int(np.count_nonzero(seen[last:]))
+        found, going_on = [], []
+        for block in (block for block in self._program.blocks if block.target in looking):
+            views = tuple(looking[block.target])
+            try:
+                with limited(self._sight.limits):
+                    yielded = run.results(block.top)
+                    run.fits(block.top, waiting)
+            except TooMuch as exceeded:
+                found.append(Found(block, views, NOTHING, tuples, str(exceeded)))
+                continue
+            going_on.append(block)
             if len(yielded.instant):
-                found.append(Found(block, tuple(looking[block.target]), yielded, tuples))
-        windows = {node.key: node for block in blocks for node in block.top.walk() if isinstance(node, n.Window)}
+                found.append(Found(block, views, yielded, tuples))
+        windows = {node.key: node for block in going_on for node in block.top.walk() if isinstance(node, n.Window)}
         content = {key: places[run.content(window)] for key, window in windows.items()}
         return Class(class_.views, content, {**class_.last, **run.last_instants()}), found
 

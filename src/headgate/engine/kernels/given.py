@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.plan import nodes as n
+from headgate.plan.expressions import Expr
 
 TIME, STREAM, ARRIVAL, LABEL, SIGHT = "time", "stream", "arrival", "label", "sight"
 HIDDEN = 0
@@ -32,6 +34,16 @@ class Block:
     @property
     def target(self) -> tuple[str, int]:
         return self.query, self.number
+
+    @cached_property
+    def passes(self) -> tuple[list[Expr], frozenset[Expr], str]:
+        """The results, conditions and stream of a block without windows."""
+        match self.top:
+            case n.Project(input=n.Select(input=n.Source(stream), conditions=conditions)):
+                return [expr for _, expr in self.top.items], conditions, stream
+            case n.Project(input=n.Source(stream)):
+                return [expr for _, expr in self.top.items], frozenset(), stream
+        raise ValueError(f"{self.top} has windows")
 
 
 @dataclass(frozen=True)
@@ -55,7 +67,7 @@ class Sight:
     """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
     which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
     tuples become final with this batch; `levels` are the levels of labels, as text; `copied` are views that go on from
-    where others are, with these."""
+    where others are, with these; no view may exceed the `limits`."""
 
     targets: tuple[tuple[str, int], ...]
     table: Sights
@@ -64,6 +76,7 @@ class Sight:
     until: Ints
     levels: Mapping[int, str]
     copied: tuple[tuple[int, int], ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
     def visible(self, view: int) -> Bools:
         """Of which sights the view sees the tuples."""

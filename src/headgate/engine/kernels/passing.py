@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import Found
+from headgate.engine.kernels.cell import NOTHING, Found
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Block, Program, Sight
+from headgate.engine.kernels.limits import TooMuch, bounded, limited
 from headgate.engine.kernels.reading import Evaluate, meets, values_of
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.yielding import Yielded
-from headgate.plan import nodes as n
-from headgate.plan.expressions import Expr
 
 _MANY = 16
 """Who sees more than one of so many tuples looks at all of them: that is faster than to sort those it sees."""
@@ -41,9 +38,17 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
         for look, views in together.items():
             if look not in known:  # others who look at other blocks may see the same
                 known[look] = Seen(tuples, by_sight.of(looks[views[0]] != HIDDEN), sight, views[0])
-            yielded = _passed(block, known[look], evaluate) if len(known[look]) else None
-            if yielded is not None and len(yielded.instant):
-                found.append(Found(block, tuple(views), yielded, known[look]))
+            seen = known[look]
+            if not len(seen):
+                continue
+            try:
+                with limited(sight.limits):
+                    yielded = _passed(block, seen, bounded(evaluate))
+            except TooMuch as exceeded:
+                found.append(Found(block, tuple(views), NOTHING, seen, str(exceeded)))
+                continue
+            if len(yielded.instant):
+                found.append(Found(block, tuple(views), yielded, seen))
     return found
 
 
@@ -72,7 +77,7 @@ class _BySight:
 
 
 def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
-    items, conditions, stream = passing_parts(block.top)
+    items, conditions, stream = block.passes
     places = np.flatnonzero(tuples.of_stream(stream))
     if conditions:
         values = values_of(tuples, [stream], (places,), conditions)
@@ -80,14 +85,3 @@ def _passed(block: Block, tuples: Seen, evaluate: Evaluate) -> Yielded:
     results = evaluate(items, values_of(tuples, [stream], (places,), items), len(places))
     number = np.arange(len(places))
     return Yielded(number, tuples.times[places], places + 1, False, (places,), tuple(results), tuples.labels.at(places))
-
-
-@lru_cache(maxsize=10_000)
-def passing_parts(top: n.Node) -> tuple[list[Expr], frozenset[Expr], str]:
-    """The results, conditions and stream of a block."""
-    match top:
-        case n.Project(input=n.Select(input=n.Source(stream), conditions=conditions)):
-            return [expr for _, expr in top.items], conditions, stream
-        case n.Project(input=n.Source(stream)):
-            return [expr for _, expr in top.items], frozenset(), stream
-    raise ValueError(f"{top} has windows")

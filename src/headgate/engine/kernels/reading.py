@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 from typing import Protocol
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.labelsets import LabelSets
+from headgate.engine.kernels.limits import Evaluate as Evaluate
+from headgate.engine.kernels.limits import Values as Values
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.plan import nodes as n
-from headgate.plan.expressions import AggregateCall, Column, Expr
+from headgate.plan.expressions import Expr
 
 NO_TIME = -(1 << 62)
-Values = Mapping[Column | AggregateCall, pa.Array]
-Evaluate = Callable[[Sequence[Expr], Values, int], list[pa.Array]]
 
 
 class Tuples(Protocol):

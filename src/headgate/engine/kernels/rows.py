@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.engine.kernels.limits import few_rows
 from headgate.engine.kernels.sorting import Bools as Bools
 from headgate.engine.kernels.sorting import Ints as Ints
 from headgate.engine.kernels.sorting import Places, rising, stable_order
@@ -106,6 +107,7 @@ def _meetings(
     )
     counts, begins = np.empty((2, len(coming)), np.int64)
     counts[coming_order], begins[coming_order] = np.maximum(until - since, 0), since
+    few_rows(int(counts.sum()))
     which = np.repeat(np.arange(len(coming)), counts)
     found = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
     if not in_turn:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program, Sight
 from headgate.engine.kernels.labelsets import LabelSets, label_sets
+from headgate.engine.kernels.limits import taken
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import dense, distinct
 from headgate.plan.binding import LEVEL
@@ -60,7 +61,7 @@ class Tuples:
             self._plain[field] = _as_numbers(array, others), array
         plain, array = self._plain[field]
         if plain is None:
-            return array.take(pa.array(rows))
+            return taken(array, rows)
         return pa.Array.from_buffers(array.type, len(rows), [None, pa.py_buffer(plain[rows])])
 
 

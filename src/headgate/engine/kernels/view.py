@@ -17,6 +17,7 @@ from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.groups import Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
 from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
+from headgate.engine.kernels.limits import bounded, few_tuples, taken
 from headgate.engine.kernels.reading import NO_TIME, Evaluate, Tuples, Values, meets, stream_of, streams_of, values_of
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
 from headgate.engine.kernels.sorting import distinct, in_rows_order
@@ -47,7 +48,7 @@ class ViewRun:
     ) -> None:
         self._tuples = tuples
         self._held = held
-        self._evaluate = evaluate
+        self._evaluate = bounded(evaluate)
         self._since = since
         self._until = until
         self._last = last
@@ -82,6 +83,15 @@ class ViewRun:
         seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
         alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
         return rows.sides[0][np.flatnonzero(alive)]
+
+    def fits(self, block: n.Node, waiting: int) -> None:
+        """Raises `TooMuch` if the windows of a block that has yielded its results hold too much, with what waits."""
+        parts = {node.key: node for node in block.walk()}
+        latest = max((x.latest for key, x in self._instants.items() if key in parts), default=NO_TIME)
+        for window in (node for node in parts.values() if isinstance(node, n.Window)):
+            rows = self.rows(window)
+            waiting += int(np.count_nonzero((rows.end >= len(self._tuples.times)) & (rows.until >= latest)))
+        few_tuples(waiting)
 
     def last_instants(self) -> dict[str, int]:
         return {key: instants.latest for key, instants in self._instants.items()}
@@ -208,7 +218,7 @@ class ViewRun:
         sides = tuple(side[row] for side in rows.sides)
         if operator == "RSTREAM":  # a row comes out many times and is computed once
             values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
-            values = [column.take(pa.array(row)) for column in values]
+            values = [taken(column, row) for column in values]
         else:
             values = self._evaluate(items, self._values(node, sides, items), len(row))
         return yielded(instants, at, sides, values, self._labels(sides))
@@ -230,7 +240,7 @@ class ViewRun:
         first, number = first_of_each(kinds[row], at)
         labels = together(self._labels(tuple(side[row] for side in rows.sides)), lambda bits: any_of_each(bits, number))
         row = row[first]
-        values = [column.take(pa.array(row)) for column in values]
+        values = [taken(column, row) for column in values]
         return yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
 
     def _groups(self, node: n.Aggregate, having: frozenset[Expr], items: list[Expr], every: bool) -> Yielded:

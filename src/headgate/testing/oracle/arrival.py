@@ -106,7 +106,7 @@ class _View:
     def __init__(self, setting: _Setting, rights: _Rights) -> None:
         self.rights = rights
         self._setting = setting
-        self._runs = [_Run(block, setting) for block in setting.query.blocks]
+        self._runs = [_Run(block, setting, rights) for block in setting.query.blocks]
         self._greatest: dict[str, int] = {}
 
     @property
@@ -146,40 +146,48 @@ class _View:
 
 
 class _Run:
-    """One block of a view: the tuples it may see, what its windows hold, its rows at the last instant."""
+    """One block of a view: the tuples it may see, what its windows hold, what they held at the last instant, and the
+    rows there were then."""
 
-    def __init__(self, block: Block, setting: _Setting) -> None:
+    def __init__(self, block: Block, setting: _Setting, rights: _Rights) -> None:
         self.block = block
         self.tuples: dict[Position, Seen] = {}
         self._setting = setting
-        self._over = self._fresh()
+        self._hidden = self._hidden_by(rights)
+        self._over = self._fresh(self.tuples)
         self._contents: list[list[Position]] = [[] for _ in block.readings]
+        self._held: list[list[Position]] = [[] for _ in block.readings]
         self._before: list[Row] = []
         self._passed = -math.inf
 
-    def _fresh(self) -> BlockOver:
-        return BlockOver(self.block, self.tuples, self._setting.rules, self._setting.level)
+    def _hidden_by(self, rights: _Rights) -> dict[str, frozenset[str]]:
+        return {x.stream.name: rights.hide(x.stream, self.block) for x in self.block.readings}
+
+    def _fresh(self, tuples: Mapping[Position, Seen]) -> BlockOver:
+        return BlockOver(self.block, tuples, self._setting.rules, self._setting.level, self._hidden)
 
     def stream(self, name: str) -> Stream | None:
         return next((x.stream for x in self.block.readings if x.stream.name == name), None)
 
     def pass_through(self, position: Position, seen: Seen) -> list[Yield]:
         """What a stateless block makes of a tuple; nothing of it stays."""
-        over = BlockOver(self.block, {position: seen}, self._setting.rules, self._setting.level)
+        over = self._fresh({position: seen})
         return over.yields(over.rows([[position]] if over.enters(0, position) else [[]]), [], sliding=False)
 
     def lose(self, rights: _Rights) -> None:
-        """What the rights no longer permit is gone, from the windows and from the rows of the last instant."""
-        hidden = {x.stream.name: rights.hide(x.stream, self.block) for x in self.block.readings}
+        """What the rights no longer permit is gone, from the windows and from the last instant: its rows are those
+        that what is left of it makes, as it reads now."""
+        self._hidden = self._hidden_by(rights)
         self.tuples = {
-            position: seen.without(hidden[position.stream])
+            position: seen.without(self._hidden[position.stream])
             for position, seen in self.tuples.items()
             if rights.permit(seen.label, self.block)
         }
-        self._over = self._fresh()
-        for source, content in enumerate(self._contents):
-            self._contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
-        self._before = [row for row in self._before if all(position in self.tuples for position in row)]
+        self._over = self._fresh(self.tuples)
+        for contents in (self._contents, self._held):
+            for source, content in enumerate(contents):
+                contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
+        self._before = self._over.rows(self._held)
 
     def advance(self, until: float) -> Iterator[tuple[Instant, Yield]]:
         slides = bool(slide_of(self.block))
@@ -189,7 +197,7 @@ class _Run:
                 now = self._over.rows(self._contents)
                 for yielded in self._over.yields(now, self._before, sliding=slides):
                     yield instant, yielded
-                self._before = now
+                self._before, self._held = now, list(self._contents)
         self._passed = until
 
     def _moves(self, until: float) -> list[Instant]:

@@ -25,9 +25,17 @@ Yield = tuple[tuple[Value, ...], Label]
 
 
 class BlockOver:
-    """A block of a query of this level over these tuples. What was found out is kept, so they must not change."""
+    """A block of a query of this level over these tuples, of whose columns these are `hidden` at the moment, by stream.
+    What was found out is kept, so nothing of it must change."""
 
-    def __init__(self, block: Block, tuples: Mapping[Position, Seen], rules: Rules, level: Level) -> None:
+    def __init__(
+        self,
+        block: Block,
+        tuples: Mapping[Position, Seen],
+        rules: Rules,
+        level: Level,
+        hidden: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
         self.block = block
         self.tuples = tuples
         self._rules = rules
@@ -38,7 +46,7 @@ class BlockOver:
         joining = [*conjuncts(block.after), *(c for c in before if len(c.inputs) != 1)]
         self._joining = [[c for c in joining if max(c.inputs, default=0) == source] for source in sources]
         self._order = sorted(sources, key=lambda source: block.readings[source].stream.name)
-        self._labelled = [_labelled_columns(block, source) for source in sources]
+        self._columns = [label for source in sources for label in _column_labels(block, source, hidden or {})]
         self._enters: dict[tuple[int, Position], bool] = {}
         self._joins: dict[Row, bool] = {}
 
@@ -131,17 +139,11 @@ class BlockOver:
     def _label(self, rows: Sequence[Row]) -> Label:
         """All that protects what was read for these rows; what cannot be combined is for nobody."""
         read = {(source, position) for row in rows for source, position in enumerate(row)}
-        labels = [label for source, position in sorted(read) for label in self._labels(source, position)]
+        labels = [*(self.tuples[position].label for _, position in sorted(read)), *self._columns]
         try:
             return reduce(self._rules.combine, dict.fromkeys(labels), self._least_label)
         except LabelError:
             return Label(FALSE)
-
-    def _labels(self, source: int, position: Position) -> list[Label]:
-        """Of a tuple and of the columns read from it; a column that reads as NULL adds nothing."""
-        seen = self.tuples[position]
-        columns = (label for name, label in self._labelled[source].items() if name not in seen.hidden)
-        return [seen.label, *columns]
 
 
 def _told_apart(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Hashable, list[Row]]:
@@ -151,10 +153,11 @@ def _told_apart(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Has
     return found
 
 
-def _labelled_columns(block: Block, source: int) -> dict[str, Label]:
-    """The labels of the labelled columns that the block reads from one of its sources."""
+def _column_labels(block: Block, source: int, hidden: Mapping[str, frozenset[str]]) -> list[Label]:
+    """The labels of the labelled columns that the block reads from one of its sources, but for hidden ones."""
     reading = block.readings[source]
     partition = reading.window.partition if reading.window else ()
     exprs = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups, *partition]
     read = {column.name for expr in exprs for column in expr.columns if column.input == source}
-    return {name: label for name, label in reading.stream.labels if name in read}
+    seen = read - hidden.get(reading.stream.name, frozenset())
+    return [label for name, label in reading.stream.labels if name in seen]

@@ -62,7 +62,6 @@ class Seen:
 
     values: Mapping[str, Value]
     label: Label
-    hidden: frozenset[str] = frozenset()
 
     @classmethod
     def whole(cls, tuple_: Tuple) -> Seen:
@@ -71,7 +70,7 @@ class Seen:
     def without(self, hidden: frozenset[str]) -> Seen:
         """What was hidden once stays hidden."""
         values = {name: None if name in hidden else value for name, value in self.values.items()}
-        return Seen(values, self.label, self.hidden | hidden)
+        return Seen(values, self.label)
 
 
 def level_text(label: Label) -> str:

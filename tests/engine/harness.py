@@ -1,0 +1,122 @@
+"""A pipeline over streams and queries written as text, for attacks: who subscribes is said, and changed, by hand."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+
+from headgate.cql.queries import parse_query
+from headgate.engine.carriers import LocalCarrier
+from headgate.engine.demand import Demand, Subscriber
+from headgate.engine.duck import evaluate
+from headgate.engine.egress import deliveries
+from headgate.engine.ingress import Entrance
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.pipeline import Pipeline
+from headgate.engine.program import ARROW
+from headgate.engine.sights import Running
+from headgate.engine.sinks import Address, FileSink, Sink
+from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
+from headgate.plan.expressions import Type
+from headgate.plan.queries import Stream, bind_query
+from headgate.plan.secure import Mode
+from headgate.testing import ManualClock
+from headgate.testing.queries import finder
+
+NOW = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
+RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
+Row = tuple[object, ...]
+
+
+def stream(name: str, columns: str, labels: Mapping[str, Label] | None = None) -> Stream:
+    """`columns` as in CREATE STREAM; every stream has its event time in `at` and its labels in `policy`."""
+    pairs = (column.split() for column in f"{columns}, at TIMESTAMP, policy STRING".split(", "))
+    return Stream(name, tuple((x, Type(y)) for x, y in pairs), tuple((labels or {}).items()))
+
+
+class Bench:
+    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart."""
+
+    def __init__(self, home: Path, *streams: Stream, skew: int | None = 3_600_000) -> None:
+        self.home = home
+        self.streams = list(streams)
+        self.queries: dict[str, Running] = {}
+        self.mailbox = Mailbox()
+        self.clock = ManualClock(NOW.timestamp())
+        self.entrances = {x.name: Entrance(x.name, x.columns, "at", {"LABEL": "policy"}, skew=skew) for x in streams}
+        self.now = Demand(RULES, self.entrances)
+        self.pipeline: Pipeline | None = None
+        self._numbers: dict[str, int] = {}
+        self._seconds = 0
+
+    # What runs --------------------------------------------------------------------------------------------------------
+
+    def query(self, name: str, text: str, *, level: str = "U", mode: Mode = Mode.EXACT) -> Running:
+        meant = bind_query(parse_query(text), finder(self.streams))
+        names = {reading.stream.name for block in meant.blocks for reading in block.readings}
+        stage = 1 + max((x.stage for x in self.queries.values() if x.output in names), default=-1)
+        self.queries[name] = Running(name, meant, Level(level), {}, mode, f"out.{name}", stage)
+        self.streams.append(Stream(f"out.{name}", meant.columns))
+        return self.queries[name]
+
+    def subscribed(self, **who: tuple[str, str] | tuple[str, str, str] | None) -> None:
+        """By name: the query and the roles, with commas, and the level; afterwards these and no others."""
+        subscribers = [Subscriber(name, x[0], self.clearance(x[1], *x[2:])) for name, x in who.items() if x is not None]
+        self.now = Demand(RULES, self.entrances, tuple(self.queries.values()), tuple(subscribers))
+
+    def clearance(self, roles: str, level: str = "TS") -> Clearance:
+        return Clearance(
+            frozenset(filter(None, roles.split(","))), Level(level), frozenset(x.name for x in self.streams)
+        )
+
+    def demand(self) -> Demand:
+        return self.now
+
+    @contextmanager
+    def open(self) -> Iterator[Demand]:
+        yield self.now
+
+    # What happens -----------------------------------------------------------------------------------------------------
+
+    def begin(self, *sinks: Sink) -> Pipeline:
+        self.pipeline = Pipeline(
+            self.home,
+            self,
+            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            [self.mailbox, *sinks],
+            self.clock,
+        )
+        return self.pipeline
+
+    def files(self) -> FileSink:
+        return FileSink(self.home / "out", self)
+
+    def take(self, name: str, *rows: Row, times: Sequence[dt.datetime | None] | None = None) -> None:
+        pipeline = self.pipeline or self.begin()
+        self._numbers[name] = self._numbers.get(name, -1) + 1
+        pipeline.take(name, self._numbers[name], self.table(name, rows, times))
+
+    def table(self, name: str, rows: Sequence[Row], times: Sequence[dt.datetime | None] | None = None) -> pa.Table:
+        columns = next(x.columns for x in self.streams if x.name == name)
+        self._seconds += 1
+        moments = times or [NOW + dt.timedelta(seconds=self._seconds, milliseconds=n) for n in range(len(rows))]
+        full = [(*values, moment, label) for (label, *values), moment in zip(rows, moments, strict=True)]
+        return pa.table({x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(columns)})
+
+    def end(self) -> None:
+        (self.pipeline or self.begin()).end()
+
+    def fetched(self, who: str, query: str) -> list[Row]:
+        return [x.values for x in deliveries(self.mailbox.fetch(who, query, self.now))]
+
+    # Where files go ---------------------------------------------------------------------------------------------------
+
+    def of(self, subscriber: str, query: str) -> Address:
+        return Address((subscriber, query), tuple(name for name, _ in self.queries[query].query.columns))
+
+    def of_refused(self, name: str) -> tuple[str, ...]:
+        return ("owner", f"{name}.refused")

@@ -1,0 +1,194 @@
+"""What everyone should receive of a pipeline, at each step, by the oracle alone.
+
+Who looks at a query from some step on begins with nothing; a query over the results of others reads what the oracle
+says that its own reader would receive of these. All who look at a cumulative query look through one view, which lasts
+as long as anybody does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from engine.pipeline_worlds import World
+from headgate.engine.demand import Demand
+from headgate.engine.sights import Running
+from headgate.errors import LabelError
+from headgate.labels import FALSE, Clearance, Label
+from headgate.plan.secure import Mode
+from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
+
+Path = tuple[str, ...]
+"""A subscriber, and the queries through which it looks."""
+Key = tuple[Path, str]
+Wanted = dict[tuple[str, str], list[Result]]
+"""By subscriber and query."""
+
+
+class Model:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.looking = [dict(_looking(step.demand)) for step in world.steps]
+        self._shared: dict[str, list[dict[Path, list[Result]]]] = {}
+        self.of = cache(self._of)
+
+    def delivered(self) -> list[Wanted]:
+        """What goes out at each step."""
+        found: list[Wanted] = []
+        last: Wanted = {}
+        for number, step in enumerate(self.world.steps):
+            if step.kind != "restart":
+                last = self._computed(number)
+            out = last if step.kind != "restart" and step.during is step.demand else self._allowed(last, step.during)
+            found.append({} if step.lost else {key: results for key, results in out.items() if results})
+            if not step.lost:  # what is out does not come again
+                last = {}
+        return found
+
+    def _computed(self, step: int) -> Wanted:
+        return {(path[0], query): self.of((path, query))[step] for path, query in self.looking[step] if len(path) == 1}
+
+    def _allowed(self, results: Wanted, now: Demand) -> Wanted:
+        found: Wanted = {}
+        for (name, query), own in results.items():
+            running, clearance = now.running.get(query), now.clearances.get((name, query))
+            order = self.world.rules.order
+            if running is None or clearance is None or not order.dominates(clearance.level, running.level):
+                continue
+            here = replace(clearance, level=running.level)
+            found[name, query] = [
+                x
+                for x in own
+                if self.world.rules.permits(x.label, here, aggregated=running.query.blocks[x.block].aggregated)
+            ]
+        return found
+
+    def _of(self, key: Key) -> list[list[Result]]:
+        """What one who looks receives at each step."""
+        path, query = key
+        found: list[list[Result]] = [[] for _ in self.world.steps]
+        running = next(step.demand.running[query] for step in self.world.steps if query in step.demand.running)
+        if running.mode == Mode.CUMULATIVE:
+            for number, results in enumerate(self._of_shared(running)):
+                found[number] = results.get(path, [])
+            return found
+        there = [key in looking for looking in self.looking]
+        for first, end in _episodes(there):
+            me, events, steps = "me", list[Event](), list[int]()
+            before = self.looking[first][key]
+            for number in range(first, end):
+                now = self.looking[number][key]
+                coming: list[Event] = [
+                    *([Change(me, now)] if now != before else []),
+                    *self._arriving(running, path, number),
+                ]
+                before = now
+                events += coming
+                steps += [number] * len(coming)
+            received = exact(running.query, events, {me: self.looking[first][key]}, **self._setting(running))[me]
+            self._share_out(received, steps, end, found.__getitem__)
+        return found
+
+    def _of_shared(self, running: Running) -> list[dict[Path, list[Result]]]:
+        if running.name not in self._shared:
+            self._shared[running.name] = [{} for _ in self.world.steps]
+            here = [{p: x for (p, q), x in looking.items() if q == running.name} for looking in self.looking]
+            for first, end in _episodes([bool(x) for x in here]):
+                self._replay_shared(running, here, first, end)
+        return self._shared[running.name]
+
+    def _replay_shared(
+        self, running: Running, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
+    ) -> None:
+        events, steps = list[Event](), list[int]()
+        everyone = {path for looking in here[first:end] for path in looking}
+        names = {path: "/".join(path) for path in everyone}
+        before = here[first]
+        for number in range(first, end):
+            coming: list[Event] = [
+                *(Change(names[path], x) for path, x in _changes(before, here[number])),
+                *self._arriving(running, (), number),
+            ]
+            before = here[number]
+            events += coming
+            steps += [number] * len(coming)
+        subscribers = {names[path]: here[first].get(path) for path in everyone}
+        received = cumulative(running.query, events, subscribers, **self._setting(running))
+        for path in everyone:
+            self._share_out(
+                received[names[path]],
+                steps,
+                end,
+                lambda number: self._shared[running.name][number].setdefault(path, []),  # noqa: B023
+            )
+
+    def _share_out(
+        self, received: Iterable[Result], steps: Sequence[int], end: int, to: Callable[[int], list[Result]]
+    ) -> None:
+        """Results by the step in which they came; at the end of an episode that is not the end of all, what waits for
+        its time is gone."""
+        for result in received:
+            if result.after < len(steps):
+                to(steps[result.after]).append(result)
+            elif end == len(self.world.steps):
+                to(end - 1).append(result)
+
+    def _arriving(self, running: Running, path: Path, number: int) -> Iterator[Tuple]:
+        """The tuples of a step; then what other queries made of them for this reader, stage by stage."""
+        step = self.world.steps[number]
+        yield from (x for x in step.tuples if x.stream in running.streams)
+        makers = _makers(step.demand, running)
+        for maker in sorted(makers, key=lambda x: (x.stage, x.output)):
+            columns = [name for name, _ in maker.query.columns]
+            for result in self.of(((*path, running.name), maker.name))[number]:
+                values = dict(zip(columns, result.values, strict=True))
+                yield Tuple(maker.output, result.time, values, self._with_source(result.label, maker.output))
+
+    def _with_source(self, label: Label, source: str) -> Label:
+        try:
+            return self.world.rules.combine(label, Label(sources=frozenset({source})))
+        except LabelError:
+            return Label(FALSE)
+
+    def _setting(self, running: Running) -> dict[str, Any]:
+        return {"rules": self.world.rules, "lateness": running.lateness, "level": running.level}
+
+
+def _looking(demand: Demand) -> Iterator[tuple[Key, Clearance | None]]:
+    """All who look, also those through other queries, in the order in which they were told."""
+    waiting: list[tuple[Key, Clearance | None]] = [(((x.name,), x.query), x.clearance) for x in demand.subscribers]
+    while waiting:
+        (path, query), clearance = waiting.pop(0)
+        yield (path, query), clearance
+        makers = sorted(_makers(demand, demand.running[query]), key=lambda x: x.output)
+        waiting += [(((*path, query), maker.name), clearance) for maker in makers]
+
+
+def _makers(demand: Demand, running: Running) -> list[Running]:
+    return [x for x in demand.queries if x.output in running.streams]
+
+
+def _episodes(there: Iterable[bool]) -> Iterator[tuple[int, int]]:
+    """Runs of steps in which somebody is there: the first, and the one after the last."""
+    first = None
+    for number, here in enumerate((*there, False)):
+        if here and first is None:
+            first = number
+        elif not here and first is not None:
+            yield first, number
+            first = None
+
+
+def _changes(
+    before: Mapping[Path, Clearance | None], now: Mapping[Path, Clearance | None]
+) -> Iterator[tuple[Path, Clearance | None]]:
+    """Who leaves, who comes, whose rights are others; of the last, those with the same ones together."""
+    yield from ((path, None) for path in before if path not in now)
+    yield from ((path, x) for path, x in now.items() if path not in before)
+    changed = [(path, x) for path, x in now.items() if path in before and before[path] != x]
+    rank: dict[Clearance | None, int] = {}
+    for _, clearance in changed:
+        rank.setdefault(clearance, len(rank))
+    yield from sorted(changed, key=lambda x: rank[x[1]])

@@ -1,0 +1,65 @@
+"""Random queries of few words for whole pipelines: over results of others, and such as notice rights that are lost."""
+
+from __future__ import annotations
+
+from random import Random
+
+from headgate.plan.expressions import Type
+from headgate.plan.queries import Query, Stream
+
+
+def usable(query: Query) -> bool:
+    """Whether its results can be a stream: every column has a type, and a name of its own."""
+    names = [name.casefold() for name, _ in query.columns]
+    return len(set(names)) == len(names) and all(type_ != Type.NULL for _, type_ in query.columns)
+
+
+def over(rng: Random, streams: tuple[Stream, ...]) -> str:
+    """One over these streams, the first of which are results, of which something comes out."""
+    (one, first), (other, second) = ((x, _names(rng, x)) for x in (rng.choice(streams[:2]), streams[-1]))
+    columns = ", ".join(f"x.{name} AS r{n}" for n, name in enumerate(first))
+    source = f"FROM {one.name} {_window(rng, first)} x"
+    match rng.randrange(6):
+        case 0:
+            return f"SELECT * FROM {one.name}"
+        case 1 | 2:
+            kind = rng.choice(("", "DSTREAM ", "RSTREAM ", "DISTINCT "))
+            return f"SELECT {kind}{columns} {source}"
+        case 3:
+            return f"SELECT COUNT(*) AS n, MAX(x.{first[0]}) AS m {source}"
+        case 4:
+            return f"SELECT COUNT(*) AS n, x.{first[0]} AS g {source} GROUP BY x.{first[0]}"
+        case _:
+            return f"SELECT {columns}, y.{second[0]} AS s {source}, {other.name} {_window(rng, second)} y"
+
+
+def _names(rng: Random, stream: Stream) -> list[str]:
+    names = rng.sample([name for name, _ in stream.columns], min(2, len(stream.columns)))
+    return [f"`{name}`" for name in names]
+
+
+def _window(rng: Random, columns: list[str]) -> str:
+    """ROWS and UNBOUNDED more often: a join over them has rows."""
+    kinds = ("[ROWS 1]", "[ROWS 3]", "[UNBOUNDED]", "[RANGE 2 SECONDS]", f"[PARTITIONED BY {columns[0]} ROWS 1]")
+    return rng.choice(kinds)
+
+
+def restless(rng: Random) -> str:
+    """Conditions on what windows hold: a column that is lost changes rows that were there."""
+    window = ("[UNBOUNDED]", "[ROWS 2]", "[RANGE 2 SECONDS]", "[PARTITIONED BY a ROWS 1]")
+    x, y = rng.choice(window), rng.choice(window)
+    if rng.random() < 0.2:
+        x = y = "[RANGE 3 SECONDS SLIDE 1 SECOND]"
+    conditions = [
+        f"x.{rng.choice('ab')} {rng.choice(('IS NULL', 'IS NOT NULL', '> 1', '< 3'))}"
+        for _ in range(rng.choice((0, 1, 1, 2)))
+    ]
+    source = f"FROM s {x} x"
+    if rng.random() < 0.4:
+        source += f", t {y} y"
+        conditions.append(rng.choice(("x.a = y.a", "x.b = y.a", "y.w IS NULL", "x.a <> y.a")))
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    if rng.random() < 0.3:
+        return f"SELECT COUNT(*) AS n, x.a AS g {source}{where} GROUP BY x.a"
+    kind = rng.choice(("", "DSTREAM ", "DSTREAM ", "RSTREAM ")) + rng.choice(("", "", "DISTINCT "))
+    return f"SELECT {kind}x.{rng.choice('ab')} AS r0, x.x AS r1 {source}{where}"

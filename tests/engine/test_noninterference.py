@@ -1,0 +1,155 @@
+"""Nothing that an observer may not see changes anything that it sees: random pairs of runs, compared in everything that
+reaches it. And the comparison finds out what would break that.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.noninterference import pair
+from headgate.engine import sinks
+from headgate.engine.egress import Egress, Parcel
+from headgate.engine.kernels.rows import Bools
+from headgate.engine.lateness import Arrived
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.sights import Sightings
+from headgate.engine.sinks import FileSink
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here crashes: what is written need not reach the disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def check(first: int, pairs: int, folder: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + pairs):
+        one, two, noise = pair(seed, folder / "pair")
+        assert one.told == two.told, f"seed {seed}"
+        counts["pairs"] += 1
+        counts["results"] += one.results
+        counts["noise"] += noise
+        counts["pairs with results"] += one.results > 0
+        shutil.rmtree(folder / "pair")
+    assert counts["results"] > 2 * pairs and counts["noise"] > 10 * pairs
+    return counts
+
+
+def test_what_cannot_be_seen_changes_nothing(tmp_path: Path) -> None:
+    check(0, 200, tmp_path)
+
+
+@pytest.mark.long
+def test_what_cannot_be_seen_changes_nothing_in_many_pairs(tmp_path: Path) -> None:
+    print(dict(check(10_000, 3_000, tmp_path)))
+
+
+# What would break it --------------------------------------------------------------------------------------------------
+
+
+def everything_is_shown(patch: pytest.MonkeyPatch) -> None:
+    """The ingress filter is off; egress still decides about every result."""
+    patch.setattr(Sightings, "_permits", lambda *_: True)
+
+
+def one_watermark(patch: pytest.MonkeyPatch) -> None:
+    """Lateness is judged by all tuples of a stream, whoever sees them."""
+
+    def late(self: Arrived, seen: Bools, before: int, lateness: int, others: int) -> Bools | None:
+        times, there = self._times, seen[self._kind]
+        greatest = np.maximum.accumulate(np.concatenate([[before], times]))
+        found = there & (times < np.minimum(greatest[:-1] - lateness, others))
+        return found if found.any() else None
+
+    patch.setattr(Arrived, "late", late)
+    patch.setattr(Arrived, "latest", lambda self, _: int(self._times.max()))
+
+
+def hidden_columns_are_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sightings, "_hidden", lambda *_: frozenset())
+
+
+def numbered_files(patch: pytest.MonkeyPatch) -> None:
+    """Files are called after the batch that everybody shares."""
+    written = FileSink.write
+
+    def write(self: FileSink, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
+        self.batch = getattr(self, "batch", 0) + 1  # type: ignore[attr-defined]
+        name = sinks.file_name
+        patch.setattr(sinks, "file_name", lambda path: name((*path[:-1], f"{path[-1]}-{self.batch}")))  # type: ignore[attr-defined]
+        written(self, results, refused, as_staged=as_staged)
+        patch.setattr(sinks, "file_name", name)
+
+    patch.setattr(FileSink, "write", write)
+
+
+def numbered_lines(patch: pytest.MonkeyPatch) -> None:
+    """Results are numbered across all subscribers."""
+    lines, numbers = sinks._lines, Counter[str]()
+
+    def numbered(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+        numbers["all"] += len(parcel)
+        return [f"{numbers['all']} {line}" for line in lines(parcel, columns)]
+
+    patch.setattr(sinks, "_lines", numbered)
+
+
+def one_mailbox(patch: pytest.MonkeyPatch) -> None:
+    """What is kept for all together is limited."""
+    written = Mailbox.write
+
+    def write(self: Mailbox, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
+        written(self, results, refused, as_staged=as_staged)
+        while sum(self._sizes.values()) > self._most:
+            key = next(iter(self._kept))
+            gone = sum(map(len, self._kept.pop(key)))
+            self._sizes.pop(key)
+            self.lost[key] += gone
+
+    patch.setattr(Mailbox, "write", write)
+
+
+def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
+    """The labels of columns are no part of those of results (found by this test: cumulative queries told them)."""
+    patch.setattr(Egress, "_read", lambda *_: frozenset())
+
+
+def results_come_again(patch: pytest.MonkeyPatch) -> None:
+    """A mailbox is given the last batch once more after a restart (found by this test)."""
+    patch.setattr(Mailbox, "state", lambda _: 0)
+
+
+FAULTS = (
+    everything_is_shown,
+    one_watermark,
+    hidden_columns_are_read,
+    numbered_files,
+    numbered_lines,
+    one_mailbox,
+    columns_do_not_protect,
+    results_come_again,
+)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
+def test_what_would_tell_of_others_is_found_out(
+    fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    for seed in range(120):
+        try:
+            one, two, _ = pair(seed, tmp_path / str(seed))
+        except AssertionError:
+            return
+        if one.told != two.told:
+            return
+    pytest.fail("nothing was found out")

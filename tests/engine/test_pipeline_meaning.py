@@ -1,0 +1,196 @@
+"""A whole pipeline, from batches to what sinks are given, against the oracle: any queries, over streams and over the
+results of others, people who come and go, rights that change, restarts, any number of cells.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from plan.test_meaning import agree
+
+from engine.pipeline_model import Model, Wanted
+from engine.pipeline_worlds import Author, Step, World
+from engine.test_dealing_meaning import evaluate
+from engine.test_processor import in_order
+from headgate.engine import duck
+from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
+from headgate.engine.demand import Demand
+from headgate.engine.egress import Parcel, deliveries
+from headgate.engine.ingress import Refused
+from headgate.engine.kernels.given import Program
+from headgate.engine.pipeline import Pipeline
+from headgate.engine.program import ARROW
+from headgate.engine.shares import dealt
+from headgate.engine.sights import Running
+from headgate.testing.clock import ManualClock
+from headgate.testing.oracle import Result
+
+
+class OwnGate:
+    """What is wanted at the moment, and while results go out."""
+
+    def __init__(self, demand: Demand) -> None:
+        self.now = self.during = demand
+
+    def demand(self) -> Demand:
+        return self.now
+
+    @contextmanager
+    def open(self) -> Iterator[Demand]:
+        yield self.during
+
+
+class Lost(Exception):
+    """The process ends here."""
+
+
+class Records:
+    """A sink that writes down what it is given."""
+
+    name = "records"
+    keeps = False
+
+    def __init__(self) -> None:
+        self.results: Wanted = {}
+        self.refused: Counter[str] = Counter()
+        self.fails = False
+
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> None:
+        pass
+
+    def restore(self, state: Any) -> None:
+        pass
+
+    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+        pass
+
+    def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
+        return []
+
+    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+        if self.fails:
+            raise Lost
+        for x in deliveries(results):
+            found = self.results.setdefault((x.subscriber, x.query), [])
+            found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
+        for part in refused:
+            self.refused[part.reason] += len(part.rows)
+
+
+class Replay:
+    """The steps of a world through a pipeline."""
+
+    def __init__(self, world: World, home: Path) -> None:
+        self.world = world
+        self.rng = Random(world.seed)
+        self.clock = ManualClock(0.0)
+        self.gate = OwnGate(world.steps[0].demand)
+        self.sink = Records()
+        self.home = home
+        self.evaluate = evaluate if self.rng.random() < 0.85 else duck.evaluate
+        self.numbers: Counter[str] = Counter()
+        self.pipeline = self.fresh()
+
+    def fresh(self) -> Pipeline:
+        cells = self.rng.choice((0, 0, 1, 2, 3, 5))
+
+        def make(queries: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
+            if not cells:
+                return LocalCarrier(program, schema, self.evaluate)
+            return DealtCarrier(program, dealt(queries), cells, self.evaluate)
+
+        return Pipeline(self.home, self.gate, make, [self.sink], self.clock)
+
+    def step(self, step: Step) -> Records:
+        """What went out with it."""
+        self.sink = Records()
+        if step.kind == "restart":
+            self.pipeline.close()
+            self.gate.now = self.gate.during = step.demand
+            self.pipeline = self.fresh()
+            return self.sink
+        self.pipeline._sinks = [self.sink]
+        self.sink.fails = step.lost
+        self.gate.now, self.gate.during = step.demand, step.during
+        try:
+            if step.kind == "end":
+                self.pipeline.end()
+            else:
+                self.clock.advance(step.now - self.clock.now())
+                self.pipeline.take(step.stream, self.numbers[step.stream], self.table(step))
+                self.numbers[step.stream] += 1
+        except Lost:
+            self.numbers[step.stream] += 1
+        return self.sink
+
+    def table(self, step: Step) -> pa.Table:
+        columns = next(x.columns for x in self.world.streams if x.name == step.stream)
+        arrays = [pa.array([row.get(name) for row in step.rows], ARROW[type_]) for name, type_ in columns]
+        return pa.table(arrays, names=[name for name, _ in columns])
+
+
+def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False) -> None:
+    world = Author(seed, unrest=unrest).world()
+    replay = Replay(world, home)
+    wanted = Model(world).delivered()
+    try:
+        for number, step in enumerate(world.steps):
+            compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), wanted[number])
+            count(step, wanted[number], counts)
+    finally:
+        replay.pipeline.close()
+
+
+def compare(where: str, step: Step, found: Records, wanted: Wanted) -> None:
+    for key in sorted(found.results.keys() | wanted.keys()):
+        query = step.during.running[key[1]].query if key[1] in step.during.running else None
+        assert query is not None, f"{where}: {key} does not run"
+        ours, theirs = (in_order(query, x.get(key, [])) for x in (found.results, wanted))
+        assert agree(ours, theirs), f"{where}: {key}"
+    if step.kind != "restart" and not step.lost:
+        assert found.refused == step.refused, where
+
+
+def count(step: Step, wanted: Wanted, counts: Counter[str]) -> None:
+    counts[step.kind] += 1
+    counts["lost"] += step.lost
+    for (_, query), results in wanted.items():
+        counts["results"] += len(results)
+        counts[f"results of stage {step.during.running[query].stage}"] += len(results)
+        counts[f"{step.during.running[query].mode} results"] += len(results)
+
+
+def check(first: int, cases: int, folder: Path) -> Counter[str]:
+    """Every third world is one of unrest."""
+    counts: Counter[str] = Counter()
+    for seed in range(first, first + cases):
+        one_case(seed, folder / str(seed), counts, unrest=seed % 3 == 0)
+        shutil.rmtree(folder / str(seed))
+    assert counts["exact results"] > 5 * cases and counts["cumulative results"] > cases  # something is compared,
+    assert counts["results of stage 1"] > cases / 2 and counts["results of stage 2"] > cases / 10
+    assert counts["restart"] > cases and counts["lost"] > cases / 5  # and something happens meanwhile
+    return counts
+
+
+@pytest.fixture(autouse=True)
+def no_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here waits for disks."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def test_everyone_receives_what_the_oracle_says(tmp_path: Path) -> None:
+    check(0, 300, tmp_path)
+
+
+@pytest.mark.long
+def test_everyone_receives_what_the_oracle_says_in_5000_cases(tmp_path: Path) -> None:
+    print(dict(check(10_000, 5_000, tmp_path)))

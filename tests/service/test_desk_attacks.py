@@ -1,0 +1,205 @@
+"""Attacks on what a session is handed at its desk: results, dead letters, counts, and whose they are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import System
+
+from headgate.clock import SystemClock
+from headgate.engine.carriers import LocalCarrier
+from headgate.engine.demand import Gate
+from headgate.engine.duck import evaluate
+from headgate.engine.egress import deliveries
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.pipeline import Pipeline
+from headgate.engine.sinks import FileSink, Sink
+from headgate.service import desk as desks
+from headgate.service.desk import Desk
+from headgate.service.processing import Folders
+
+SETUP = """
+CREATE STREAM hr (at TIMESTAMP, pat INT, hr INT, policy STRING) EVENT TIME at ROLES FROM policy
+  SOURCE json (path = '/nowhere');
+CREATE QUERY high AS SELECT pat, hr WHERE hr > 1 FROM hr;
+CREATE QUERY twice AS SELECT pat, hr * 2 AS hr FROM high;
+START QUERY high; START QUERY twice;
+"""
+EVERYTHING = "GRANT VIEW OBJECT, READ TUPLE, SUBSCRIBE ON STREAM {} TO {}"
+
+
+@pytest.fixture
+def ward(sqlite_system: System) -> System:
+    sqlite_system.run(SETUP)
+    sqlite_system.new_user("ned", "nurse")
+    for name in ("hr", "high", "twice"):
+        sqlite_system.run(EVERYTHING.format(name, "nurse"))
+    return sqlite_system
+
+
+class Work:
+    """A pipeline behind a desk, without Spark."""
+
+    def __init__(self, system: System, gate: Gate, home: Path, *sinks: Sink) -> None:
+        self.system = system
+        self.pipeline = Pipeline(
+            home, gate, lambda _, program, schema: LocalCarrier(program, schema, evaluate), sinks, SystemClock()
+        )
+        self.number = -1
+        self.stream = "root.hr"
+
+    def take(self, *rows: tuple[int | None, str]) -> None:
+        self.number += 1
+        at = dt.datetime(2024, 3, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=self.number)
+        table = {
+            "at": pa.array([at] * len(rows), pa.timestamp("us", "UTC")),
+            "pat": pa.array([1] * len(rows), pa.int32()),
+            "hr": pa.array([x for x, _ in rows], pa.int32()),
+            "policy": pa.array([x for _, x in rows], pa.string()),
+        }
+        self.pipeline.take(self.stream, self.number, pa.table(table))
+
+
+@pytest.fixture
+def at_desk(ward: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[System, Desk, Work, Path]]:
+    """ned runs its own subscriptions, with files; Processing is given by hand, since Spark has no part in this."""
+    token = ward.login("ned")
+    ward.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", token)
+    made: list[Work] = []
+
+    class Made:
+        def __init__(self, _: object, home: Path, sinks: list[Sink], *, gate: Gate, master: str) -> None:  # noqa: ARG002
+            made.append(Work(ward, gate, home, *sinks))
+
+        def close(self) -> None:
+            made[0].pipeline.close()
+
+    monkeypatch.setattr(desks, "Processing", Made)
+    found = Desk(ward.headgate, token)
+    with found.at_work(tmp_path / "engine", tmp_path / "out"):
+        yield ward, found, made[0], tmp_path / "out"
+
+
+def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
+    at_desk: tuple[System, Desk, Work, Path],
+) -> None:
+    _, _, work, out = at_desk
+    work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
+    assert [x.name for x in out.rglob("*.jsonl") if "refused" in x.name] == []
+    assert not any("7" in x.read_text().partition("values")[2] for x in out.rglob("*high*"))
+
+
+def test_a_session_is_not_told_how_many_tuples_it_may_not_see(at_desk: tuple[System, Desk, Work, Path]) -> None:
+    _, desk, work, _ = at_desk
+    work.take((5, "nurse"))
+    before = list(desk.summary(work.pipeline.counts))
+    work.take((6, "doctor &"), (7, "doctor"), (None, "doctor"))
+    assert list(desk.summary(work.pipeline.counts)) == before
+    assert [title for title, _, _ in before] == ["results"]
+
+
+def test_a_session_receives_what_is_made_of_results_it_may_see(at_desk: tuple[System, Desk, Work, Path]) -> None:
+    """The queries in between run for it as well; they were left out, and nothing came."""
+    _, _, work, out = at_desk
+    work.take((5, "nurse"), (7, "doctor"))
+    (file,) = (x for x in out.rglob("*.jsonl") if "twice" in x.name)
+    assert '"hr": 10' in file.read_text() and len(file.read_text().splitlines()) == 1
+
+
+def everyone(ward: System, tmp_path: Path) -> tuple[Work, Mailbox]:
+    mailbox = Mailbox()
+    files = FileSink(tmp_path / "out", Folders(ward.headgate))
+    return Work(ward, ward.headgate, tmp_path / "engine", mailbox, files), mailbox
+
+
+def fetched(ward: System, mailbox: Mailbox, token: str) -> dict[str, list[tuple[object, ...]]]:
+    session = ward.headgate.session_of(token)
+    with ward.headgate.open() as now:
+        return {
+            ward.headgate.demands.outgoing(x.name, x.query).stream: [
+                y.values for y in deliveries(mailbox.fetch(x.name, x.query, now))
+            ]
+            for x in now.subscribers
+            if x.name == session
+        }
+
+
+def test_dead_letters_go_to_whoever_owns_the_stream_now(ward: System, tmp_path: Path) -> None:
+    """The name of a source keeps who made it; a stream that was passed on is somebody else's."""
+    ward.run("GRANT ADD ON SYSTEM TO PUBLIC")
+    ann = ward.new_user("ann")
+    ward.run("CREATE STREAM own (at TIMESTAMP, hr INT, policy STRING) EVENT TIME at ROLES FROM policy", ann)
+    ward.run(EVERYTHING.format("own", "nurse"), ann)
+    ned = ward.login("ned")
+    ward.run("SUBSCRIBE TO ann.own", ned)
+    work, _ = everyone(ward, tmp_path)
+    work.stream = "ann.own"
+    work.take((5, "nurse &"))
+    ward.run("DROP USER ann REASSIGN TO ned")
+    work.take((6, "nurse &"))
+    letters = {x.parent.name: x.read_text() for x in (tmp_path / "out").rglob("*refused*")}
+    assert letters.keys() == {"ann", "ned"} and '"hr": 6' in letters["ned"] and '"hr": 6' not in letters["ann"]
+
+
+def test_reading_results_needs_the_rights_to_all_they_are_made_of(ward: System, tmp_path: Path) -> None:
+    """Who may read the last stream only, or all but one of those in between, receives nothing."""
+    tokens = {}
+    for user, names in {"eve": ("twice",), "amy": ("hr", "twice"), "ben": ("high", "twice")}.items():
+        ward.new_user(user, f"of_{user}")
+        ward.run(f"GRANT ROLE nurse TO USER {user}; REVOKE ROLE nurse FROM USER {user}")
+        for name in names:
+            ward.run(EVERYTHING.format(name, f"of_{user}"))
+        tokens[user] = ward.login(user)
+        ward.run("SUBSCRIBE TO root.twice", tokens[user])
+    ned = ward.login("ned")
+    ward.run("SUBSCRIBE TO root.twice", ned)
+    work, mailbox = everyone(ward, tmp_path)
+    work.take((5, "TRUE"), (6, "nurse"))
+    assert fetched(ward, mailbox, ned) == {"root.twice": [(1, 10), (1, 12)]}
+    for user, token in tokens.items():
+        assert fetched(ward, mailbox, token) == {"root.twice": []}, user
+
+
+def test_a_narrowed_query_gives_its_owner_what_its_roles_may_see_and_others_their_own(
+    ward: System, tmp_path: Path
+) -> None:
+    ward.run("GRANT ADD ON SYSTEM TO PUBLIC")
+    token = ward.new_user("dora", "doctor")
+    ward.run(f"GRANT ROLE nurse TO USER dora; {EVERYTHING.format('hr', 'doctor')}")
+    token = ward.login("dora")
+    ward.run("CREATE QUERY mine AS nurse SELECT hr FROM root.hr; START QUERY mine; SUBSCRIBE TO mine", token)
+    ward.run(EVERYTHING.format("mine", "nurse"), token)
+    ned = ward.login("ned")
+    ward.run("SUBSCRIBE TO dora.mine", ned)
+    work, mailbox = everyone(ward, tmp_path)
+    work.take((1, "doctor"), (2, "nurse"), (3, "doctor | nurse"), (4, "doctor & nurse"))
+    assert fetched(ward, mailbox, token) == {"dora.mine": [(2,), (3,)]}
+    assert fetched(ward, mailbox, ned) == {"dora.mine": [(2,), (3,)]}
+
+
+def test_somebody_who_logs_out_while_its_stream_is_read_ends_nobodys_work(ward: System, tmp_path: Path) -> None:
+    token = ward.login("ned")
+    ward.run("SUBSCRIBE TO root.hr", token)
+    work, _ = everyone(ward, tmp_path)
+    work.take((1, "nurse"))
+    ward.headgate.logout(token)
+    work.take((2, "nurse"))
+    assert work.pipeline.counts.batches == 1
+
+
+def test_long_names_of_users_and_streams_end_nobodys_work(ward: System, tmp_path: Path) -> None:
+    """A name of 128 characters is more than a thousand bytes as part of a path."""
+    long = "é" * 128
+    ward.run(f"GRANT ADD ON SYSTEM TO PUBLIC; CREATE USER \"{long}\" PASSWORD 'correct horse'")
+    ward.run(f'GRANT ROLE nurse TO USER "{long}"')
+    token = ward.login(long)
+    ward.run(f'CREATE QUERY "{long}" AS SELECT hr FROM root.hr; START QUERY "{long}"; SUBSCRIBE TO "{long}"', token)
+    ned = ward.login("ned")
+    ward.run("SUBSCRIBE TO root.hr", ned)
+    work, _ = everyone(ward, tmp_path)
+    work.take((1, "nurse"))
+    assert len(list((tmp_path / "out").rglob("*.jsonl"))) == 2

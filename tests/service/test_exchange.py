@@ -1,0 +1,134 @@
+"""The scenario of paper 000, section 4.1, with its data: prices of two sources united and aggregated, read by one who
+may see both and by one who may see the first only, until that is revoked."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from conftest import System
+
+from headgate.clock import SystemClock
+from headgate.engine.carriers import LocalCarrier
+from headgate.engine.duck import evaluate
+from headgate.engine.egress import deliveries
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.pipeline import Pipeline
+from headgate.service import Headgate
+
+SECRET = "correct horse"
+SETUP = f"""
+CREATE ROLE "INFO PROVIDER"; CREATE ROLE CUSTOMER1; CREATE ROLE CUSTOMER2;
+CREATE USER Ed PASSWORD '{SECRET}'; CREATE USER Al PASSWORD '{SECRET}'; CREATE USER Bob PASSWORD '{SECRET}';
+GRANT ROLE "INFO PROVIDER" TO USER Ed; GRANT ROLE CUSTOMER1 TO USER Al; GRANT ROLE CUSTOMER2 TO USER Bob;
+GRANT ADD ON SYSTEM TO PUBLIC;
+CREATE SCHEMA s (time TIMESTAMP, symbol STRING, price DOUBLE);
+CREATE STREAM in1 SCHEMA s EVENT TIME time ALLOW CUMULATIVE;
+CREATE STREAM in2 SCHEMA s EVENT TIME time ALLOW CUMULATIVE;
+GRANT VIEW OBJECT, READ TUPLE ON STREAM in1 TO CUSTOMER1;
+GRANT VIEW OBJECT, READ TUPLE ON STREAM in2 TO CUSTOMER1;
+GRANT USE ON OPERATOR window TO CUSTOMER1;
+"""
+QUERY = """
+CREATE QUERY both AS SELECT symbol, price FROM root.in1 UNION ALL SELECT symbol, price FROM root.in2;
+ALTER STREAM both ALLOW CUMULATIVE;
+CREATE QUERY q1 OUTPUT out1 {mode} AS SELECT COUNT(*) AS n, AVG(price) AS mean FROM both [ROWS 2];
+START QUERY both; START QUERY q1; SUBSCRIBE TO out1;
+"""
+SHARING = "GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM out1 TO CUSTOMER2"
+FIRST = "GRANT VIEW OBJECT, READ TUPLE ON STREAM in1 TO CUSTOMER2"
+BOTH = "GRANT READ TUPLE ON STREAM both TO CUSTOMER2"
+
+
+class Exchange:
+    """Al and Bob subscribed to Al's query; prices are published batch by batch, alternating between both sources."""
+
+    def __init__(self, headgate: Headgate, joe: str, folder: Path, mode: str) -> None:
+        self.headgate, self.joe = headgate, joe
+        headgate.execute(joe, SETUP)
+        al, bob = headgate.login("Al", SECRET), headgate.login("Bob", SECRET)
+        self.sessions = {"Al": headgate.session_of(al), "Bob": headgate.session_of(bob)}
+        headgate.execute(al, QUERY.format(mode=mode))
+        headgate.execute(joe, FIRST)
+        headgate.execute(al, f"{SHARING}; {BOTH}")
+        headgate.execute(bob, "SUBSCRIBE TO Al.out1")
+        self.box, self.batches = Mailbox(), 0
+        self.pipeline = Pipeline(
+            folder,
+            headgate,
+            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            [self.box],
+            SystemClock(),
+        )
+
+    def publish(self, stream: str, *prices: tuple[int, float]) -> None:
+        moments = [dt.datetime(2024, 1, 2, 9, 30, second, tzinfo=dt.UTC) for second, _ in prices]
+        columns = {
+            "time": pa.array(moments, pa.timestamp("us", "UTC")),
+            "symbol": pa.array(["ACME"] * len(prices)),
+            "price": pa.array([price for _, price in prices], pa.float64()),
+        }
+        self.pipeline.take(f"root.{stream}", self.batches, pa.table(columns))
+        self.batches += 1
+
+    def received(self, who: str) -> list[tuple[tuple[str, ...], tuple[object, ...]]]:
+        """Results with the sources that they are made of."""
+        with self.headgate.open() as now:
+            found = [x for query in now.running for x in deliveries(self.box.fetch(self.sessions[who], query, now))]
+        return [(tuple(sorted(x.label.sources)), x.values) for x in found]
+
+
+@pytest.fixture(params=["EXACT", "CUMULATIVE"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def exchange(sqlite_system: System, tmp_path: Path, mode: str) -> Iterator[Exchange]:
+    made = Exchange(sqlite_system.headgate, sqlite_system.root, tmp_path, mode)
+    yield made
+    made.pipeline.close()
+
+
+ONE, TWO, BOTH_SOURCES = ("root.in1",), ("root.in2",), ("root.in1", "root.in2")
+
+
+def sources(result: tuple[tuple[str, ...], tuple[object, ...]]) -> tuple[str, ...]:
+    """Those that the results come from in the end; the union between is one too."""
+    return tuple(source for source in result[0] if source != "Al.both")
+
+
+def test_everyone_receives_what_their_sources_permit_until_it_is_revoked(exchange: Exchange, mode: str) -> None:
+    exchange.publish("in1", (0, 10.0), (1, 20.0))
+    exchange.publish("in2", (2, 30.0), (3, 40.0))
+    exchange.publish("in1", (4, 50.0), (5, 60.0), (6, 70.0))
+    of_al = [(sources(result), result[1]) for result in exchange.received("Al")]
+    assert of_al == [
+        (ONE, (1, 10.0)),
+        (ONE, (2, 15.0)),
+        (BOTH_SOURCES, (2, 25.0)),
+        (TWO, (2, 35.0)),
+        (BOTH_SOURCES, (2, 45.0)),
+        (ONE, (2, 55.0)),
+    ]
+    of_bob = [(sources(result), result[1]) for result in exchange.received("Bob")]
+    if mode == "CUMULATIVE":  # of the shared results those that come from the first source alone
+        assert of_bob == [(ONE, (1, 10.0)), (ONE, (2, 15.0)), (ONE, (2, 55.0))]
+    else:  # the query over the first source alone
+        assert of_bob == [(ONE, (1, 10.0)), (ONE, (2, 15.0)), (ONE, (2, 35.0)), (ONE, (2, 55.0))]
+    exchange.headgate.execute(exchange.joe, "REVOKE READ TUPLE ON STREAM in1 FROM CUSTOMER2")
+    exchange.publish("in1", (7, 80.0), (8, 90.0))
+    exchange.publish("in2", (9, 95.0))
+    exchange.pipeline.end()
+    assert exchange.received("Bob") == []
+    assert len(exchange.received("Al")) == 4
+
+
+def test_results_that_wait_for_their_reader_are_gone_with_the_right(exchange: Exchange) -> None:
+    exchange.publish("in1", (0, 10.0), (1, 20.0), (2, 30.0))
+    exchange.headgate.execute(exchange.joe, "REVOKE READ TUPLE ON STREAM in1 FROM CUSTOMER2")
+    assert exchange.received("Bob") == []
+    assert len(exchange.received("Al")) == 2

@@ -8,5 +8,6 @@ BENCHES: dict[str, tuple[str, str]] = {
     "labels": ("headgate.bench.labels", "What label decisions cost, beside accumulo-access (Java)."),
     "access": ("headgate.bench.access", "What one access check costs as users, roles and objects grow."),
     "plan": ("headgate.bench.plan", "What it costs to add a query to the shared plan as more queries run."),
+    "peers": ("headgate.bench.peers.bench", "Headgate beside Structured Streaming, bytewax and Flink."),
 }
 """Name of the bench -> (module, one line of help)."""

@@ -9,5 +9,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "access": ("headgate.bench.access", "What one access check costs as users, roles and objects grow."),
     "plan": ("headgate.bench.plan", "What it costs to add a query to the shared plan as more queries run."),
     "peers": ("headgate.bench.peers.bench", "Headgate beside Structured Streaming, bytewax and Flink."),
+    "shared": ("headgate.bench.shared", "What it costs that people share a query (paper 001, Figure 9)."),
+    "latency": ("headgate.bench.latency", "How long a tuple takes from its arrival to everyone who waits for it."),
 }
 """Name of the bench -> (module, one line of help)."""

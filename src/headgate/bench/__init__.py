@@ -12,5 +12,8 @@ BENCHES: dict[str, tuple[str, str]] = {
     "windows": ("headgate.bench.windows", "How fast windows run as their size, keys, views and queries grow."),
     "joins": ("headgate.bench.joins", "How fast joins run as their windows, keys, views and queries grow."),
     "secfilter": ("headgate.bench.secfilter", "What labelling and filtering add to queries of 4 to 64 operators."),
+    "peers": ("headgate.bench.peers.bench", "Headgate beside Structured Streaming, bytewax and Flink."),
+    "shared": ("headgate.bench.shared", "What it costs that people share a query (paper 001, Figure 9)."),
+    "latency": ("headgate.bench.latency", "How long a tuple takes from its arrival to everyone who waits for it."),
 }
 """Name of the bench -> (module, one line of help)."""

@@ -7,26 +7,47 @@ read as a whole, and ingress looks at each of its rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from headgate.engine.ingress import SPOILT, Entrance
+from headgate.engine.ingress import SPOILT, Entrance, fitting
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
+from headgate.engine.program import ARROW
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
+from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.wanted import MOST_LISTED, Learn, Wanted
-from headgate.plan.expressions import AggregateCall, Column, Type
+from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, Literal, Type
 
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 """Where a row of a file comes from; Spark packs files into tasks by their size."""
 
-_TIME, _LABEL = "headgate_time", "headgate_label"
-_HASHED = (MODIFIED, FILE, BLOCK)
+_TIME, _LABEL, _PLACE = "headgate_time", "headgate_label", "headgate_place"
+_FIRST = 10_000
+_FEW = 8
+"""Conditions that Spark may check wherever it likes; more of them are checked after labels have got their numbers."""
+
+
+Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
+"""Labels that somebody sees, and the condition under which a tuple yields anything there."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A batch to be read; `place` is an expression by which its rows come into the order of their arrival, None where
+    it takes more than one number; `tuples` is how many there are, None where nobody knows yet."""
+
+    frame: DataFrame
+    entrance: Entrance
+    place: str | None = None
+    tuples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -37,87 +58,117 @@ class Compact:
     tuples: int
 
 
-def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
     """None: this batch has to be looked at row by row. Labels that were never read before are, first."""
     if wanted.labels is not None and wanted.labels:
-        found = _tried(frame, entrance, wanted, now)
+        found = _tried(batch, wanted, now)
         if found is not True:
             return found or None
-    names = [F.col(_quoted(name)) for name in entrance.labels.values()]
-    texts = frame.select(*names).distinct().limit(MOST_LISTED + 1).toArrow()
-    if wanted.labels is None or texts.num_rows > MOST_LISTED:
-        return None
-    again = learn(list(zip(*(column.to_pylist() for column in texts.columns), strict=True)))
-    found = again is not None and bool(again.labels) and _tried(frame, entrance, again, now)
-    return found if isinstance(found, Compact) else None
+    texts = batch.frame.select(*(F.col(_quoted(name)) for name in batch.entrance.labels.values()))
+    for some in (texts.limit(_FIRST), texts):  # the first tuples nearly always show all labels there are
+        kinds = _kinds(some)
+        if wanted.labels is None or len(kinds) > MOST_LISTED:
+            return None
+        again = learn(kinds)
+        found = again is not None and bool(again.labels) and _tried(batch, again, now)
+        if found is not True:
+            return found or None
+    return None
 
 
-def _tried(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) -> Compact | bool:
+def _kinds(texts: DataFrame) -> list[tuple[str | None, ...]]:
+    """Those that differ, or more than `MOST_LISTED` of them."""
+    found = texts.distinct().coalesce(1).limit(MOST_LISTED + 1).toArrow()
+    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
+def _tried(batch: Reading, wanted: Wanted, now: int) -> Compact | bool:
     """Otherwise whether it is for labels alone that are not known."""
     if wanted.labels is None or (wanted.keep is not None and not any(numbers for numbers, _ in wanted.keep)):
         return False
-    files = MODIFIED in frame.columns
-    place = (
-        [
-            F.expr(f"unix_micros({MODIFIED})").alias(MODIFIED),
-            F.expr(f"xxhash64({FILE})").alias(FILE),
-            F.col(BLOCK).alias(BLOCK),
-        ]
-        if files
-        else []
-    )
-    time = F.expr(f"unix_millis({spark_name(entrance.event_time)})") if entrance.event_time else F.lit(now)
+    frame, entrance, place = batch.frame, batch.entrance, _place(batch)
     label = F.expr(_numbered(entrance, wanted.labels))
     columns = [F.col(_quoted(name)) for name in wanted.columns]
-    seen = Observation()
-    late = now + entrance.skew if entrance.skew is not None and entrance.event_time else 1 << 62
-    spoilt = F.col(SPOILT).isNotNull() if SPOILT in frame.columns else F.lit(False)
-    fine = time.isNotNull() & (time <= late) & ~spoilt
-    shaped = frame.select(*place, time.alias(_TIME), label.alias(_LABEL), *columns, (~fine).alias(SPOILT)).observe(
-        seen,
-        F.count(F.lit(1)).alias("tuples"),
-        F.count_if(F.col(SPOILT)).alias("bad"),
-        F.count_if(F.col(_LABEL).isNull()).alias("unknown"),
-    )
+    shaped = frame.select(*place.values(), _time(batch, now).alias(_TIME), label.alias(_LABEL), *columns)
+    seen = None
     if wanted.keep is not None:
-        shaped = shaped.where(_kept(wanted))
-    table = shaped.drop(SPOILT).toArrow()
-    counted = seen.get
-    if counted["bad"] or counted["unknown"]:
-        return not counted["bad"]
-    if files and (table := _ordered(table)) is None:
+        keep = weakest(wanted.keep)
+        if batch.tuples is None or len(keep) > _FEW:
+            shaped = shaped.observe(seen := Observation(), F.count(F.lit(1)).alias("tuples"))
+        shaped = shaped.where(f"{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(keep)}")
+    table = shaped.toArrow()
+    times, labels = (table.column(name) for name in (_TIME, _LABEL))
+    if times.null_count or labels.null_count:
+        return not times.null_count
+    if place and (table := _ordered(table, list(place))) is None:
         return False
-    arrays = {name: table.column(name).combine_chunks() for name in wanted.columns}
-    times, labels = (table.column(name).to_numpy() for name in (_TIME, _LABEL))
-    return Compact(Arrivals(entrance.name, times, labels, arrays), int(counted["tuples"]))
+    types = dict(entrance.columns)
+    arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
+    times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
+    tuples = seen.get["tuples"] if seen is not None else table.num_rows if wanted.keep is None else batch.tuples
+    return Compact(Arrivals(entrance.name, times, labels, arrays), int(tuples or 0))
+
+
+def _time(batch: Reading, now: int) -> SparkColumn:
+    """The event time in milliseconds; NULL where a tuple has none, or is one that ingress would refuse."""
+    entrance = batch.entrance
+    fine = F.col(SPOILT).isNull() if SPOILT in batch.frame.columns else F.lit(True)
+    for name, type_ in entrance.columns:
+        if type_ == Type.STRING:
+            fine &= F.expr(f"COALESCE(octet_length({spark_name(name)}), 0) <= {Limits().text}")
+    if entrance.event_time is None:
+        return F.when(fine, F.lit(now))
+    time = F.expr(f"unix_millis({spark_name(entrance.event_time)})")
+    last = LAST_MICROSECOND // 1000 if entrance.skew is None else now + entrance.skew
+    return F.when(fine & (time >= FIRST_MICROSECOND // 1000) & (time <= last), time)
 
 
 def _numbered(entrance: Entrance, labels: Mapping[tuple[str | None, ...], int]) -> str:
     """The number of a label by the texts it is made of; NULL where they were never read before."""
     names = [spark_name(name) for name in entrance.labels.values()]
-    cases = [f"WHEN {' AND '.join(map(_equals, names, texts))} THEN {number}L" for texts, number in labels.items()]
+    cases = [f"WHEN {' AND '.join(map(_equals, names, texts))} THEN {number}" for texts, number in labels.items()]
     if not names:
-        return f"{next(iter(labels.values()))}L"
-    return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS BIGINT)"
+        return f"{next(iter(labels.values()))}"
+    return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS INT)"
 
 
 def _equals(name: str, text: str | None) -> str:
     return f"{name} IS NULL" if text is None else f"{name} = CAST(X'{text.encode().hex()}' AS STRING)"
 
 
-def _kept(wanted: Wanted) -> str:
+def _kept(alternatives: Alternatives) -> str:
     """What any block may want, by its label and its conditions."""
 
     def name(part: Column | AggregateCall) -> str:
         quoted = spark_name(_name(part))
         return spark_utc(quoted) if part.type == Type.TIMESTAMP else quoted
 
-    alternatives = [
+    texts = [
         f"({_LABEL} IN ({', '.join(map(str, numbers))}) AND {spark_sql(condition, name) if condition else 'TRUE'})"
-        for numbers, condition in wanted.keep or ()
+        for numbers, condition in alternatives
         if numbers
     ]
-    return " OR ".join(alternatives) or "FALSE"
+    return " OR ".join(texts) or "FALSE"
+
+
+def weakest(alternatives: Alternatives) -> Alternatives:
+    """The same with fewer words: of those who see the same labels and compare one column with different bounds, whoever
+    wants most."""
+    found: dict[tuple[object, ...], tuple[tuple[int, ...], Expr | None]] = {}
+    for numbers, condition in alternatives:
+        match condition:
+            case Compare(">" | ">=" | "<" | "<=" as operator, Column() as column, Literal(int() as bound)):
+                key: tuple[object, ...] = numbers, operator, column
+                other = found.get(key)
+                if other and isinstance(other[1], Compare) and isinstance(other[1].right, Literal):
+                    known = other[1].right.value
+                    wider = isinstance(known, int) and (bound < known if operator[0] == ">" else bound > known)
+                    if not wider:
+                        continue
+            case _:
+                key = numbers, condition
+        found[key] = numbers, condition
+    return tuple(found.values())
 
 
 def _name(part: Column | AggregateCall) -> str:
@@ -130,19 +181,31 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _ordered(table: pa.Table) -> pa.Table | None:
+def _place(batch: Reading) -> dict[str, SparkColumn]:
+    """What says where a row was: one number, or the parts it takes otherwise."""
+    if MODIFIED not in batch.frame.columns:
+        return {}
+    if batch.place is not None:
+        return {_PLACE: F.expr(batch.place).alias(_PLACE)}
+    parts = {MODIFIED: f"unix_micros({MODIFIED})", FILE: f"xxhash64({FILE})", BLOCK: BLOCK}
+    return {name: F.expr(text).alias(name) for name, text in parts.items()}
+
+
+def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table | None:
     """The rows in the order of their arrival: files by time of modification, then their parts. None if two files are of
     the same time: then their names decide, which are not here."""
-    place = [table.column(name).to_numpy() for name in _HASHED]
+    place = [table.column(name).to_numpy() for name in names]
     if not table.num_rows:
         return table
     changes = np.flatnonzero(np.logical_or.reduce([x[1:] != x[:-1] for x in place])) + 1
     begins: Ints = np.concatenate([[0], changes])
     ends = np.concatenate([changes, [table.num_rows]])
-    modified, file, block = (x[begins] for x in place)
-    if len(set(zip(modified.tolist(), file.tolist(), strict=True))) > len(set(modified.tolist())):
+    at = {name: x[begins] for name, x in zip(names, place, strict=True)}
+    if FILE in at and len({*zip(at[MODIFIED].tolist(), at[FILE].tolist(), strict=True)}) > len(
+        set(at[MODIFIED].tolist())
+    ):
         return None
-    order = np.lexsort((block, modified))
+    order = np.lexsort([at[name] for name in reversed(names) if name != FILE])
     if (np.diff(order) > 0).all():
         return table
     return pa.concat_tables([table.slice(begins[x], ends[x] - begins[x]) for x in order])

@@ -110,7 +110,7 @@ class Ingress:
         if not readable.all():
             batch = self._without(batch, pa.array(~readable), NO_LABEL, refused)
             times, labels = times.filter(pa.array(readable)), labels[readable]
-        columns = {name: _fitting(batch.column(name), ARROW[type_]) for name, type_ in self._entrance.columns}
+        columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._entrance.columns}
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
         return Arrivals(self._entrance.name, moments, labels, columns), refused
 
@@ -134,7 +134,7 @@ class Ingress:
     def _times(self, batch: pa.Table, now: int) -> pa.Array:
         if self._entrance.event_time is None:
             return pa.array(np.full(batch.num_rows, now), pa.int64())
-        column = _fitting(batch.column(self._entrance.event_time), ARROW[Type.TIMESTAMP])
+        column = fitting(batch.column(self._entrance.event_time), ARROW[Type.TIMESTAMP])
         # whole milliseconds, rounded down before 1970 too
         if not column.null_count:
             return pa.array(column.cast(pa.int64()).to_numpy() // 1000)
@@ -178,7 +178,7 @@ class Ingress:
         return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
 
 
-def _fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
     """What is no finite number, or no time of the years 1 to 9999, is NULL, and there is one zero (SPEC.md, 4.1)."""
     whole = column.combine_chunks().cast(type_)
     if pa.types.is_temporal(type_):
@@ -196,7 +196,7 @@ def _readable(table: pa.Table) -> pa.Table:
     """With times that Python has no values for as texts."""
     for number, field_ in enumerate(table.schema):
         column = table.column(number)
-        if pa.types.is_temporal(field_.type) and column.null_count < _fitting(column, field_.type).null_count:
+        if pa.types.is_temporal(field_.type) and column.null_count < fitting(column, field_.type).null_count:
             table = table.set_column(number, field_.name, column.cast(pa.string()))
     return table
 

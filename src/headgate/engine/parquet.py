@@ -23,6 +23,7 @@ from headgate.labels.text import parse_any_label
 
 _TIME, _LABEL, _BLOCK = "headgate_time", "headgate_label", "headgate_block"
 _QUERY, _SUBSCRIBER = b"query", b"subscriber"
+_REPEATED = [_LABEL, _BLOCK]
 
 
 class ParquetSink:
@@ -115,7 +116,8 @@ class ParquetSink:
 def _write(table: pa.Table, path: Path) -> None:
     new = path.with_suffix(".new")
     with new.open("wb") as file:
-        pq.write_table(table, file, compression="snappy")
+        # numbers as they are: dictionaries and statistics of results that are read as a whole cost more than they save
+        pq.write_table(table, file, compression="snappy", use_dictionary=_REPEATED, write_statistics=False)
         file.flush()
         os.fsync(file.fileno())
     new.rename(path)

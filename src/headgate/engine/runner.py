@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -16,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine.compact import Compact, compacted
-from headgate.engine.ingress import Entrance
+from headgate.engine.compact import Compact, Reading, compacted
 from headgate.engine.pipeline import Pipeline
+from headgate.engine.rereading import reread
 from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import StoreError
@@ -29,10 +30,12 @@ class SparkBatch:
     """A micro-batch; Spark computes it anew each time it is read."""
 
     frame: DataFrame
-    entrance: Entrance
+    source: StreamSource
+    started: Future[StreamingQuery]
 
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        return compacted(self.frame, self.entrance, wanted, now, learn)
+        again = reread(self.frame, self.source, self.started)
+        return compacted(again or Reading(self.frame, self.source.entrance), wanted, now, learn)
 
     def whole(self) -> pa.Table:
         return in_order(self.frame.toArrow())
@@ -87,9 +90,11 @@ class Runner:
         return SourceError(f"stream {name} could not be read on ({kind})")
 
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
+        started: Future[StreamingQuery] = Future()
+
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                self._pipeline.take(source.name, number, SparkBatch(frame, source.entrance))
+                self._pipeline.take(source.name, number, SparkBatch(frame, source, started))
             except Exception as error:
                 self._faults[source.name] = error
                 raise
@@ -99,7 +104,8 @@ class Runner:
         forget_unbegun(place)
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(place))
-        return (writer.trigger(availableNow=True) if finite else writer).start()
+        started.set_result((writer.trigger(availableNow=True) if finite else writer).start())
+        return started.result()
 
 
 def check_history(stream: str, checkpoint: Path, done: int) -> None:

@@ -68,18 +68,31 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
         reader = reader.schema(source.schema)
     if source.format in _SPOILABLE:
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", SPOILT)
-    names = [name for name, _ in source.entrance.columns] + ([SPOILT] if source.format in _SPOILABLE else [])
     try:
-        frame = reader.load()
-        columns = [F.col(f"`{name.replace('`', '``')}`") for name in names]
-        if source.format in FILES:
-            found = ("file_modification_time", "file_path", "file_block_start")
-            columns += [F.col(f"_metadata.{part}").alias(name) for part, name in zip(found, _PLACE, strict=True)]
-        return frame.select(*columns)
+        return _shaped(reader.load(), source)
     except Exception as error:
         # Spark's own text may be pages long, and name what is on the machine
         kind = getattr(error, "getCondition", lambda: None)() or type(error).__name__
         raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind})") from None
+
+
+def read_files(spark: SparkSession, source: StreamSource, files: list[str]) -> DataFrame:
+    """Some files of a stream, as `read_stream` reads them."""
+    options = dict(source.options)
+    path = options.pop("path", None)
+    if path is not None and not set(path) & set("*?[]{}"):
+        options["basePath"] = path  # folders below it may be columns
+    return _shaped(spark.read.format(source.format).options(**options).schema(source.schema).load(files), source)
+
+
+def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
+    """The columns of the stream, and where in which file a row was."""
+    names = [name for name, _ in source.entrance.columns] + ([SPOILT] if source.format in _SPOILABLE else [])
+    columns = [F.col(f"`{name.replace('`', '``')}`") for name in names]
+    if source.format in FILES:
+        found = ("file_modification_time", "file_path", "file_block_start")
+        columns += [F.col(f"_metadata.{part}").alias(name) for part, name in zip(found, _PLACE, strict=True)]
+    return frame.select(*columns)
 
 
 def in_order(batch: pa.Table) -> pa.Table:

@@ -9,18 +9,24 @@ what is expected. An engine that is not installed, and a run that fails, is a li
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headgate.bench.peers.outcome import BEGUN
 from headgate.bench.peers.workloads import WORKLOADS
 
 _STATELESS = ("W1", "W2")
+_TO_BEGIN = 300  # seconds in which an engine starts and warms up
 ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "structured": {
         "W1": ("filter",),
@@ -38,28 +44,52 @@ ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {
 """Engine -> workload -> the ways it can be written that are there."""
 
 
-def run_one(engine: str, workload: str, variant: str | None, data: Path, work: Path, limit: int) -> dict[str, Any]:
-    """What the run printed, or {"failed": why}."""
+def run_one(
+    engine: str,
+    workload: str,
+    variant: str | None,
+    data: Path,
+    work: Path,
+    limit: int,
+    options: Mapping[str, int] | None = None,
+    warm: Path | None = None,
+) -> dict[str, Any]:
+    """What the run printed, or {"failed": why}; if it took longer than `limit` seconds, "limit" says so."""
     module = f"headgate.bench.peers.{engine}"
     command = [sys.executable, "-m", module, workload, str(data), str(work / engine)]
     command += ["--variant", variant] if variant else []
+    command += ["--set", *(f"{name}={value}" for name, value in options.items())] if options else []
+    command += ["--warm", str(warm)] if warm else []
     known: dict[str, Any] = {"engine": engine, "workload": workload, "variant": variant or "usual"}
-    # A session of its own, so that what an engine starts in turn can be ended with it.
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        output, errors = process.communicate(timeout=limit)
-    except BaseException as reason:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if isinstance(reason, subprocess.TimeoutExpired):
-            return known | {"failed": f"not done within {limit} s"}
-        raise
-    if process.returncode != 0:
-        return known | {"failed": (errors.strip().splitlines() or ["without a word"])[-1][:500]}
-    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    shutil.rmtree(work / engine, ignore_errors=True)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        # A session of its own, so that what an engine starts in turn can be ended with it.
+        process = subprocess.Popen(command, stdout=out, stderr=errors, start_new_session=True)
+        try:
+            in_time = _ended(process, work / engine / BEGUN, limit)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if not in_time:
+            return known | {"failed": f"not done within {limit} s", "limit": limit}
+        out.seek(0)
+        errors.seek(0)
+        if process.returncode != 0:
+            return known | {"failed": (errors.read().strip().splitlines() or ["without a word"])[-1][:500]}
+        found: dict[str, Any] = json.loads(out.read().splitlines()[-1])
     return found
+
+
+def _ended(process: subprocess.Popen[bytes], begun: Path, limit: int) -> bool:
+    """Whether the run that counts ended in time; it may take a while until it begins."""
+    start = time.time()
+    while process.poll() is None:
+        since = begun.stat().st_mtime if begun.exists() else start + _TO_BEGIN
+        if time.time() - since > limit:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def runs(args: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,9 @@ from numpy.typing import NDArray
 from headgate.bench.peers.workloads import WORKLOADS, columns_of, readers_of
 
 Column = NDArray[np.integer] | NDArray[np.floating]
+BEGUN = "begun"
+"""A file in the folder of a run, of the time when the run that counts began."""
+
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
@@ -83,8 +87,9 @@ def expected_of(data: Path, workload: str) -> dict[str, Outcome] | None:
     return {reader: Outcome(**found) for reader, found in json.loads(file.read_text())[workload].items()}
 
 
-def main(run: Callable[..., Run], variants: Sequence[str] = ()) -> None:
-    """The command line all engines share; options of an engine are given as NAME=VALUE."""
+def main(run: Callable[..., Run], variants: Sequence[str] = (), run_warm: Callable[..., Run] | None = None) -> None:
+    """The command line all engines share; options of an engine are given as NAME=VALUE. An engine that runs in another
+    process of its own has `run_warm`, which does both runs there."""
     parser = argparse.ArgumentParser()
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("data", type=Path, help="the folder that `headgate.bench.peers.data` made")
@@ -93,10 +98,17 @@ def main(run: Callable[..., Run], variants: Sequence[str] = ()) -> None:
         "--variant", choices=variants or None, help="a way to write it; each engine has one it takes if none is named"
     )
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="numbers an engine can be given")
+    parser.add_argument("--warm", type=Path, metavar="DATA", help="run on these streams first; only the second counts")
     args = parser.parse_args()
     options = {name: int(value) for name, _, value in (pair.partition("=") for pair in args.set)}
     if args.variant:
         options["variant"] = args.variant
+    if args.warm and run_warm:
+        run = partial(run_warm, warm=args.warm)
+    elif args.warm:
+        run(args.workload, args.warm, args.work / "warm", **options)
+    (args.work / BEGUN).parent.mkdir(parents=True, exist_ok=True)
+    (args.work / BEGUN).touch()
     found = run(args.workload, args.data, args.work, **options)
     sys.stdout.write(found.to_json(expected_of(args.data, args.workload)) + "\n")
 

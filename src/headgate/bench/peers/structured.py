@@ -3,8 +3,8 @@
     python -m headgate.bench.peers.structured W3r DATA WORK [--variant bucket] [--set files=2 partitions=4]
 
 The clock runs from before the first streaming query is defined until the last one has ended: planning, generated code,
-reading, state, checkpoints and written results are in it; starting Python, the JVM and the session is not. Nothing is
-run beforehand, so the JVM is as cold as in any process that has just been started.
+reading, state, checkpoints and written results are in it; starting Python, the JVM and the session is not. The JVM is
+as cold as in any process that has just been started, or, with `--warm`, has done the same on other streams before.
 """
 
 from __future__ import annotations
@@ -201,7 +201,6 @@ def run(
         query.awaitTermination()
     seconds = time.perf_counter() - start
     batches = max(query.recentProgress[-1]["batchId"] + 1 if query.recentProgress else 0 for query in queries)
-    spark.stop()
     detail: dict[str, str | float] = {"files": files, "partitions": partitions, "rocksdb": rocksdb, "batches": batches}
     tuples = tuples_in(data, streams_of(workload))
     return Run("structured streaming", workload, variant, seconds, tuples, read_outcomes(workload, work), detail)

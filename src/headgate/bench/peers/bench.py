@@ -1,0 +1,202 @@
+"""`headgate bench peers`: Headgate beside Structured Streaming, bytewax and Flink on the same work.
+
+Every run is a process of its own, on the same files, with checkpoints, on two cores, to the same kind of files. The
+clock runs from before the first query is defined until the last result has its name. What compiles itself while it
+runs (Spark, Flink and Headgate) has done the same work on a small stream in the same process before; bytewax does not.
+A run whose results are not exactly those expected has no time. Of several ways to write a workload in one engine the
+fastest counts: all are tried with few tuples, the best one is measured with many.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headgate.bench.harness import Goal, Progress, Report, Row, environment
+from headgate.bench.peers import data
+from headgate.bench.peers.every import run_one
+from headgate.bench.peers.subprocesses import NotInstalled, peer
+from headgate.bench.peers.workloads import WORKLOADS
+
+WARM, FEW, MANY = 20_000, 200_000, 2_000_000
+LIMIT, QUICK_LIMIT = 300, 120
+ENOUGH = 60.0
+"""A run that took less, in seconds, is done once more, and the faster one counts."""
+
+HEADGATE, SPARK = "headgate", "structured"
+NAMES = {SPARK: "structured streaming"}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to write a workload in an engine."""
+
+    engine: str
+    variant: str | None = None
+    options: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return " ".join([self.variant or "", *(f"{name}={value}" for name, value in self.options.items())]).strip()
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a run ended: `seconds` is a lower bound where it was not done in time."""
+
+    way: Way
+    workload: str
+    tuples: int
+    seconds: float = float("nan")
+    agrees: bool | None = None
+    done: bool = True
+    failed: str = ""
+
+    @property
+    def rate(self) -> float:
+        """Tuples per second; an upper bound where the run was not done in time, nothing where results are wrong."""
+        return float("nan") if self.failed or self.agrees is False else self.tuples / self.seconds
+
+    def row(self) -> Row:
+        return {
+            "workload": self.workload,
+            "engine": NAMES.get(self.way.engine, self.way.engine),
+            "way": self.way.name,
+            "tuples": self.tuples,
+            "seconds": None if self.failed else round(self.seconds, 2),
+            "tuples/s": None if self.rate != self.rate else round(self.rate),
+            "agrees": self.failed
+            or ("yes" if self.agrees else "no" if self.done else f"more than {self.seconds:.0f} s"),
+        }
+
+
+def ways(workload: str) -> dict[str, list[Way]]:
+    """Those that are tried, by engine. `files=0` reads all files at once, otherwise so many in a micro-batch."""
+    kind = workload[:2]
+    spark = {"W1": ["filter"], "W2": ["explode", "loop"], "W3": ["bucket"], "W4": ["carried", "state"]}[kind]
+    headgate = [{"files": 0}] if kind in ("W1", "W2") else [{"files": 0}, {"files": 2}, {"files": 5}]
+    flink = ["separate", "together"] if workload in ("W2", "W3r") else ["separate"]
+    return {
+        HEADGATE: [Way(HEADGATE, options=options) for options in headgate],
+        SPARK: [Way(SPARK, variant, {"files": files}) for variant in spark for files in (0, 1)],
+        "bytewax": [Way("bytewax", "arrow" if kind in ("W1", "W2") else "tuples")],
+        "flink": [Way("flink", variant) for variant in flink],
+    }
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where streams are and where engines work."""
+
+    folder: Path
+    limit: int
+
+    def streams(self, tuples: int) -> Path:
+        made = self.folder / str(tuples)
+        if not (made / "tuples.json").exists():
+            data.make(made, tuples)
+        return made
+
+    def run(self, way: Way, workload: str, tuples: int) -> Found:
+        warm = None if way.engine == "bytewax" else self.streams(WARM)
+        given = self.streams(tuples)
+        found = run_one(
+            way.engine, workload, way.variant, given, self.folder / "work", self.limit, way.options, warm=warm
+        )
+        return judged(way, workload, data.tuples_in(given, data_streams(workload)), found)
+
+
+def data_streams(workload: str) -> Sequence[str]:
+    return ("hr", "bp") if workload.startswith("W3") else ("hr",)
+
+
+def judged(way: Way, workload: str, tuples: int, found: Mapping[str, Any]) -> Found:
+    if "limit" in found:
+        return Found(way, workload, tuples, float(found["limit"]), done=False)
+    if "failed" in found:
+        return Found(way, workload, tuples, failed=str(found["failed"])[:60])
+    return Found(way, workload, tuples, float(found["seconds"]), bool(found["agrees"]))
+
+
+def best(found: Iterable[Found]) -> Found | None:
+    """The fastest of those that are right; if none was done in time, one that was not."""
+    right = [x for x in found if x.rate == x.rate]
+    return min(right, key=lambda x: (not x.done, x.seconds), default=None)
+
+
+def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], progress: Progress) -> list[Found]:
+    """All ways with few tuples, the best of them with many."""
+    tried = []
+    for way in ways(workload)[engine]:
+        progress.step(f"{workload} {engine} {way.name}, {sizes[0]:,} tuples")
+        tried.append(place.run(way, workload, sizes[0]))
+    chosen = best(tried)
+    kept = [chosen or tried[0]]
+    for tuples in sizes[1:] if chosen else ():
+        progress.step(f"{workload} {engine} {chosen.way.name if chosen else ''}, {tuples:,} tuples")
+        runs = [place.run(kept[0].way, workload, tuples)]
+        if runs[0].done and runs[0].seconds < ENOUGH:
+            runs.append(place.run(kept[0].way, workload, tuples))
+        kept.append(best(runs) or runs[0])
+    return kept
+
+
+def goals(found: Sequence[Found]) -> list[Goal]:
+    """By the largest number of tuples that was tried."""
+
+    def rate(workload: str, *engines: str) -> float:
+        largest = max((x.tuples for x in found if x.workload == workload), default=0)
+        rates = [x.rate for x in found if x.workload == workload and x.tuples == largest and x.way.engine in engines]
+        return max((x for x in rates if x == x), default=float("nan"))
+
+    def goal(workload: str, least: float, name: str, *engines: str) -> Goal:
+        measured_ = rate(workload, HEADGATE) / rate(workload, *engines)
+        return Goal(f"{workload}: as fast as {name}", measured_, least, "times", "at least")
+
+    peers = ("bytewax", "flink")
+    return [
+        goal("W1", 0.95, "Structured Streaming", SPARK),
+        goal("W2", 15, "Structured Streaming", SPARK),
+        goal("W3r", 60, "Structured Streaming", SPARK),
+        goal("W3r", 5, "the best other peer", *peers),
+        goal("W4r", 3, "Structured Streaming", SPARK),
+        goal("W4r", 2, "the best other peer", *peers),
+    ]
+
+
+def installed() -> tuple[list[str], list[str]]:
+    """The engines that are here, and what to say of the others."""
+    here, notes = [HEADGATE, SPARK], []
+    for name in ("bytewax", "flink"):
+        try:
+            peer(name)
+            here.append(name)
+        except NotInstalled as missing:
+            notes.append(str(missing))
+    return here, notes
+
+
+def run(quick: bool, progress: Progress) -> Report:
+    engines, notes = installed()
+    sizes = (FEW,) if quick else (FEW, MANY)
+    progress.expect(sum(len(ways(w)[e]) + len(sizes) - 1 for w in WORKLOADS for e in engines))
+    found: list[Found] = []
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(Path(folder), QUICK_LIMIT if quick else LIMIT)
+        for workload in WORKLOADS:
+            for engine in engines:
+                found += measured(place, workload, engine, sizes, progress)
+    notes += [
+        f"A run is ended after {place.limit} s: its rate is an upper bound, the ratio to it a lower one.",
+        "W3r, W4r: Headgate's windows hold what each reader may see, as those of the others do.",
+    ]
+    return Report(
+        "Headgate beside other engines, tuples of all streams per second",
+        [x.row() for x in found],
+        goals(found),
+        notes,
+        environment("pyspark", "pyarrow", "numpy"),
+    )

@@ -38,9 +38,9 @@ from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.duck import evaluate
 from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.program import ARROW
 from headgate.engine.sights import Running
 from headgate.engine.sinks import Address, FileSink
+from headgate.engine.sql.types import ARROW
 from headgate.engine.state import StateFolder
 from headgate.labels import Clearance
 from headgate.labels.levels import Level

@@ -17,9 +17,9 @@ from headgate.engine.egress import deliveries
 from headgate.engine.ingress import Entrance
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.program import ARROW
 from headgate.engine.sights import Running
 from headgate.engine.sinks import Address, FileSink, Sink
+from headgate.engine.sql.types import ARROW
 from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query

@@ -28,10 +28,10 @@ from headgate.engine.ingress import SPOILT, Entrance
 from headgate.engine.kernels.given import Program
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.program import ARROW
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
 from headgate.engine.sinks import Address, FileSink, Sink
+from headgate.engine.sql.types import ARROW
 from headgate.errors import HeadgateError
 from headgate.labels import Clearance, Label, Level, parse_label
 from headgate.plan.expressions import Type, Value, written

@@ -19,9 +19,9 @@ from headgate.engine import dealing
 from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
 from headgate.engine.kernels.given import Program
 from headgate.engine.processor import Processor
-from headgate.engine.program import ARROW
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
+from headgate.engine.sql.types import ARROW
 from headgate.errors import HeadgateError
 from headgate.labels import Clearance
 from headgate.plan.expressions import AggregateCall, Column, Expr, Value

@@ -15,8 +15,8 @@ from headgate.cql.queries import parse_query
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.duck import evaluate
 from headgate.engine.processor import Arrivals, Processor
-from headgate.engine.program import ARROW
 from headgate.engine.sights import Running
+from headgate.engine.sql.types import ARROW
 from headgate.labels import LEAST, Clearance, Rules, parse_label
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query

@@ -28,9 +28,9 @@ from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.kernels.given import Program
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.program import ARROW
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
+from headgate.engine.sql.types import ARROW
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 

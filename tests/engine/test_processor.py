@@ -17,8 +17,8 @@ from plan import test_meaning as random_plans
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.duck import evaluate
 from headgate.engine.processor import Arrivals, Delivery, Processor, deliveries
-from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
+from headgate.engine.sql.types import ARROW
 from headgate.engine.state import Saved, StateFolder
 from headgate.labels import Clearance, Label
 from headgate.labels.levels import Level

@@ -20,8 +20,8 @@ from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals, Processor
-from headgate.engine.program import ARROW
 from headgate.engine.sights import Running, View
+from headgate.engine.sql.types import ARROW
 from headgate.engine.stages import Stages, fed
 from headgate.engine.state import NO_LIMIT
 from headgate.engine.wanted import MOST_LISTED, Wanted

@@ -20,9 +20,9 @@ from headgate.engine.ingress import SPOILT, Entrance, fitting
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
-from headgate.engine.program import ARROW
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
+from headgate.engine.sql.types import ARROW
 from headgate.engine.wanted import MOST_LISTED, Learn, Wanted
 from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, Literal, Type
 

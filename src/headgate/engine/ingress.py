@@ -23,8 +23,8 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import Constant, dense
 from headgate.engine.processor import Arrivals
-from headgate.engine.program import ARROW
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
+from headgate.engine.sql.types import ARROW
 from headgate.errors import HeadgateError, LabelError
 from headgate.labels import PUBLIC, Label, Rules
 from headgate.labels.text import parse_label, parse_level, parse_roles

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
+from headgate.engine.sql.types import ARROW
 from headgate.engine.views import Running
 from headgate.plan import nodes as n
 from headgate.plan import queries
@@ -15,17 +16,6 @@ from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Type
 from headgate.plan.lowering import lower
 
-ARROW: dict[Type, pa.DataType] = {
-    Type.BOOLEAN: pa.bool_(),
-    Type.INT: pa.int32(),
-    Type.BIGINT: pa.int64(),
-    Type.FLOAT: pa.float32(),
-    Type.DOUBLE: pa.float64(),
-    Type.STRING: pa.string(),
-    Type.TIMESTAMP: pa.timestamp("us", "UTC"),
-    Type.DATE: pa.date32(),
-    Type.NULL: pa.bool_(),
-}
 FIELDS = [(TIME, pa.int64()), (STREAM, pa.int16()), (ARRIVAL, pa.int64()), (LABEL, pa.int64()), (SIGHT, pa.int64())]
 
 

@@ -27,7 +27,7 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 """Where a row of a file comes from; Spark packs files into tasks by their size."""
 
 _TIME, _LABEL, _PLACE = "headgate_time", "headgate_label", "headgate_place"
-_FIRST = 10_000
+FIRST = 10_000
 _FEW = 8
 """Conditions that Spark may check wherever it likes; more of them are checked after labels have got their numbers."""
 
@@ -39,12 +39,14 @@ Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 @dataclass(frozen=True)
 class Reading:
     """A batch to be read; `place` is an expression by which its rows come into the order of their arrival, None where
-    it takes more than one number; `tuples` is how many there are, None where nobody knows yet."""
+    it takes more than one number; `tuples` is how many there are, None where nobody knows yet; `first` are the labels
+    of the first tuples, as texts, where they could be had without Spark."""
 
     frame: DataFrame
     entrance: Entrance
     place: str | None = None
     tuples: int | None = None
+    first: Sequence[tuple[str | None, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact
         if found is not True:
             return found or None
     texts = batch.frame.select(*(F.col(_quoted(name)) for name in batch.entrance.labels.values()))
-    for some in (texts.limit(_FIRST), texts):  # the first tuples nearly always show all labels there are
-        kinds = _kinds(some)
+    for some in (texts.limit(FIRST), texts):  # the first tuples nearly always show all labels there are
+        kinds = _kinds(some) if batch.first is None or some is texts else batch.first
         if wanted.labels is None or len(kinds) > MOST_LISTED:
             return None
         again = learn(kinds)

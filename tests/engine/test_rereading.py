@@ -23,7 +23,7 @@ from headgate.engine.wanted import Wanted
 from headgate.plan.expressions import Column, Compare, Expr, Literal, Type
 
 ENTRANCE = Entrance("s", (("at", Type.TIMESTAMP), ("a", Type.INT), ("policy", Type.STRING)), "at", {"ROLES": "policy"})
-LABELS = {("R1",): 3, ("R2",): 5}
+LABELS: dict[tuple[str | None, ...], int] = {("R1",): 3, ("R2",): 5}
 
 
 def write(folder: Path, number: int, modified: int, rows: int) -> None:

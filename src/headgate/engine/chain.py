@@ -178,9 +178,11 @@ class Chain:
         if len(labels) > MOST_LISTED:
             return Wanted(self._demand, tuple(columns), None)
         numbers = sorted(set(labels.values()))
-        found = [x.kept(stream, numbers) for x in reading]
-        keep = None if any(x is None for x in found) else tuple(y for x in found for y in x or ())
-        return Wanted(self._demand, tuple(columns), labels, keep if keep is None or len(keep) <= MOST_LISTED else None)
+        keep = tuple(dict.fromkeys(y for x in reading for y in x.kept(stream, numbers)))
+        whole = {number for seen, condition in keep if condition is None for number in seen}
+        if whole.issuperset(numbers) or len(keep) > MOST_LISTED:
+            return Wanted(self._demand, tuple(columns), labels)
+        return Wanted(self._demand, tuple(columns), labels, keep)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 

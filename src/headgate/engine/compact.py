@@ -51,10 +51,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Compact:
-    """A batch without what nobody wants, and how many tuples it had."""
+    """A batch without what nobody wants, how many tuples it had, and how many were dropped that nobody sees."""
 
     arrivals: Arrivals
     tuples: int
+    wanted: Wanted
+    unseen: int = 0
 
 
 def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
@@ -104,7 +106,8 @@ def _tried(batch: Reading, wanted: Wanted, now: int) -> Compact | bool:
     arrays = {name: table.column(name).combine_chunks() for name in wanted.columns}
     times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
     tuples = seen.get["tuples"] if seen is not None else table.num_rows if wanted.keep is None else batch.tuples
-    return Compact(Arrivals(entrance.name, times, labels, arrays), int(tuples or 0))
+    arrivals, tuples = Arrivals(entrance.name, times, labels, arrays), int(tuples or 0)
+    return Compact(arrivals, tuples, wanted, tuples - len(times) if wanted.by_labels else 0)
 
 
 def _time(batch: Reading, now: int) -> SparkColumn:

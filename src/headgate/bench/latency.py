@@ -224,8 +224,8 @@ def row(rate: int, found: Followed) -> Row:
     return {
         "tuples/s": rate,
         "tuples": len(times),
-        "median ms": round(float(median)),
-        "95 of 100 below": round(float(most)),
+        "median ms": round(float(median), 1),
+        "95 of 100 below": round(float(most), 1),
         "tuples in a batch": round(len(times) / max(1, found.batches)),
         **{name: round(value, 1) for name, value in found.parts.items()},
     }

@@ -4,7 +4,8 @@ A thread writes a file every tenth of a second, hidden until it is whole; Headga
 and somebody waits at a mailbox. A tuple's time runs from when its file got its name until its result is in the mailbox.
 The parts are those of one micro-batch: what Spark does before it hands the batch over (finding files, writing down
 which ones, planning), reading, the kernel, state on disk, delivery, and Spark's note that the batch is done, which the
-next one waits for. A file that comes while a batch is at work waits for its end.
+next one waits for. A file that comes while a batch is at work waits for its end. The first file is waited for and not
+counted: it is there when the queries start.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class Enough(Exception):
 class Watch(Mailbox):
     """A mailbox that notes when which file's tuples came, and keeps nothing."""
 
+    flows: threading.Event = field(default_factory=threading.Event)
     arrived: list[tuple[float, Sequence[int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -78,6 +80,8 @@ class Watch(Mailbox):
     def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
         now = time.perf_counter()
         self.arrived += [(now, parcel.values[0].to_numpy()) for parcel in results]
+        if results:
+            self.flows.set()
 
     @property
     def tuples(self) -> int:
@@ -86,11 +90,13 @@ class Watch(Mailbox):
 
 @dataclass
 class Sender:
-    """Writes files at a steady rate from a thread of its own; `named` says when each got its name."""
+    """Writes files at a steady rate from a thread of its own, once the first has arrived; `named` says when each got
+    its name."""
 
     folder: Path
     rate: int
     files: int
+    flows: threading.Event
     named: list[float] = field(default_factory=list)
 
     @property
@@ -102,6 +108,9 @@ class Sender:
         roles = pa.array([_ROLES[i % len(_ROLES)] for i in range(self.each)])
         begin = time.perf_counter()
         for number in range(self.files):
+            if number == 1:
+                self.flows.wait(_PATIENCE)
+                begin = time.perf_counter()
             table = pa.table(
                 {
                     "file": np.full(self.each, number, np.int32),
@@ -159,7 +168,8 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
     """Sends for so long, and follows until all has come."""
     folder = home / "stream"
     folder.mkdir(parents=True)
-    watch, sender = Watch(), Sender(folder, rate, round(seconds / EVERY))
+    watch = Watch()
+    sender = Sender(folder, rate, round(seconds / EVERY), watch.flows)
     parts: dict[str, list[float]] = {name: [] for name in PARTS}
     headgate = prepared(folder, home)
     processing = Processing(headgate, home / "engine", [watch])
@@ -186,8 +196,9 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
 
 
 def latencies(arrived: Sequence[tuple[float, Sequence[int]]], named: Sequence[float]) -> list[float]:
-    """Milliseconds from a file's name to the mailbox, for each tuple."""
-    found = [1000 * (now - np.array(named)[np.asarray(files)]) for now, files in arrived]
+    """Milliseconds from a file's name to the mailbox, for each tuple but those of the first file."""
+    later = [(now, files[files > 0]) for now, files in ((now, np.asarray(files)) for now, files in arrived)]
+    found = [1000 * (now - np.array(named)[files]) for now, files in later]
     return [float(x) for x in np.concatenate(found)] if found else []
 
 
@@ -213,8 +224,8 @@ def row(rate: int, found: Followed) -> Row:
     return {
         "tuples/s": rate,
         "tuples": len(times),
-        "median ms": round(float(median)),
-        "95 of 100 below": round(float(most)),
+        "median ms": round(float(median), 1),
+        "95 of 100 below": round(float(most), 1),
         "tuples in a batch": round(len(times) / max(1, found.batches)),
         **{name: round(value, 1) for name, value in found.parts.items()},
     }

@@ -179,8 +179,10 @@ class Chain:
         if sum(len(x.program.passing) for x in reading) > MOST_LISTED:
             return Wanted(self._demand, tuple(columns), labels)
         numbers = sorted(set(labels.values()))
-        found = [x.kept(stream, numbers) for x in reading]
-        keep = None if any(x is None for x in found) else tuple(y for x in found for y in x or ())
+        keep = tuple(dict.fromkeys(y for x in reading for y in x.kept(stream, numbers)))
+        whole = {number for seen, condition in keep if condition is None for number in seen}
+        if whole.issuperset(numbers) or len(keep) > MOST_LISTED:
+            return Wanted(self._demand, tuple(columns), labels)
         return Wanted(self._demand, tuple(columns), labels, keep)
 
     # Batches ----------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 """Where a row of a file comes from; Spark packs files into tasks by their size."""
 
 _TIME, _LABEL, _PLACE = "headgate_time", "headgate_label", "headgate_place"
-_FIRST = 10_000
+FIRST = 10_000
 _FEW = 8
 """Conditions that Spark may check wherever it likes; more of them are checked after labels have got their numbers."""
 
@@ -42,20 +42,24 @@ Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 @dataclass(frozen=True)
 class Reading:
     """A batch to be read; `place` is an expression by which its rows come into the order of their arrival, None where
-    it takes more than one number; `tuples` is how many there are, None where nobody knows yet."""
+    it takes more than one number; `tuples` is how many there are, None where nobody knows yet; `first` are the labels
+    of the first tuples, as texts, where they could be had without Spark."""
 
     frame: DataFrame
     entrance: Entrance
     place: str | None = None
     tuples: int | None = None
+    first: Sequence[tuple[str | None, ...]] | None = None
 
 
 @dataclass(frozen=True)
 class Compact:
-    """A batch without what nobody wants, and how many tuples it had."""
+    """A batch without what nobody wants, how many tuples it had, and how many were dropped that nobody sees."""
 
     arrivals: Arrivals
     tuples: int
+    wanted: Wanted
+    unseen: int = 0
 
 
 def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
@@ -65,8 +69,8 @@ def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact
         if found is not True:
             return found or None
     texts = batch.frame.select(*(F.col(_quoted(name)) for name in batch.entrance.labels.values()))
-    for some in (texts.limit(_FIRST), texts):  # the first tuples nearly always show all labels there are
-        kinds = _kinds(some)
+    for some in (texts.limit(FIRST), texts):  # the first tuples nearly always show all labels there are
+        kinds = _kinds(some) if batch.first is None or some is texts else batch.first
         if wanted.labels is None or len(kinds) > MOST_LISTED:
             return None
         again = learn(kinds)
@@ -106,7 +110,8 @@ def _tried(batch: Reading, wanted: Wanted, now: int) -> Compact | bool:
     arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
     times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
     tuples = seen.get["tuples"] if seen is not None else table.num_rows if wanted.keep is None else batch.tuples
-    return Compact(Arrivals(entrance.name, times, labels, arrays), int(tuples or 0))
+    arrivals, tuples = Arrivals(entrance.name, times, labels, arrays), int(tuples or 0)
+    return Compact(arrivals, tuples, wanted, tuples - len(times) if wanted.by_labels else 0)
 
 
 def _time(batch: Reading, now: int) -> SparkColumn:

@@ -69,6 +69,16 @@ class Compacted(Protocol):
         """How many there were, unwanted ones included."""
         ...
 
+    @property
+    def unseen(self) -> int:
+        """How many were dropped that nobody sees."""
+        ...
+
+    @property
+    def wanted(self) -> Wanted:
+        """What it was read for."""
+        ...
+
 
 @dataclass(frozen=True)
 class TableBatch:
@@ -166,10 +176,11 @@ class Pipeline:
                 self._finish(demand, (), ())
                 return
             self.counts.batches += 1
-            if compact is not None and wanted and demand.queries == wanted.demand.queries:
+            if compact is not None and compact.wanted.still(demand):
+                self.counts.unseen[stream] += compact.unseen
                 self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
                 return
-            whole = batch.whole() if whole is None else whole  # other queries may read other columns
+            whole = batch.whole() if whole is None else whole
             arrivals, refused = self._ingress[stream].take(whole, now)
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
             self._finish(demand, self._results(arrivals, len(whole)), refused)

@@ -127,16 +127,14 @@ class Processor:
         self._labels |= labels
         self._sightings.know(labels)
 
-    def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]] | None:
+    def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]]:
         """For each block that reads a stream, the labels that anybody sees there, and the condition under which a tuple
-        yields anything; None if some block has a window, to which every tuple matters."""
-        if any(
-            isinstance(node, n.Source) and node.stream == stream
+        yields anything; to a window every tuple matters that anybody sees."""
+        found: list[tuple[tuple[int, ...], Expr | None]] = [
+            (tuple(self._sightings.seen_by(block.target, stream, labels)), None)
             for block in self.program.blocks
-            for node in block.top.walk()
-        ):
-            return None
-        found = []
+            if any(isinstance(node, n.Source) and node.stream == stream for node in block.top.walk())
+        ]
         for block in self.program.passing:
             _, conditions, own = block.passes
             if own == stream:

@@ -12,11 +12,12 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import Future
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine.compact import BLOCK, MODIFIED, Reading
+from headgate.engine.compact import BLOCK, FIRST, MODIFIED, Reading
 from headgate.engine.sources import StreamSource, read_files
 
 COLUMNAR = frozenset({"parquet", "orc"})
@@ -45,18 +46,30 @@ def reread(frame: DataFrame, source: StreamSource, started: Future[StreamingQuer
         files = [found.apply(number) for number in range(len(paths))]
         modified = [int(file.getModificationTime()) for file in files]
         longest = max(int(file.getLen()) for file in files)
-        tuples = tuples_in(source.format, paths)
     except Exception:
         return None
     again = read_files(frame.sparkSession, source, paths)
-    return Reading(again, source.entrance, place_of(modified, longest), tuples)
+    here = [path.removeprefix("file://") for path in paths]
+    if source.format != "parquet" or not all(path.startswith("/") for path in here):
+        return Reading(again, source.entrance, place_of(modified, longest))
+    return Reading(again, source.entrance, place_of(modified, longest), tuples_in(here), labels_in(source, here[0]))
 
 
-def tuples_in(format_: str, paths: Sequence[str]) -> int | None:
-    """As files say of themselves, where that can be read at once."""
-    if format_ != "parquet" or not all(path.startswith("file:///") for path in paths):
+def tuples_in(files: Sequence[str]) -> int:
+    """As they say of themselves."""
+    return sum(int(pq.read_metadata(file).num_rows) for file in files)
+
+
+def labels_in(source: StreamSource, file: str) -> list[tuple[str | None, ...]] | None:
+    """The labels of the first tuples, as texts; None where they are not in the file as such."""
+    names, opened = list(source.entrance.labels.values()), pq.ParquetFile(file)
+    if not names or not all(name in opened.schema_arrow.names for name in names):
         return None
-    return sum(int(pq.read_metadata(path.removeprefix("file://")).num_rows) for path in paths)
+    some = next(opened.iter_batches(FIRST, columns=names), None)
+    if some is None or not all(pa.types.is_string(column.type) for column in some.columns):
+        return None
+    kinds = pa.table(some).group_by(names).aggregate([]).select(names)
+    return list(zip(*(column.to_pylist() for column in kinds.columns), strict=True))
 
 
 def place_of(modified: Sequence[int], longest: int) -> str | None:

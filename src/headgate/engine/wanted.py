@@ -15,13 +15,25 @@ MOST_LISTED = 100
 @dataclass(frozen=True)
 class Wanted:
     """`labels` are the numbers of labels by the texts they were read from, None if there are too many to be listed;
-    `keep` says for each block without a window which labels it sees and under which condition it yields anything, None
-    if other blocks want whatever comes."""
+    `keep` says which labels each block sees and under which condition a tuple yields anything there, None if whatever
+    comes is wanted."""
 
     demand: Demand
     columns: tuple[str, ...]
     labels: Mapping[tuple[str | None, ...], int] | None
     keep: tuple[tuple[tuple[int, ...], Expr | None], ...] | None = None
+
+    @property
+    def by_labels(self) -> bool:
+        """Whether what is dropped is dropped for its label alone: nobody sees it."""
+        return self.keep is not None and all(condition is None for _, condition in self.keep)
+
+    def still(self, now: Demand) -> bool:
+        """Whether a batch that was read for this will do now. Other queries may read other columns; windows may hold
+        what somebody has come to see meanwhile."""
+        if self.keep is None or all(condition is not None for _, condition in self.keep):
+            return now.queries == self.demand.queries
+        return now is self.demand
 
 
 Learn = Callable[[Sequence[tuple[str | None, ...]]], Wanted | None]

@@ -2,7 +2,7 @@
 
 Every run is a process of its own, on the same files, with checkpoints, on two cores, to the same kind of files. The
 clock runs from before the first query is defined until the last result has its name. What compiles itself while it
-runs (Spark, Flink and Headgate) has done the same work on a small stream in the same process before; bytewax does not.
+runs (Spark, Flink and Headgate) has done the same work on small streams in the same process before; bytewax does not.
 A run whose results are not exactly those expected has no time. Of several ways to write a workload in one engine the
 fastest counts: all are tried with few tuples, the best one is measured with many.
 """
@@ -21,7 +21,8 @@ from headgate.bench.peers.every import run_one
 from headgate.bench.peers.subprocesses import NotInstalled, peer
 from headgate.bench.peers.workloads import WORKLOADS
 
-WARM, FEW, MANY = 20_000, 200_000, 2_000_000
+FEW, MANY = 200_000, 2_000_000
+WARM = FEW
 LIMIT, QUICK_LIMIT = 300, 120
 ENOUGH = 60.0
 """A run that took less, in seconds, is done once more, and the faster one counts."""

@@ -14,6 +14,7 @@ import pytest
 from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.kernels.cell import Cell, Class
+from headgate.engine.parquet import ParquetSink
 from headgate.engine.sinks import Address, FileSink
 from headgate.engine.state import KEPT, Saved, StateFolder
 from headgate.errors import StoreError
@@ -159,3 +160,27 @@ def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
         )
     assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl"))
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4
+
+
+def test_parquet_waits_where_no_reader_looks_and_goes_out_once(tmp_path: Path) -> None:
+    here, parcel = Here("a", "b", "c", "d", "e", "f", "g"), replace(PARCEL, subscribers=("ann", "bob"))
+    sink = ParquetSink(tmp_path, here)
+    before = sink.state([parcel])
+    sink.stage(1, [parcel])
+    assert {path.name for path in tmp_path.iterdir()} == {".staged"}
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / ".staged").iterdir()} == {0o600}
+    sink.write([parcel], [], as_staged=True)
+    again = ParquetSink(tmp_path, here)  # a crash: whether it is out was not noted, and bob has lost the right since
+    again.restore(before)
+    assert not list(tmp_path.rglob("000000001.parquet"))
+    staged = again.staged(1)
+    assert deliveries(staged) == deliveries([parcel])
+    again.write([x for x in staged if x.subscribers == ("ann",)], [], as_staged=False)
+    assert [path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("000000001.parquet")] == ["ann"]
+    again.stage(2, [parcel])
+    again.write([parcel], [], as_staged=True)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*/*.parquet")) == [
+        "ann/joe.q/000000001.parquet",
+        "ann/joe.q/000000002.parquet",
+        "bob/joe.q/000000001.parquet",
+    ]

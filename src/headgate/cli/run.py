@@ -81,7 +81,7 @@ def _process(
     with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work, _asked_to_end() as check:
 
         def watch() -> None:
-            bar.show(work.counts)
+            bar.show(work.counts, everyone=everyone)
             check()
 
         with suppress(KeyboardInterrupt):
@@ -143,6 +143,9 @@ class _Bar:
     def stop(self) -> None:
         self._progress.stop()
 
-    def show(self, counts: Counts) -> None:
-        told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {counts.results.total():,} results"
+    def show(self, counts: Counts, *, everyone: bool) -> None:
+        """How many tuples and batches there are is for those who run the system: some may be hidden from others."""
+        told = f"{counts.results.total():,} results"
+        if everyone:
+            told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {told}"
         self._progress.update(self._task, description=told)

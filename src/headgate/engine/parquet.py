@@ -1,7 +1,8 @@
 """Results as Parquet files, one more for each subscriber and query with every batch that has something for it.
 
-A batch is written under a hidden name before it counts, and gets its name when it goes out: so results are written
-once, however many they are. What a reader sees is numbered for that reader alone, so that numbers tell of nobody else.
+A batch is written in a folder of its own, which is no reader's, before it counts, and gets its place when it goes out:
+so results are written once, however many they are. What a reader sees is numbered for that reader alone, so that
+numbers tell of nobody else.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class ParquetSink:
         self._lines = FileSink(folder, addresses)
         self._numbers: dict[str, int] = {}
         self._staged: dict[tuple[str, str], Path] = {}
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._waiting = folder / ".staged"
+        self._waiting.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, dict[str, int]]:
         coming = (self._place(name, parcel.query) for parcel in results for name in parcel.subscribers)
@@ -56,15 +58,14 @@ class ParquetSink:
     # Before a batch counts --------------------------------------------------------------------------------------------
 
     def stage(self, version: int, results: Sequence[Parcel]) -> None:
-        for old in self._folder.rglob(".*.staged"):
+        for old in self._waiting.iterdir():
             old.unlink()
         self._staged = {}
-        work = []
+        work: list[tuple[pa.Table, Path]] = []
         for parcel in (x for x in results if not x.ended):
             table = self._table(parcel)
             for subscriber in parcel.subscribers:
-                path = self._place(subscriber, parcel.query) / f".{version:015}.staged"
-                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path = self._waiting / f"{version:015}-{len(work)}.parquet"
                 self._staged[subscriber, parcel.query] = path
                 known = {_QUERY: parcel.query.encode(), _SUBSCRIBER: subscriber.encode()}
                 work.append((table.replace_schema_metadata(known), path))
@@ -73,7 +74,7 @@ class ParquetSink:
 
     def staged(self, version: int) -> list[Parcel]:
         """What was staged for a version that counts, after a restart."""
-        files = sorted(self._folder.rglob(f".{version:015}.staged"))
+        files = sorted(self._waiting.glob(f"{version:015}-*.parquet"))
         found = [(path, pq.read_table(path)) for path in files]
         parcels = [_parcel(table) for _, table in found]
         self._staged = {(p.subscribers[0], p.query): path for p, (path, _) in zip(parcels, found, strict=True)}
@@ -92,10 +93,12 @@ class ParquetSink:
                 else:
                     path.unlink()
                     del self._staged[key]
-        for path in self._staged.values():
-            place = str(path.parent.relative_to(self._folder))
+        for key, path in self._staged.items():
+            target = self._place(*key)
+            target.mkdir(parents=True, exist_ok=True, mode=0o700)
+            place = str(target.relative_to(self._folder))
             number = self._numbers.get(place, 0) + 1
-            path.with_name(f"{number:09}.parquet").hardlink_to(path)  # what is staged stays until the next batch
+            (target / f"{number:09}.parquet").hardlink_to(path)  # what is staged stays until the next batch
             self._numbers[place] = number
         self._staged = {}
         self._lines.write([x for x in results if x.ended], refused, as_staged=False)
@@ -115,7 +118,7 @@ class ParquetSink:
 
 def _write(table: pa.Table, path: Path) -> None:
     new = path.with_suffix(".new")
-    with new.open("wb") as file:
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         # numbers as they are: dictionaries and statistics of results that are read as a whole cost more than they save
         pq.write_table(table, file, compression="snappy", use_dictionary=_REPEATED, write_statistics=False)
         file.flush()

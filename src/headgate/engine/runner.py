@@ -6,7 +6,6 @@ Each stream is a streaming query of its own with its own checkpoint, so streams 
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -48,13 +47,6 @@ class Runner:
         self._pipeline = pipeline
         self._queries: dict[str, StreamingQuery] = {}
         self._faults: dict[str, Exception] = {}
-        self._lock = threading.Lock()
-
-    def replay(self, sources: Mapping[str, StreamSource]) -> None:
-        """Everything that is there, to its end; then what waited for its time is final."""
-        self.read(sources, finite=True)
-        self.wait()
-        self._pipeline.end()
 
     def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
         """From now on these streams are read, and no others."""

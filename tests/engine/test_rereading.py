@@ -91,7 +91,7 @@ def test_small_batches_and_strange_names_are_taken_as_they_come(
 
 @pytest.mark.parametrize(
     ("modified", "longest", "there"),
-    [([5, 6], 10, True), ([5], 1 << 40, True), ([5, 5], 10, False), ([0, 1 << 41], 1 << 30, False)],
+    [([5, 6], 10, True), ([5], 1 << 36, True), ([5, 5], 10, False), ([5, 6], 1 << 37, False)],
 )
 def test_one_number_says_where_a_row_was_unless_two_files_are_of_one_time(
     modified: Sequence[int], longest: int, there: bool

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
@@ -31,6 +32,8 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 
 _TIME, _LABEL, _PLACE = "headgate_time", "headgate_label", "headgate_place"
 FIRST = 10_000
+_COARSE = 3_600_000
+"""Spark compiles a plan anew if any number in it is another: what depends on the clock may change every hour."""
 _FEW = 8
 """Conditions that Spark may check wherever it likes; more of them are checked after labels have got their numbers."""
 
@@ -93,39 +96,44 @@ def _tried(batch: Reading, wanted: Wanted, now: int) -> Compact | bool:
     frame, entrance, place = batch.frame, batch.entrance, _place(batch)
     label = F.expr(_numbered(entrance, wanted.labels))
     columns = [F.col(_quoted(name)) for name in wanted.columns]
-    shaped = frame.select(*place.values(), _time(batch, now).alias(_TIME), label.alias(_LABEL), *columns)
+    shaped = frame.select(*place.values(), _time(batch).alias(_TIME), label.alias(_LABEL), *columns)
+    latest = now + entrance.skew if entrance.event_time and entrance.skew is not None else None
     seen = None
     if wanted.keep is not None:
         keep = weakest(wanted.keep)
         if batch.tuples is None or len(keep) > _FEW:
             shaped = shaped.observe(seen := Observation(), F.count(F.lit(1)).alias("tuples"))
-        shaped = shaped.where(f"{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(keep)}")
+        ahead = f"{_TIME} > {latest // _COARSE * _COARSE}L OR " if latest is not None else ""
+        shaped = shaped.where(f"{ahead}{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(keep)}")
     table = shaped.toArrow()
     times, labels = (table.column(name) for name in (_TIME, _LABEL))
-    if times.null_count or labels.null_count:
-        return not times.null_count
+    bad = times.null_count or (latest is not None and table.num_rows and pc.max(times).as_py() > latest)
+    if bad or labels.null_count:
+        return not bad
     if place and (table := _ordered(table, list(place))) is None:
         return False
     types = dict(entrance.columns)
     arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
     times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
+    if entrance.event_time is None:
+        times = np.full(len(times), now)
     tuples = seen.get["tuples"] if seen is not None else table.num_rows if wanted.keep is None else batch.tuples
     arrivals, tuples = Arrivals(entrance.name, times, labels, arrays), int(tuples or 0)
     return Compact(arrivals, tuples, wanted, tuples - len(times) if wanted.by_labels else 0)
 
 
-def _time(batch: Reading, now: int) -> SparkColumn:
-    """The event time in milliseconds; NULL where a tuple has none, or is one that ingress would refuse."""
+def _time(batch: Reading) -> SparkColumn:
+    """The event time in milliseconds; NULL where a tuple has none, or is one that ingress would refuse whenever it
+    comes. Without event time any number does."""
     entrance = batch.entrance
     fine = F.col(SPOILT).isNull() if SPOILT in batch.frame.columns else F.lit(True)
     for name, type_ in entrance.columns:
         if type_ == Type.STRING:
             fine &= F.expr(f"COALESCE(octet_length({spark_name(name)}), 0) <= {Limits().text}")
     if entrance.event_time is None:
-        return F.when(fine, F.lit(now))
+        return F.when(fine, F.lit(0).cast("bigint"))
     time = F.expr(f"unix_millis({spark_name(entrance.event_time)})")
-    last = LAST_MICROSECOND // 1000 if entrance.skew is None else now + entrance.skew
-    return F.when(fine & (time >= FIRST_MICROSECOND // 1000) & (time <= last), time)
+    return F.when(fine & time.between(FIRST_MICROSECOND // 1000, LAST_MICROSECOND // 1000), time)
 
 
 def _numbered(entrance: Entrance, labels: Mapping[tuple[str | None, ...], int]) -> str:

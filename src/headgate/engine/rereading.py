@@ -27,7 +27,11 @@ WORTH_IT = 1 << 18  # bytes
 MOST_FILES = 32  # more are listed by a job of Spark's
 _PLAIN = re.compile(r"[\w./:=,@+-]+", re.ASCII)
 _WAIT = 60.0
-_BITS = 62
+_PART = 16
+"""Spark splits files into parts of at least so many bytes, as a power of two."""
+
+_PARTS = 21
+"""So many parts of a file can be told apart, as a power of two."""
 
 
 def reread(frame: DataFrame, source: StreamSource, started: Future[StreamingQuery]) -> Reading | None:
@@ -74,8 +78,8 @@ def labels_in(source: StreamSource, file: str) -> list[tuple[str | None, ...]] |
 
 def place_of(modified: Sequence[int], longest: int) -> str | None:
     """For files of these times, in milliseconds, none longer than so many bytes: one number instead of three columns.
-    Where two files are of the same time, their names decide."""
-    first, bits = min(modified), longest.bit_length()
-    if len(set(modified)) < len(modified) or (max(modified) - first).bit_length() + bits > _BITS:
+    Where two files are of the same time, their names decide. It has nothing in it that differs from batch to batch:
+    Spark would compile every batch anew."""
+    if len(set(modified)) < len(modified) or longest >> (_PART + _PARTS) or min(modified) < 0:
         return None
-    return f"shiftleft(unix_millis({MODIFIED}) - {first}L, {bits}) + {BLOCK}"
+    return f"shiftleft(unix_millis({MODIFIED}), {_PARTS}) + shiftright({BLOCK}, {_PART})"

@@ -21,7 +21,7 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "0",  # a kernel sees its partition as a whole
     "spark.sql.codegen.hugeMethodLimit": "8000",  # larger methods are never compiled by the JVM
-    "spark.sql.files.openCostInBytes": "65536",  # or one core would read a small file alone and the other wait
+    "spark.sql.files.openCostInBytes": "65536",  # so small are parts of files; or one core would read them alone
     "spark.sql.variable.substitute": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

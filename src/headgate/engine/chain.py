@@ -7,6 +7,7 @@ others, rights change for those who look, labels keep their numbers for as long 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -174,16 +175,15 @@ class Chain:
         self._know()
         reading = [x for x in self._processors if stream in x.program.streams]
         columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
-        if len(labels) > MOST_LISTED:
-            return Wanted(self._demand, tuple(columns), None)
-        if sum(len(x.program.passing) for x in reading) > MOST_LISTED:
-            return Wanted(self._demand, tuple(columns), labels)
+        wanted = Wanted(self._demand, tuple(columns), labels, longest=(self._limits or Limits()).text)
+        if len(labels) > MOST_LISTED or sum(len(x.program.passing) for x in reading) > MOST_LISTED:
+            return wanted
         numbers = sorted(set(labels.values()))
         keep = tuple(dict.fromkeys(y for x in reading for y in x.kept(stream, numbers)))
         whole = {number for seen, condition in keep if condition is None for number in seen}
         if whole.issuperset(numbers) or len(keep) > MOST_LISTED:
-            return Wanted(self._demand, tuple(columns), labels)
-        return Wanted(self._demand, tuple(columns), labels, keep)
+            return wanted
+        return replace(wanted, keep=keep)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 

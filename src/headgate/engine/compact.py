@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from headgate.engine.ingress import SPOILT, Entrance, fitting
-from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
@@ -30,29 +29,13 @@ from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, Lite
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 """Where a row of a file comes from; Spark packs files into tasks by their size."""
 
-_TIME, _LABEL, _PLACE = "headgate_time", "headgate_label", "headgate_place"
+_TIME, _LABEL = "headgate_time", "headgate_label"
 FIRST = 10_000
 _COARSE = 3_600_000
 """Spark compiles a plan anew if any number in it is another: what depends on the clock may change every hour."""
-_FEW = 8
-"""Conditions that Spark may check wherever it likes; more of them are checked after labels have got their numbers."""
-
 
 Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 """Labels that somebody sees, and the condition under which a tuple yields anything there."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A batch to be read; `place` is an expression by which its rows come into the order of their arrival, None where
-    it takes more than one number; `tuples` is how many there are, None where nobody knows yet; `first` are the labels
-    of the first tuples, as texts, where they could be had without Spark."""
-
-    frame: DataFrame
-    entrance: Entrance
-    place: str | None = None
-    tuples: int | None = None
-    first: Sequence[tuple[str | None, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -65,19 +48,19 @@ class Compact:
     unseen: int = 0
 
 
-def compacted(batch: Reading, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
     """None: this batch has to be looked at row by row. Labels that were never read before are, first."""
-    if wanted.labels is not None and wanted.labels:
-        found = _tried(batch, wanted, now)
+    if wanted.labels:
+        found = _tried(frame, entrance, wanted, now)
         if found is not True:
             return found or None
-    texts = batch.frame.select(*(F.col(_quoted(name)) for name in batch.entrance.labels.values()))
+    texts = frame.select(*(F.col(_quoted(name)) for name in entrance.labels.values()))
     for some in (texts.limit(FIRST), texts):  # the first tuples nearly always show all labels there are
-        kinds = _kinds(some) if batch.first is None or some is texts else batch.first
-        if wanted.labels is None or len(kinds) > MOST_LISTED:
+        kinds = _kinds(some)
+        if len(wanted.labels) > MOST_LISTED or len(kinds) > MOST_LISTED:
             return None
         again = learn(kinds)
-        found = again is not None and bool(again.labels) and _tried(batch, again, now)
+        found = again is not None and bool(again.labels) and _tried(frame, entrance, again, now)
         if found is not True:
             return found or None
     return None
@@ -89,22 +72,22 @@ def _kinds(texts: DataFrame) -> list[tuple[str | None, ...]]:
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-def _tried(batch: Reading, wanted: Wanted, now: int) -> Compact | bool:
+def _tried(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) -> Compact | bool:
     """Otherwise whether it is for labels alone that are not known."""
-    if wanted.labels is None or (wanted.keep is not None and not any(numbers for numbers, _ in wanted.keep)):
+    if len(wanted.labels) > MOST_LISTED or (wanted.keep is not None and not any(x for x, _ in wanted.keep)):
         return False
-    frame, entrance, place = batch.frame, batch.entrance, _place(batch)
+    place = _place(frame)
     label = F.expr(_numbered(entrance, wanted.labels))
     columns = [F.col(_quoted(name)) for name in wanted.columns]
-    shaped = frame.select(*place.values(), _time(batch).alias(_TIME), label.alias(_LABEL), *columns)
+    shaped = frame.select(
+        *place.values(), _time(frame, entrance, wanted.longest).alias(_TIME), label.alias(_LABEL), *columns
+    )
     latest = now + entrance.skew if entrance.event_time and entrance.skew is not None else None
     seen = None
     if wanted.keep is not None:
-        keep = weakest(wanted.keep)
-        if batch.tuples is None or len(keep) > _FEW:
-            shaped = shaped.observe(seen := Observation(), F.count(F.lit(1)).alias("tuples"))
+        shaped = shaped.observe(seen := Observation(), F.count(F.lit(1)).alias("tuples"))
         ahead = f"{_TIME} > {latest // _COARSE * _COARSE}L OR " if latest is not None else ""
-        shaped = shaped.where(f"{ahead}{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(keep)}")
+        shaped = shaped.where(f"{ahead}{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(weakest(wanted.keep))}")
     table = shaped.toArrow()
     times, labels = (table.column(name) for name in (_TIME, _LABEL))
     bad = times.null_count or (latest is not None and table.num_rows and pc.max(times).as_py() > latest)
@@ -117,19 +100,18 @@ def _tried(batch: Reading, wanted: Wanted, now: int) -> Compact | bool:
     times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
     if entrance.event_time is None:
         times = np.full(len(times), now)
-    tuples = seen.get["tuples"] if seen is not None else table.num_rows if wanted.keep is None else batch.tuples
-    arrivals, tuples = Arrivals(entrance.name, times, labels, arrays), int(tuples or 0)
-    return Compact(arrivals, tuples, wanted, tuples - len(times) if wanted.by_labels else 0)
+    tuples = int(seen.get["tuples"]) if seen is not None else table.num_rows
+    unseen = tuples - len(times) if wanted.by_labels else 0
+    return Compact(Arrivals(entrance.name, times, labels, arrays), tuples, wanted, unseen)
 
 
-def _time(batch: Reading) -> SparkColumn:
+def _time(frame: DataFrame, entrance: Entrance, longest: int) -> SparkColumn:
     """The event time in milliseconds; NULL where a tuple has none, or is one that ingress would refuse whenever it
     comes. Without event time any number does."""
-    entrance = batch.entrance
-    fine = F.col(SPOILT).isNull() if SPOILT in batch.frame.columns else F.lit(True)
+    fine = F.col(SPOILT).isNull() if SPOILT in frame.columns else F.lit(True)
     for name, type_ in entrance.columns:
         if type_ == Type.STRING:
-            fine &= F.expr(f"COALESCE(octet_length({spark_name(name)}), 0) <= {Limits().text}")
+            fine &= F.expr(f"COALESCE(octet_length({spark_name(name)}), 0) <= {longest}")
     if entrance.event_time is None:
         return F.when(fine, F.lit(0).cast("bigint"))
     time = F.expr(f"unix_millis({spark_name(entrance.event_time)})")
@@ -194,12 +176,10 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _place(batch: Reading) -> dict[str, SparkColumn]:
-    """What says where a row was: one number, or the parts it takes otherwise."""
-    if MODIFIED not in batch.frame.columns:
+def _place(frame: DataFrame) -> dict[str, SparkColumn]:
+    """What says where a row was."""
+    if MODIFIED not in frame.columns:
         return {}
-    if batch.place is not None:
-        return {_PLACE: F.expr(batch.place).alias(_PLACE)}
     parts = {MODIFIED: f"unix_micros({MODIFIED})", FILE: f"xxhash64({FILE})", BLOCK: BLOCK}
     return {name: F.expr(text).alias(name) for name, text in parts.items()}
 

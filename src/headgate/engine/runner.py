@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine.compact import Compact, Reading, compacted
+from headgate.engine.compact import Compact, compacted
+from headgate.engine.files import Files, files_of
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.rereading import reread
 from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import StoreError
@@ -26,18 +27,23 @@ from headgate.errors import StoreError
 
 @dataclass(frozen=True)
 class SparkBatch:
-    """A micro-batch; Spark computes it anew each time it is read."""
+    """A micro-batch; it is read anew each time, by Arrow where it is made of files that Arrow can read."""
 
     frame: DataFrame
     source: StreamSource
     started: Future[StreamingQuery]
 
+    @cached_property
+    def files(self) -> Files | None:
+        return files_of(self.source, self.started)
+
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        again = reread(self.frame, self.source, self.started)
-        return compacted(again or Reading(self.frame, self.source.entrance), wanted, now, learn)
+        if self.files is not None:
+            return self.files.compact(wanted, now, learn)
+        return compacted(self.frame, self.source.entrance, wanted, now, learn)
 
     def whole(self) -> pa.Table:
-        return in_order(self.frame.toArrow())
+        return self.files.whole() if self.files is not None else in_order(self.frame.toArrow())
 
 
 class Runner:

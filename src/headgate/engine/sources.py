@@ -76,15 +76,6 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
         raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind})") from None
 
 
-def read_files(spark: SparkSession, source: StreamSource, files: list[str]) -> DataFrame:
-    """Some files of a stream, as `read_stream` reads them."""
-    options = dict(source.options)
-    path = options.pop("path", None)
-    if path is not None and not set(path) & set("*?[]{}"):
-        options["basePath"] = path  # folders below it may be columns
-    return _shaped(spark.read.format(source.format).options(**options).schema(source.schema).load(files), source)
-
-
 def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
     """The columns of the stream, and where in which file a row was."""
     names = [name for name, _ in source.entrance.columns] + ([SPOILT] if source.format in _SPOILABLE else [])

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headgate.engine.demand import Demand
+from headgate.engine.kernels.limits import Limits
 from headgate.plan.expressions import Expr
 
 MOST_LISTED = 100
@@ -14,14 +15,15 @@ MOST_LISTED = 100
 
 @dataclass(frozen=True)
 class Wanted:
-    """`labels` are the numbers of labels by the texts they were read from, None if there are too many to be listed;
-    `keep` says which labels each block sees and under which condition a tuple yields anything there, None if whatever
-    comes is wanted."""
+    """`labels` are the numbers of labels by the texts they were read from; `keep` says which labels each block sees and
+    under which condition a tuple yields anything there, None if whatever comes is wanted; `longest` is how many bytes a
+    text may have."""
 
     demand: Demand
     columns: tuple[str, ...]
-    labels: Mapping[tuple[str | None, ...], int] | None
+    labels: Mapping[tuple[str | None, ...], int]
     keep: tuple[tuple[tuple[int, ...], Expr | None], ...] | None = None
+    longest: int = Limits().text
 
     @property
     def by_labels(self) -> bool:

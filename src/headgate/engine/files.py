@@ -1,0 +1,205 @@
+"""The files of a micro-batch, decoded by Arrow.
+
+Spark says which files make a batch, remembers that, and would hand them over as rows with all columns, which it makes
+one by one and turns into columns again. Where every file is Parquet with exactly the stream's columns and types, Arrow
+reads those columns that are wanted from the files themselves, in a tenth of the time. Which files they are is told by
+Spark's plan of the batch, which is not part of its public interface: whatever is not as expected, there or in a file,
+only means that the batch is taken as Spark hands it over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headgate.engine.compact import Compact
+from headgate.engine.ingress import Entrance, fitting
+from headgate.engine.kernels.rows import Ints
+from headgate.engine.processor import Arrivals
+from headgate.engine.sources import StreamSource
+from headgate.engine.sql.types import ARROW
+from headgate.engine.wanted import Learn, Wanted
+from headgate.plan.expressions import Type
+
+_WAIT = 60.0
+_LISTING = frozenset(
+    {"path", "pathglobfilter", "recursivefilelookup", "maxfilespertrigger", "maxbytespertrigger", "maxfileage"}
+    | {"latestfirst", "filenameonly", "cleansource", "sourcearchivedir"}
+)
+"""Options that say which files there are, and nothing of what is in them."""
+
+MOST = 500
+"""Files that are open at a time."""
+
+_LEGACY = b"org.apache.spark.legacyDateTime"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Parquet files on this machine, in the order of their arrival, each with exactly the stream's columns."""
+
+    entrance: Entrance
+    opened: Sequence[pq.ParquetFile]
+
+    @property
+    def tuples(self) -> int:
+        return sum(int(file.metadata.num_rows) for file in self.opened)
+
+    def read(self, names: Iterable[str]) -> pa.Table:
+        wanted = list(dict.fromkeys(names))
+        return pa.concat_tables([file.read(wanted) for file in self.opened], promote_options="permissive")
+
+    def whole(self) -> pa.Table:
+        table = self.read(name for name, _ in self.entrance.columns)
+        return table.cast(pa.schema([(name, ARROW[type_]) for name, type_ in self.entrance.columns]))
+
+    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+        """Only what is wanted of a batch in which every tuple is in order; None: each row has to be looked at."""
+        entrance = self.entrance
+        texts = [name for name, type_ in entrance.columns if type_ == Type.STRING]
+        unsure = [name for name in texts if self._largest(name) > wanted.longest]
+        own = [entrance.event_time] if entrance.event_time else []
+        table = self.read([*wanted.columns, *own, *entrance.labels.values(), *unsure])
+        times = _times(table, entrance, self.tuples, now)
+        if times is None or any(_longest(table.column(name)) > wanted.longest for name in unsure):
+            return None
+        found = _labels(table, entrance, self.tuples, wanted, learn)
+        if found is None:
+            return None
+        labels, wanted = found
+        types = dict(entrance.columns)
+        kept = _kept(labels, wanted)
+        if kept is not None:
+            table, times, labels = table.filter(pa.array(kept)), times[kept], labels[kept]
+        arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
+        return Compact(Arrivals(entrance.name, times, labels, arrays), self.tuples, wanted, self.tuples - len(times))
+
+    def _largest(self, name: str) -> int:
+        """No value of this column is larger, in bytes: all of a part of the file is not."""
+        sizes = [0]
+        for file in self.opened:
+            at = file.schema.names.index(name)
+            metadata = file.metadata
+            sizes += [metadata.row_group(x).column(at).total_uncompressed_size for x in range(metadata.num_row_groups)]
+        return max(sizes)
+
+
+def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | None:
+    """Those of the batch that is at work in this query right now; None where Spark has to read them."""
+    if source.format != "parquet" or not _LISTING.issuperset(map(str.lower, source.options)):
+        return None
+    try:
+        leaves = started.result(_WAIT)._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
+        if leaves.size() != 1:
+            return None
+        return opened(source.entrance, list(map(str, leaves.head().relation().location().inputFiles())))
+    except Exception:
+        return None
+
+
+def opened(entrance: Entrance, addresses: Sequence[str]) -> Files | None:
+    """Files by their addresses, as Spark writes them."""
+    parts = [urlsplit(address) for address in addresses]
+    if len(parts) > MOST or any(x.scheme != "file" or x.netloc for x in parts):
+        return None
+    here = [(unquote(x.path), address) for x, address in zip(parts, addresses, strict=True)]
+    if any("=" in path for path, _ in here):  # folders may be columns
+        return None
+    here.sort(key=lambda x: (os.stat(x[0]).st_mtime_ns // 1_000_000, x[1]))
+    labels = list(entrance.labels.values())
+    files = [pq.ParquetFile(path, read_dictionary=labels) for path, _ in here]
+    return Files(entrance, files) if all(_fits(file, entrance) for file in files) else None
+
+
+def _fits(file: pq.ParquetFile, entrance: Entrance) -> bool:
+    """Whether Spark would read each column as what it is in the file."""
+    if _LEGACY in (file.metadata.metadata or {}) or len(file.schema.names) != len(file.schema_arrow.names):
+        return False
+    names = [name.casefold() for name in file.schema_arrow.names]
+    return all(
+        name in file.schema_arrow.names
+        and names.count(name.casefold()) == 1
+        and _is(file.schema_arrow.field(name).type, ARROW[type_])
+        for name, type_ in entrance.columns
+    )
+
+
+def _is(found: pa.DataType, type_: pa.DataType) -> bool:
+    if pa.types.is_string(type_):
+        found = found.value_type if pa.types.is_dictionary(found) else found
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_timestamp(type_):
+        return pa.types.is_timestamp(found) and found.tz is not None and found.unit in ("ms", "us")
+    return bool(found == type_)
+
+
+def _times(table: pa.Table, entrance: Entrance, tuples: int, now: int) -> Ints | None:
+    """Event times in milliseconds; None where one has none that ingress would take."""
+    if entrance.event_time is None:
+        return np.full(tuples, now)
+    column = fitting(table.column(entrance.event_time), ARROW[Type.TIMESTAMP])
+    if column.null_count:
+        return None
+    times: Ints = column.cast(pa.int64()).to_numpy() // 1000
+    if entrance.skew is not None and times.max(initial=now) > now + entrance.skew:
+        return None
+    return times
+
+
+def _labels(
+    table: pa.Table, entrance: Entrance, tuples: int, wanted: Wanted, learn: Learn
+) -> tuple[Ints, Wanted] | None:
+    """The number of each tuple's label, by the texts it is made of, and what is wanted when all of them are known."""
+    if not entrance.labels:
+        return (np.full(tuples, wanted.labels[()]), wanted) if () in wanted.labels else None
+    names = list(entrance.labels.values())
+    kinds, kind = _kinds([table.column(name) for name in names])
+    if any(texts not in wanted.labels for texts in kinds):
+        again = learn(kinds)
+        if again is None or any(texts not in again.labels for texts in kinds):
+            return None
+        wanted = again
+    numbers = np.array([wanted.labels[texts] for texts in kinds], np.int64)
+    return numbers[kind] if len(kinds) else np.empty(0, np.int64), wanted
+
+
+def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
+    """The different rows of these texts, and which of them each row is."""
+    kinds: list[tuple[str | None, ...]] = [()]
+    kind: Ints = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        whole = column.unify_dictionaries().combine_chunks()
+        texts = [*whole.dictionary.to_pylist(), None]
+        own = whole.indices.fill_null(len(texts) - 1).to_numpy().astype(np.int64)
+        both = kind * len(texts) + own
+        there = np.flatnonzero(np.bincount(both, minlength=len(kinds) * len(texts)))
+        place = np.zeros(len(kinds) * len(texts), np.int64)
+        place[there] = np.arange(len(there))
+        kinds = [(*kinds[x // len(texts)], texts[x % len(texts)]) for x in there.tolist()]
+        kind = place[both]
+    return kinds, kind
+
+
+def _kept(labels: Ints, wanted: Wanted) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """Which tuples anybody sees; None: all."""
+    if wanted.keep is None or not len(labels):
+        return None
+    seen = np.zeros(int(labels.max()) + 1, np.bool_)
+    numbers = np.array(sorted({x for some, _ in wanted.keep for x in some}), np.int64)
+    seen[numbers[numbers < len(seen)]] = True
+    kept = seen[labels]
+    return None if kept.all() else kept
+
+
+def _longest(column: pa.ChunkedArray) -> int:
+    values = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
+    return max((pc.max(pc.binary_length(x)).as_py() or 0 for x in values), default=0)

@@ -1,0 +1,211 @@
+"""Files are decoded by Arrow where Spark would read them as what they are, and nobody can tell but by the clock."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headgate.engine.compact import weakest
+from headgate.engine.demand import Demand
+from headgate.engine.files import Files, files_of, opened
+from headgate.engine.ingress import Entrance
+from headgate.engine.runner import SparkBatch
+from headgate.engine.sources import StreamSource, in_order, read_stream
+from headgate.engine.wanted import Wanted
+from headgate.plan.expressions import Column, Compare, Expr, Literal, Type
+
+COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("policy", Type.STRING))
+ENTRANCE = Entrance("s", COLUMNS, "at", {"ROLES": "policy"})
+LABELS: dict[tuple[str | None, ...], int] = {("R1",): 3, ("R2",): 5}
+
+
+def table(number: int, rows: int) -> pa.Table:
+    at = pa.array([1_000_000 * i for i in range(rows)], pa.timestamp("us", "UTC"))
+    values = {"at": at, "a": [100 * number + i for i in range(rows)], "policy": ["R1", "R2"] * (rows // 2)}
+    return pa.table(values, pa.schema({"at": at.type, "a": pa.int32(), "policy": pa.string()}))
+
+
+def write(file: Path, rows: pa.Table, modified: int = 1_000_000) -> str:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, file, row_group_size=4)
+    os.utime(file, (modified, modified))
+    return file.as_uri()
+
+
+def wanted(labels: Mapping[tuple[str | None, ...], int] = LABELS, **more: Any) -> Wanted:
+    return Wanted(Demand(), ("a",), labels, **more)
+
+
+def here(*addresses: str, entrance: Entrance = ENTRANCE) -> Files:
+    files = opened(entrance, addresses)
+    assert files is not None
+    return files
+
+
+def both_ways(spark: SparkSession, source: StreamSource, home: Path) -> list[tuple[Files | None, pa.Table]]:
+    """For each batch how Arrow reads it, and what Spark hands over."""
+    found: list[tuple[Files | None, pa.Table]] = []
+    started: Future[StreamingQuery] = Future()
+
+    def batch(frame, _) -> None:  # type: ignore[no-untyped-def]
+        given = SparkBatch(frame, source, started)
+        found.append((given.files, in_order(frame.toArrow())))
+
+    query = read_stream(spark, source).writeStream.foreachBatch(batch).trigger(availableNow=True)
+    running = query.option("checkpointLocation", str(home)).start()
+    started.set_result(running)
+    running.awaitTermination()
+    return found
+
+
+def test_the_files_of_a_batch_are_those_that_spark_hands_over_in_the_same_order(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    names = ("d", "c", "b", "a b%20?", "e\n")  # the last three are of one time: their names decide
+    for number, (name, modified) in enumerate(zip(names, (4, 5, 6, 6, 6), strict=True)):
+        write(tmp_path / "s" / f"{name}.parquet", table(number, 6), modified)
+    source = StreamSource(ENTRANCE, "parquet", {"path": str(tmp_path / "s"), "maxFilesPerTrigger": "4"})
+    found = both_ways(spark, source, tmp_path / "home")
+    assert [len(expected) for _, expected in found] == [24, 6]
+    for files, expected in found:
+        assert files is not None
+        assert files.whole().to_pylist() == expected.to_pylist()
+        compact = files.compact(wanted({}), 0, lambda _: wanted())
+        assert compact is not None
+        assert compact.arrivals.columns["a"].to_pylist() == expected.column("a").to_pylist()
+        assert compact.arrivals.labels.tolist() == [3, 5] * (len(expected) // 2)
+        assert compact.arrivals.times.tolist() == [1000 * i for i in range(6)] * (len(expected) // 6)
+
+
+ALL = {
+    "b": (Type.BOOLEAN, pa.bool_(), [True, None]),
+    "i": (Type.INT, pa.int32(), [-(2**31), None]),
+    "l": (Type.BIGINT, pa.int64(), [2**63 - 1, None]),
+    "f": (Type.FLOAT, pa.float32(), [0.1, float("nan")]),
+    "d": (Type.DOUBLE, pa.float64(), [-0.0, float("inf")]),
+    "s": (Type.STRING, pa.string(), ["ä\x00", None]),
+    "t": (Type.TIMESTAMP, pa.timestamp("us", "UTC"), [dt.datetime(1, 1, 1, tzinfo=dt.UTC), None]),
+    "m": (Type.TIMESTAMP, pa.timestamp("ms", "Europe/Berlin"), [dt.datetime(2024, 7, 1, tzinfo=dt.UTC), None]),
+    "y": (Type.DATE, pa.date32(), [dt.date(1582, 10, 10), None]),
+}
+
+
+def test_every_type_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    entrance = Entrance("s", tuple((name, type_) for name, (type_, _, _) in ALL.items()))
+    write(tmp_path / "s" / "1.parquet", pa.table({name: pa.array(x, type_) for name, (_, type_, x) in ALL.items()}))
+    ((files, expected),) = both_ways(
+        spark, StreamSource(entrance, "parquet", {"path": str(tmp_path / "s")}), tmp_path / "home"
+    )
+    assert files is not None
+    assert repr(files.whole().to_pydict()) == repr(expected.to_pydict())
+
+
+OTHERS = {
+    "another type": pa.table({"a": pa.array([1], pa.int64())}),
+    "unsigned": pa.table({"a": pa.array([1], pa.uint32())}),
+    "missing": pa.table({"b": pa.array([1], pa.int32())}),
+    "another case": pa.table({"A": pa.array([1], pa.int32())}),
+    "twice": pa.table({"a": pa.array([1], pa.int32()), "A": pa.array([1], pa.int32())}),
+}
+
+
+@pytest.mark.parametrize("rows", OTHERS.values(), ids=OTHERS)
+def test_what_spark_may_read_as_something_else_is_left_to_it(rows: pa.Table, tmp_path: Path) -> None:
+    entrance = Entrance("s", (("a", Type.INT),))
+    fine = write(tmp_path / "0.parquet", pa.table({"a": pa.array([1], pa.int32())}))
+    assert opened(entrance, [fine]) is not None
+    assert opened(entrance, [fine, write(tmp_path / "1.parquet", rows)]) is None
+
+
+@pytest.mark.parametrize("type_", [pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.date64()])
+def test_times_of_other_kinds_are_left_to_spark(type_: pa.DataType, tmp_path: Path) -> None:
+    file = write(tmp_path / "0.parquet", pa.table({"a": pa.array([0], type_)}))
+    assert opened(Entrance("s", (("a", Type.TIMESTAMP),)), [file]) is None
+
+
+def test_folders_that_are_columns_other_machines_and_options_of_content_are_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    file = write(tmp_path / "s" / "a=7" / "1.parquet", table(0, 2))
+    assert opened(ENTRANCE, [file]) is None
+    assert opened(ENTRANCE, ["hdfs://there/1.parquet"]) is None
+    assert files_of(StreamSource(ENTRANCE, "json", {}), Future()) is None
+    source = StreamSource(ENTRANCE, "parquet", {"path": str(tmp_path / "s"), "ignoreCorruptFiles": "true"})
+    ((files, expected),) = both_ways(spark, source, tmp_path / "home")
+    assert files is None
+    assert len(expected) == 2
+
+
+def test_a_batch_with_any_tuple_that_ingress_would_refuse_is_looked_at_row_by_row(tmp_path: Path) -> None:
+    rows = table(0, 6)
+    fine = write(tmp_path / "fine.parquet", rows)
+
+    def with_(name: str, values: list[object]) -> str:
+        at = rows.schema.get_field_index(name)
+        other = rows.set_column(at, rows.schema.field(at), [pa.array(values, rows.schema.field(at).type)])
+        return write(tmp_path / f"{name}.parquet", other)
+
+    def taken(*addresses: str, now: int = 10_000, **more: Any) -> bool:
+        entrance = Entrance("s", COLUMNS, "at", {"ROLES": "policy"}, skew=0)
+        return here(*addresses, entrance=entrance).compact(wanted(**more), now, lambda _: wanted()) is not None
+
+    assert taken(fine)
+    assert not taken(fine, now=4_999)  # the last tuple is too far ahead
+    assert not taken(fine, with_("at", [0, 1, None, 3, 4, 5]))
+    assert not taken(fine, with_("policy", ["R1", "R2", None, "R1", "R1", "R1"]))
+    assert not taken(fine, with_("policy", ["R1", "R2", "R2", "(", "R1", "R1"]))
+    assert taken(with_("policy", ["R1"] * 6), longest=2)
+    assert not taken(with_("policy", ["R1"] * 6), longest=1)
+
+
+def test_what_nobody_sees_is_dropped_and_counted(tmp_path: Path) -> None:
+    files = here(write(tmp_path / "1.parquet", table(0, 6)))
+    compact = files.compact(wanted(keep=(((3,), None), ((9,), None))), 0, lambda _: None)
+    assert compact is not None
+    assert compact.arrivals.columns["a"].to_pylist() == [0, 2, 4]
+    assert (compact.tuples, compact.unseen) == (6, 3)
+
+
+def test_tuples_of_which_no_column_is_wanted_are_counted(tmp_path: Path) -> None:
+    files = here(write(tmp_path / "1.parquet", table(0, 6)), entrance=Entrance("s", COLUMNS))
+    compact = files.compact(Wanted(Demand(), (), {(): 4}), 7, lambda _: None)
+    assert compact is not None
+    assert (compact.arrivals.times.tolist(), compact.arrivals.labels.tolist()) == ([7] * 6, [4] * 6)
+    assert files.compact(Wanted(Demand(), (), {}), 7, lambda _: None) is None  # its policy cannot be read
+
+
+def test_labels_of_two_columns_are_told_apart(tmp_path: Path) -> None:
+    entrance = Entrance("s", (("r", Type.STRING), ("l", Type.STRING)), None, {"ROLES": "r", "LEVEL": "l"})
+    rows = {"r": ["a", "b", "a", None, "b"], "l": ["x", "x", None, "x", "x"]}
+    files = here(
+        write(tmp_path / "1.parquet", pa.table(rows, pa.schema({"r": pa.string(), "l": pa.string()}))),
+        entrance=entrance,
+    )
+    labels: dict[tuple[str | None, ...], int] = {("a", "x"): 1, ("b", "x"): 2, ("a", None): 3, (None, "x"): 4}
+    compact = files.compact(
+        Wanted(Demand(), (), {}), 0, lambda kinds: Wanted(Demand(), (), {x: labels[x] for x in kinds})
+    )
+    assert compact is not None
+    assert compact.arrivals.labels.tolist() == [1, 2, 3, 4, 2]
+
+
+def test_of_many_bounds_the_widest_counts_for_those_who_see_the_same() -> None:
+    def above(bound: int, operator: str = ">") -> Expr:
+        return Compare(operator, Column(0, "a", Type.INT), Literal(bound, Type.INT))
+
+    found = weakest([((1,), above(7)), ((1,), above(3)), ((1,), above(5)), ((2,), above(9)), ((1,), above(4, "<"))])
+    assert list(found) == [((1,), above(3)), ((2,), above(9)), ((1,), above(4, "<"))]
+    assert list(weakest([((1,), above(4, "<")), ((1,), above(9, "<")), ((1,), None)])) == [
+        ((1,), above(9, "<")),
+        ((1,), None),
+    ]

@@ -87,7 +87,8 @@ class Model:
                 before = now
                 events += coming
                 steps += [number] * len(coming)
-            received = exact(running.query, events, {me: self.looking[first][key]}, **self._setting(running))[me]
+            setting = self._setting(running, first)
+            received = exact(running.query, events, {me: self.looking[first][key]}, **setting)[me]
             self._share_out(received, steps, end, found.__getitem__)
         return found
 
@@ -115,7 +116,7 @@ class Model:
             events += coming
             steps += [number] * len(coming)
         subscribers = {names[path]: here[first].get(path) for path in everyone}
-        received = cumulative(running.query, events, subscribers, **self._setting(running))
+        received = cumulative(running.query, events, subscribers, **self._setting(running, first))
         for path in everyone:
             self._share_out(
                 received[names[path]],
@@ -152,8 +153,15 @@ class Model:
         except LabelError:
             return Label(FALSE)
 
-    def _setting(self, running: Running) -> dict[str, Any]:
-        return {"rules": self.world.rules, "lateness": running.lateness, "level": running.level}
+    def _setting(self, running: Running, step: int) -> dict[str, Any]:
+        tables = [x for name in sorted(running.tables) for x in self._snapshot(name, step)]
+        return {"tables": tables, "rules": self.world.rules, "lateness": running.lateness, "level": running.level}
+
+    def _snapshot(self, table: str, step: int) -> list[Tuple]:
+        """What a table held at the first of all steps up to this one in which some query reads it."""
+        read = (any(table in query.tables for query in x.demand.queries) for x in self.world.steps)
+        begun = next(first for first, end in _episodes(read) if first <= step < end)
+        return [found for _, found in self.world.steps[begun].content[table]]
 
 
 def _looking(demand: Demand) -> Iterator[tuple[Key, Clearance | None]]:

@@ -37,8 +37,9 @@ class Carrier(Protocol):
         """Goes on from what other cells, gathered into one, have kept."""
         ...
 
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
-        """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None, tables: pa.Table | None) -> list[Batch]:
+        """`changed` says for each sight which one takes its place, if rights changed since the last batch; `tables` are
+        the tuples of tables, which cells do not keep."""
         ...
 
 
@@ -57,10 +58,10 @@ class LocalCarrier(Carrier):
     def restore(self, cell: Cell) -> None:
         self._cell = cell
 
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None, tables: pa.Table | None) -> list[Batch]:
         cell = self._cell if changed is None else resighted(self._cell, changed)
         passed = passing(self._program, arriving, sight, self._evaluate)
-        self._cell, found = advance(self._program, cell, arriving, sight, self._evaluate)
+        self._cell, found = advance(self._program, cell, arriving, sight, self._evaluate, tables)
         blocks = Counter(block.query for block in (*self._program.blocks, *self._program.passing))
         return [
             packed(x, passing=passes, alone=blocks[x.block.query] == 1)
@@ -89,16 +90,17 @@ class DealtCarrier(Carrier):
         """It is dealt out with the next batch: by then the levels of labels are known, which may be keys."""
         self._restored = cell
 
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None, tables: pa.Table | None) -> list[Batch]:
         cells, found = self._cells, list[Found]()
         if self._restored is not None:
             cells = {name: cell for share in self._shares for name, cell in self._anew(share, self._restored, sight)}
         after = {}
         for share in self._shares:
             own = _of_share(share, sight)
+            there = {} if tables is None else dict(self._dealt(share, tables, own))
             for name, coming in self._dealt(share, arriving, own):
                 cell = cells[name] if changed is None else resighted(cells[name], changed)
-                after[name], yielded = advance(share.program, cell, coming, own, self._evaluate)
+                after[name], yielded = advance(share.program, cell, coming, own, self._evaluate, there.get(name))
                 found += yielded
         passed = passing(self._program, arriving, sight, self._evaluate)
         self._cells, self._restored = after, None

@@ -31,6 +31,7 @@ from headgate.labels import FALSE, Clearance, Label, Rules
 from headgate.labels.text import parse_any_label
 from headgate.plan.secure import Mode
 
+NO_TABLE = "a table that it reads cannot be read"
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
 
 
@@ -91,6 +92,15 @@ class Chain:
         self._rule(demand)
         self._demand, self._stages = demand, stages
         self._meet_subscribers()
+
+    def feed(self, tables: Mapping[str, Arrivals]) -> None:
+        """The tuples of all tables that could be read; whoever looks at one of the others is told, and sees nothing."""
+        self._know()
+        for processor in self._processors:
+            processor.feed([tables[name] for name in sorted(tables)])
+            for view in processor.views:
+                if not view.running.tables <= tables.keys():
+                    processor.end(view, NO_TABLE)
 
     def _rule(self, demand: Demand) -> None:
         """What a stream's owner demands now also protects the tuples that came before."""

@@ -30,6 +30,7 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
+from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import Conflict
 
@@ -94,10 +95,18 @@ class TableBatch:
 
 
 class Pipeline:
-    """`make` makes what runs the cells of a program; `sinks` take what goes out."""
+    """`make` makes what runs the cells of a program; `sinks` take what goes out; `read_table` is asked for the content
+    of tables."""
 
     def __init__(
-        self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock, limits: Limits | None = None
+        self,
+        home: Path,
+        gate: Gate,
+        make: Make,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        limits: Limits | None = None,
+        read_table: ReadTable = no_tables,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._alone = _hold(home)
@@ -106,6 +115,8 @@ class Pipeline:
         self._clock = clock
         self._lock = threading.Lock()
         self._states = StateFolder(home / "state")
+        self._tables = Tables(self._states, read_table)
+        self._refused: list[Refused] = []
         self._version = 0
         self._done: dict[str, int] = {}
         self._sunk: dict[str, Any] = {}
@@ -132,6 +143,7 @@ class Pipeline:
             self._meet(demand)
             return
         self._version, self._done = saved.version, dict(saved.rest["done"])
+        self._tables.restore(saved.rest.get("tables", {}))
         self._chain.restore(saved.cells, saved.rest["chain"], saved.rest["labels"], demand)
         self._meet(demand)
         out = self._states.out(saved.version)
@@ -146,11 +158,20 @@ class Pipeline:
         """Brings queries, views and rights in line with what is wanted now."""
         if demand is self._demand:
             return
-        self._chain.meet(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
             number = self._chain.numbers.number
             self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
+        tuples, refused = self._tables.meet(demand, self._ingress)
+        self.counts.tuples.update(tuples)
+        self._refuse(refused)
+        self._chain.meet(demand)
+        self._chain.feed(self._tables.snapshots)
         self._demand = demand
+
+    def _refuse(self, refused: Sequence[Refused]) -> None:
+        """What goes to the owners of streams with the next version."""
+        self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
+        self._refused += refused
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -173,17 +194,17 @@ class Pipeline:
             self._meet(demand)
             self._done[stream] = number
             if stream not in self._ingress:  # whoever wanted it left while it was being read
-                self._finish(demand, (), ())
+                self._finish(demand, ())
                 return
             self.counts.batches += 1
             if compact is not None and compact.wanted.still(demand):
                 self.counts.unseen[stream] += compact.unseen
-                self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
+                self._finish(demand, self._results(compact.arrivals, compact.tuples))
                 return
             whole = batch.whole() if whole is None else whole
             arrivals, refused = self._ingress[stream].take(whole, now)
-            self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
-            self._finish(demand, self._results(arrivals, len(whole)), refused)
+            self._refuse(refused)
+            self._finish(demand, self._results(arrivals, len(whole)))
 
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
         with self._unharmed():
@@ -211,7 +232,8 @@ class Pipeline:
             self._meet(demand)
             results = self._chain.batch([], last=True)
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
-            self._finish(demand, results, ())
+            self._tables.forget()
+            self._finish(demand, results)
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
@@ -226,13 +248,15 @@ class Pipeline:
                 self._failed = error
                 raise
 
-    def _finish(self, demand: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
+    def _finish(self, demand: Demand, results: Sequence[Parcel]) -> None:
         self._version += 1
+        refused, self._refused = self._refused, []
         cells, chain = self._chain.save()
         rest = {
             "done": self._done,
             "chain": chain,
             "labels": self._chain.numbers.plain(),
+            "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
             "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
         }
@@ -240,6 +264,7 @@ class Pipeline:
             sink.stage(self._version, results)
         kept = () if all(sink.keeps for sink in self._sinks) else results
         self._states.save(Saved(self._version, cells, rest, kept))
+        self._tables.saved()
         self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
 
     def _deliver(

@@ -35,6 +35,12 @@ class Running:
         return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
 
     @cached_property
+    def tables(self) -> frozenset[str]:
+        """Those of its streams that are tables."""
+        readings = (reading for block in self.query.blocks for reading in block.readings)
+        return frozenset(reading.stream.name for reading in readings if reading.stream.table)
+
+    @cached_property
     def column_labels(self) -> tuple[tuple[Label, ...], ...]:
         """By block, the labels of the labelled columns that it reads."""
         return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
@@ -65,7 +71,7 @@ class View:
         return [column for column, block in blocks if not block.stateless]
 
     def watermark(self) -> int:
-        return min(map(self.reached, self.running.streams))
+        return min(map(self.reached, self.running.streams - self.running.tables))
 
     def reached(self, stream: str) -> int:
         """How far the time of one stream has come for this view."""

@@ -85,7 +85,6 @@ class World:
     seed: int
     rules: Rules
     streams: tuple[Stream, ...]
-    tables: tuple[Stream, ...]
     entrances: dict[str, Entrance]
     steps: list[Step]
 
@@ -230,7 +229,7 @@ class Author:
                 steps.append(Step("restart", demand, demand, content=self.changed_content()))
         demand = self.change()
         steps.append(Step("end", demand, demand, content=self.changed_content()))
-        return World(self.seed, self.rules, self.streams, self.tables, self.entrances, steps)
+        return World(self.seed, self.rules, self.streams, self.entrances, steps)
 
     def changed_content(self) -> Mapping[str, Content]:
         """What tables hold by now."""

@@ -7,13 +7,16 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headgate.engine.compact import BLOCK, FILE, MODIFIED
 from headgate.engine.ingress import SPOILT, Entrance
@@ -35,6 +38,9 @@ SPARK: dict[Type, t.DataType] = {
 FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
 _SPOILABLE = frozenset({"json", "csv"})
 _PLACE = (MODIFIED, FILE, BLOCK)
+
+
+Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 
 class SourceError(HeadgateError):
@@ -63,17 +69,33 @@ class StreamSource:
 
 def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
     """Unknown formats, missing folders and the like are said in one line."""
-    reader = spark.readStream.format(source.format).options(**dict(source.options))
+    with _said(source, "stream"):
+        return _shaped(_reader(spark.readStream, source).load(), source)
+
+
+def read_table(spark: SparkSession, source: StreamSource) -> pa.Table:
+    """All that a table holds now, in the order of files and their rows."""
+    with _said(source, "table"):
+        return in_order(_shaped(_reader(spark.read, source).load(), source).toArrow())
+
+
+def _reader(reader: Reader, source: StreamSource) -> Reader:
+    reader = reader.format(source.format).options(**dict(source.options))
     if source.format != "rate":
         reader = reader.schema(source.schema)
     if source.format in _SPOILABLE:
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", SPOILT)
+    return reader
+
+
+@contextmanager
+def _said(source: StreamSource, what: str) -> Iterator[None]:
+    """Spark's own text may be pages long, and name what is on the machine."""
     try:
-        return _shaped(reader.load(), source)
+        yield
     except Exception as error:
-        # Spark's own text may be pages long, and name what is on the machine
         kind = getattr(error, "getCondition", lambda: None)() or type(error).__name__
-        raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind})") from None
+        raise SourceError(f"{what} {source.name} cannot be read as `{source.format}` ({kind})") from None
 
 
 def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.access import rows as r
-from headgate.access.authorizer import Authorizer, Principal, source_name
+from headgate.access.authorizer import Authorizer, Principal, is_table, source_name
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream
 from headgate.access.running import Running as RunningQueries
@@ -218,4 +218,5 @@ def _entrance(stream: r.Object) -> Entrance:
         definition.get("labels") or {},
         parse_label(definition["label"]),
         int(definition.get("skew", USUAL_SKEW)) if "event_time" in definition else None,
+        is_table(stream),
     )

@@ -7,17 +7,22 @@ decided result by result, for the sessions that subscribed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Gate
 from headgate.engine.duck import evaluate
+from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import Counts, Pipeline
 from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
 from headgate.engine.sinks import Address, Sink
-from headgate.engine.sources import StreamSource
+from headgate.engine.sources import StreamSource, read_table
 from headgate.service.headgate import Headgate
 
 OFTEN = 0.5
@@ -37,15 +42,21 @@ class Processing:
     ) -> None:
         self._headgate = headgate
         self._gate = gate or headgate
+        self._home, self._master = home, master
         self._pipeline = Pipeline(
             home,
             self._gate,
             lambda _, program, schema: LocalCarrier(program, schema, evaluate),
             sinks,
             clock or SystemClock(),
+            read_table=self._read_table,
         )
-        self._spark = spark_session(home, master=master)  # last: what is refused is refused before it takes seconds
         self._runner = Runner(self._spark, home, self._pipeline)
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        """As late as can be: what is refused is refused before it takes seconds."""
+        return spark_session(self._home, master=self._master)
 
     @property
     def counts(self) -> Counts:
@@ -74,11 +85,16 @@ class Processing:
 
     def _sources(self) -> dict[str, StreamSource]:
         demand, inputs = self._gate.demand(), self._headgate.demands.inputs()
+        read = {name for query in demand.queries for name in query.streams - query.tables}
         return {
             name: StreamSource(demand.entrances[name], found["format"], found["options"])
             for name, found in inputs.items()
-            if any(name in query.streams for query in demand.queries) and name in demand.entrances
+            if name in read and name in demand.entrances
         }
+
+    def _read_table(self, entrance: Entrance) -> pa.Table:
+        found = self._headgate.demands.inputs()[entrance.name]
+        return read_table(self._spark, StreamSource(entrance, found["format"], found["options"]))
 
 
 class Folders:

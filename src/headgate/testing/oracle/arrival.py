@@ -218,7 +218,7 @@ class _Run:
         """Tuples that come into windows, and instants of sliding, whose time has now passed."""
         if until <= self._passed:
             return []
-        there = (x for x in self.tuples if BEGINNING < x.time and self._passed <= x.time < until)
+        there = (x for x in self.tuples if x.time > BEGINNING and self._passed <= x.time < until)
         coming = (x for x in there if self._over.enters_any(x))
         found = set(map(Instant.of, coming))
         for source, reading in enumerate(self.block.readings):

@@ -14,7 +14,6 @@ from headgate.labels import LEAST, PUBLIC, Clearance, Label, Level
 from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Value
 
-
 BEGINNING = -(1 << 62)
 """The time of all tuples of tables: before that of any stream's."""
 

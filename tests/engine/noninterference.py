@@ -3,6 +3,7 @@
 A *world* is what both runs have in common: streams, queries (some over results of others), those who subscribe, when
 they come, go and change their rights, and the tuples that the observer may see, split into batches. *Noise* is put in
 for each run anew: tuples, bad rows and whole batches that it may not see, and values of columns that it may not read.
+The same is put into a table that some queries read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from plan import test_meaning as random_plans
 
 from engine.dealt_queries import STREAMS, dealt_query
+from engine.pipeline_queries import tabled
 from engine.test_dealing_meaning import evaluate as plainly
 from headgate.cql.queries import parse_query
 from headgate.engine import duck
@@ -61,6 +63,7 @@ LABELS = (
     "TRUE AT TS",
 )
 SKEW = 3_600_000
+TABLE = Stream("d", (("a", Type.INT), ("b", Type.INT), ("v", Type.STRING)), table=True)
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,8 @@ class World:
     cells: int
     quick: bool
     queries: list[Running] = field(default_factory=list)
+    table: Stream = TABLE
+    content: tuple[Row, ...] = ()
 
 
 # What both runs have in common ----------------------------------------------------------------------------------------
@@ -114,9 +119,11 @@ class World:
 
 def random_world(rng: Random) -> World:
     streams = _streams(rng)
+    table = _labelled(rng, TABLE, (POLICY, Type.STRING))
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
-    queries = _queries(rng, streams, lateness)
+    queries = _queries(rng, streams, table, lateness)
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
+    entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*entrances, *(query.output for query in queries)})
     own = [query for query in queries if query.mode == Mode.EXACT]
     watched = rng.sample(own, min(3, len(own)))
@@ -128,7 +135,7 @@ def random_world(rng: Random) -> World:
 
     held = clearance()
     clearances, others = [held], dict[tuple[str, str], Clearance | None]()
-    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, queries)
+    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, queries, table)
 
     def wanted() -> Wanted:
         subscribers = [Subscriber(OBSERVER, query.name, held) for query in watched]
@@ -166,32 +173,32 @@ def random_world(rng: Random) -> World:
         if rng.random() < 0.1:
             world.steps.append(Restart())
     visible = Visible(world)
+    content = (Row(table.name, None, rng.choice(LABELS), _values(rng, table)) for _ in range(rng.randint(0, 12)))
+    world.content = tuple(x for x in content if x.label is not None and visible.row(x.stream, x.label))
     world.steps = [_only_visible(step, visible) for step in world.steps]
     return world
 
 
 def _streams(rng: Random) -> tuple[Stream, ...]:
     found = STREAMS if rng.random() < 0.8 else random_streams(rng)
-    more = ((AT, Type.TIMESTAMP), (POLICY, Type.STRING))
-    return tuple(
-        Stream(
-            x.name,
-            x.columns + more,
-            tuple((name, parse_label(rng.choice(LABELS))) for name, _ in x.columns if rng.random() < 0.2),
-        )
-        for x in found
-    )
+    return tuple(_labelled(rng, x, (AT, Type.TIMESTAMP), (POLICY, Type.STRING)) for x in found)
 
 
-def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, int]) -> list[Running]:
+def _labelled(rng: Random, stream: Stream, *more: tuple[str, Type]) -> Stream:
+    """With labels on some columns, and with these more."""
+    labels = tuple((name, parse_label(rng.choice(LABELS))) for name, _ in stream.columns if rng.random() < 0.2)
+    return Stream(stream.name, (*stream.columns, *more), labels, stream.table)
+
+
+def _queries(rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int]) -> list[Running]:
     found: list[Running] = []
-    known = list(streams)
+    known = [*streams, table]
     while len(found) < 4:
         features = Features(blocks=2, sources=2, spelling=False, roles=())
-        if streams[0].name == "s" and len(known) == len(streams):
-            text = rng.choice((random_plans.plain_query, dealt_query))(rng)
+        if streams[0].name == "s" and len(found) < 2:
+            text = rng.choice((random_plans.plain_query, dealt_query, lambda x: tabled(x, (table,))))(rng)
         elif rng.random() < 0.6:
-            text = _over_results(rng, written(rng.choice(known).name))
+            text = _over_results(rng, written(rng.choice(known).name), rng.choice(("", "", ", d")))
         else:
             text = random_query(rng, known, features)
         name = f"q{len(found)}"
@@ -209,17 +216,17 @@ def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, in
         own = {x: lateness.get(x, 0) for x in names}
         found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage))
         if len(found) >= 2:
-            known = [*streams, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
+            known = [*streams, table, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
     if not any(x.mode == Mode.EXACT for x in found):
         found[0] = replace(found[0], mode=Mode.EXACT)
     return found
 
 
-def _over_results(rng: Random, stream: str) -> str:
-    """Something that yields whatever there is, over a stream of any form."""
+def _over_results(rng: Random, stream: str, beside: str) -> str:
+    """Something that yields whatever there is, over a stream of any form, perhaps with a table beside it."""
     window = rng.choice(("", "", "[ROWS 3]", "[RANGE 2 SECONDS]", "[UNBOUNDED]", "[RANGE 2 SECONDS SLIDE 1 SECOND]"))
     items = rng.choice(("*", "COUNT(*) AS n", "DISTINCT *", "LEVEL", "RSTREAM *", "DSTREAM *"))
-    return f"SELECT {items} FROM {stream} {window}"
+    return f"SELECT {items.replace('LEVEL', f'{stream}.LEVEL')} FROM {stream} {window}{beside}"
 
 
 def _with_makers(queries: Sequence[Running], names: set[str]) -> tuple[Running, ...]:
@@ -259,7 +266,9 @@ class Visible:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._labels = {(stream.name, name): label for stream in world.streams for name, label in stream.labels}
+        self._labels = {
+            (stream.name, name): label for stream in (*world.streams, world.table) for name, label in stream.labels
+        }
 
     def row(self, stream: str, label: str) -> bool:
         return self._permitted(_from(label, stream))
@@ -287,6 +296,7 @@ class Noise:
     def __init__(self, rng: Random, world: World) -> None:
         self._rng = rng
         self._streams = {stream.name: stream for stream in world.streams}
+        self._table = world.table
         self._visible = Visible(world)
         self._much = rng.choice((0.0, 0.3, 1.0, 3.0))
         self.rows = 0
@@ -298,6 +308,10 @@ class Noise:
                 yield Batch(stream, tuple(x for _ in range(3) if (x := self._hidden(stream))))
             yield self._noisy(step) if isinstance(step, Batch) else step
 
+    def content(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """What the table holds in this run."""
+        return self._noisy(Batch(self._table.name, rows)).rows
+
     def _noisy(self, batch: Batch) -> Batch:
         rows: list[Row] = []
         for row in (*batch.rows, None):
@@ -305,24 +319,27 @@ class Noise:
                 rows += [x for x in [self._hidden(batch.stream)] if x]
             if row is not None:
                 hidden = {x for x in row.values if not self._visible.column(batch.stream, x)}
-                other = _values(self._rng, self._streams[batch.stream])
+                other = _values(self._rng, self._form(batch.stream))
                 rows.append(replace(row, values={k: other[k] if k in hidden else v for k, v in row.values.items()}))
         return Batch(batch.stream, tuple(rows))
 
+    def _form(self, stream: str) -> Stream:
+        return self._streams.get(stream, self._table)
+
     def _hidden(self, stream: str) -> Row | None:
         rng, self.rows = self._rng, self.rows + 1
-        values = _values(rng, self._streams[stream])
+        values = _values(rng, self._form(stream))
         if rng.random() < 0.2:  # no tuple at all
             label = rng.choice(LABELS)
             bad = (
                 Row(stream, 0, label, values, spoilt=rng.choice(("{", "\x00", "x" * 500))),
-                Row(stream, None, label, values),
-                Row(stream, SKEW + rng.choice((1, 10**12)), label, values),
                 Row(
                     stream, 0, rng.choice((None, "doctor &", "TRUE AT NOWHERE", "no such thing (", "x" * 9999)), values
                 ),
+                Row(stream, None, label, values),
+                Row(stream, SKEW + rng.choice((1, 10**12)), label, values),
             )
-            return rng.choice(bad)
+            return rng.choice(bad[:2] if stream == self._table.name else bad)  # a table's have no times
         labels = [x for x in LABELS if not self._visible.row(stream, x)]
         far = rng.choice((SKEW, SKEW - 1, 1_000_000, -(10**12), -1))
         time = far if rng.random() < 0.3 else rng.randrange(20) * 500
@@ -366,8 +383,9 @@ class Seen:
 class Run:
     """One run of a world, watched."""
 
-    def __init__(self, world: World, home: Path) -> None:
+    def __init__(self, world: World, home: Path, content: tuple[Row, ...] = ()) -> None:
         self._world = world
+        self._content = content
         self._home = home
         self._out = home / "out"
         self._gate = Gate()
@@ -381,7 +399,11 @@ class Run:
     def _begin(self) -> None:
         self._mailbox = Mailbox(most=12)
         sinks: list[Sink] = [self._mailbox, FileSink(self._out, Places(self._world))]
-        self._pipeline = Pipeline(self._home / "engine", self._gate, self._make, sinks, self._clock)
+        home, read = self._home / "engine", self._read_table
+        self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
+
+    def _read_table(self, entrance: Entrance) -> pa.Table:
+        return _table(entrance.columns, self._content)
 
     def _make(self, running: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
         values = plainly if self._world.quick else duck.evaluate
@@ -451,5 +473,8 @@ def pair(seed: int, home: Path) -> tuple[Seen, Seen, int]:
     """Two runs of one world, and how many rows they differ in at least."""
     world = random_world(Random(seed))
     noise = [Noise(Random(f"{seed} {number}"), world) for number in range(2)]
-    one, two = (Run(world, home / f"{seed}-{n}").all(x.steps(world.steps)) for n, x in enumerate(noise))
+    one, two = (
+        Run(world, home / f"{seed}-{n}", x.content(world.content)).all(x.steps(world.steps))
+        for n, x in enumerate(noise)
+    )
     return one, two, sum(x.rows for x in noise)

@@ -15,6 +15,7 @@ from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import Limits, TooMuch, bounded, limited
 from headgate.engine.kernels.reading import Evaluate, Values, meets
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.threads import in_threads
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.yielding import Yielded
 from headgate.plan import expressions as e
@@ -40,15 +41,19 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
         for view in looking[block.target]:
             classes.setdefault(looks[view].tobytes(), {}).setdefault(block, []).append(view)
     by_sight = _BySight(tuples.numbers(SIGHT), tuples.present)
-    found = []
-    for class_ in classes.values():
+
+    def found(class_: dict[Block, list[int]]) -> list[Found]:
         view = next(iter(class_.values()))[0]
         places = by_sight.of(looks[view] != HIDDEN)
-        if places is None or len(places):
-            seen = Seen(tuples, places, sight, view)
-            for block, yielded, exceeded in _results(list(class_), seen, bounded(evaluate), sight.limits):
-                found.append(Found(block, tuple(class_[block]), yielded, seen, exceeded))
-    return found
+        if places is not None and not len(places):
+            return []
+        seen = Seen(tuples, places, sight, view)
+        return [
+            Found(block, tuple(class_[block]), yielded, seen, exceeded)
+            for block, yielded, exceeded in _results(list(class_), seen, bounded(evaluate), sight.limits)
+        ]
+
+    return [x for some in in_threads(found, list(classes.values()), len(tuples)) for x in some]
 
 
 class _BySight:

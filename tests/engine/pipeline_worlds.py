@@ -90,9 +90,10 @@ class World:
 
 
 class Author:
-    """`unrest`: columns with labels, joins over them, and rights that change all the time; nothing over results."""
+    """`unrest`: columns with labels, joins over them, and rights that change all the time; nothing over results. With
+    `tables` all queries read some."""
 
-    def __init__(self, seed: int, *, unrest: bool = False) -> None:
+    def __init__(self, seed: int, *, unrest: bool = False, tables: bool = False) -> None:
         self.seed = seed
         self.unrest = unrest
         self.rng = Random(seed)
@@ -102,7 +103,9 @@ class Author:
         made = {"plain": random_plans.STREAMS, "dealt": DEALT, "random": ()}[self.kind] or random_streams(self.rng)
         self.labelled = 0.5 if unrest else self.rng.choice((0.0, 0.3, 0.3))
         self.streams = tuple(map(self.stream, made))
-        self.tables = tuple(map(self.stream, self.rng.choice(((), TABLES[:1], TABLES[1:], TABLES))))
+        self.tabled = 1.0 if tables else 0.4
+        some = (TABLES[:1], TABLES[1:], TABLES) if tables else ((), TABLES[:1], TABLES[1:], TABLES)
+        self.tables = tuple(map(self.stream, self.rng.choice(some)))
         self.entrances = {stream.name: self.entrance(stream) for stream in (*self.streams, *self.tables)}
         self.lateness = {x.name: self.rng.choice((0, 0, 0, 500, 500, 4000)) for x in self.streams}
         self.pool = self.queries()
@@ -135,7 +138,7 @@ class Author:
             stream.name,
             stream.columns,
             "at" if timed else None,
-            {} if self.unrest else self.rng.choice(BROUGHT_BY),
+            {"ROLES": "p"} if stream.table else {} if self.unrest else self.rng.choice(BROUGHT_BY),
             self.rng.choice(POLICIES),
             2_000 if timed and self.chance(0.2) else None,
             stream.table,
@@ -173,7 +176,7 @@ class Author:
             if among is not None:
                 some = streams[: self.rng.randint(len(among), len(streams))]
                 text = random_query(self.rng, some, OVER_RESULTS) if self.chance(0.2) else over(self.rng, some)
-            elif self.tables and self.kind != "random" and self.chance(0.5):
+            elif self.tables and self.kind != "random" and self.chance(self.tabled):
                 text = tabled(self.rng, self.tables)
             elif self.unrest and self.chance(0.6):
                 text = restless(self.rng)

@@ -149,8 +149,8 @@ def _arrow(columns: Sequence[tuple[str, Type]], rows: Sequence[Mapping[str, Valu
     return pa.table(arrays, names=[name for name, _ in columns])
 
 
-def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False) -> None:
-    world = Author(seed, unrest=unrest).world()
+def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False, tables: bool = False) -> None:
+    world = Author(seed, unrest=unrest, tables=tables).world()
     replay = Replay(world, home)
     wanted = Model(world).delivered()
     try:
@@ -182,12 +182,13 @@ def count(step: Step, wanted: Wanted, counts: Counter[str]) -> None:
 
 
 def check(first: int, cases: int, folder: Path) -> Counter[str]:
-    """Every third world is one of unrest; in every second one, classes of views are computed in threads."""
+    """Every third world is one of unrest, half of these with tables in all queries; in every second one, classes of views
+    are computed in threads."""
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(threads, "WORTH_IT", 0 if seed % 2 else threads.WORTH_IT)
-            one_case(seed, folder / str(seed), counts, unrest=seed % 3 == 0)
+            one_case(seed, folder / str(seed), counts, unrest=seed % 3 == 0, tables=seed % 12 in (0, 3))
         shutil.rmtree(folder / str(seed))
     assert counts["exact results"] > 5 * cases and counts["cumulative results"] > cases  # something is compared,
     assert counts["results of stage 1"] > cases / 2 and counts["results of stage 2"] > cases / 10

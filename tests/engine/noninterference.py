@@ -125,7 +125,7 @@ def random_world(rng: Random) -> World:
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
     entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*entrances, *(query.output for query in queries)})
-    own = [query for query in queries if query.mode == Mode.EXACT]
+    own = [query for query in queries if query.mode == Mode.EXACT and not _together(query, queries)]
     watched = rng.sample(own, min(3, len(own)))
 
     def clearance() -> Clearance:
@@ -227,6 +227,14 @@ def _over_results(rng: Random, stream: str, beside: str) -> str:
     window = rng.choice(("", "", "[ROWS 3]", "[RANGE 2 SECONDS]", "[UNBOUNDED]", "[RANGE 2 SECONDS SLIDE 1 SECOND]"))
     items = rng.choice(("*", "COUNT(*) AS n", "DISTINCT *", "LEVEL", "RSTREAM *", "DSTREAM *"))
     return f"SELECT {items.replace('LEVEL', f'{stream}.LEVEL')} FROM {stream} {window}{beside}"
+
+
+def _together(query: Running, queries: Sequence[Running]) -> bool:
+    """Whether it reads, at any distance, results of a cumulative query with windows: these are made of what any
+    subscriber may see, and show it where owners have consented to that (SPEC.md, 4.3)."""
+    makers = [x for x in queries if x.output in query.streams]
+    cumulative = (x.mode == Mode.CUMULATIVE and not all(b.stateless for b in x.query.blocks) for x in makers)
+    return any(cumulative) or any(_together(x, queries) for x in makers)
 
 
 def _with_makers(queries: Sequence[Running], names: set[str]) -> tuple[Running, ...]:

@@ -182,8 +182,8 @@ def count(step: Step, wanted: Wanted, counts: Counter[str]) -> None:
 
 
 def check(first: int, cases: int, folder: Path) -> Counter[str]:
-    """Every third world is one of unrest, half of these with tables in all queries; in every second one, classes of views
-    are computed in threads."""
+    """Every third world is one of unrest, half of these with tables in all queries; in every second one, classes of
+    views are computed in threads."""
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
         with pytest.MonkeyPatch.context() as patch:

@@ -3,7 +3,7 @@
 A *world* is what both runs have in common: streams, queries (some over results of others), those who subscribe, when
 they come, go and change their rights, and the tuples that the observer may see, split into batches. *Noise* is put in
 for each run anew: tuples, bad rows and whole batches that it may not see, and values of columns that it may not read.
-The same is put into a table that some queries read.
+The same is put into a table, which queries of the observer's read beside streams.
 """
 
 from __future__ import annotations
@@ -114,18 +114,22 @@ class World:
     content: tuple[Row, ...] = ()
 
 
+DOCTOR = Clearance(frozenset(ROLES), Level("TS"), frozenset({"s", "t", "d", "out.d0", "out.d1"}))
+
 # What both runs have in common ----------------------------------------------------------------------------------------
 
 
 def random_world(rng: Random) -> World:
     streams = _streams(rng)
-    table = _labelled(rng, TABLE, (POLICY, Type.STRING))
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
-    queries = _queries(rng, streams, table, lateness)
+    queries = _queries(rng, streams, lateness)
+    apart = Random(repr(rng.getstate()))  # what concerns the table, so that all else is what it is without one
+    table = _labelled(apart, TABLE, (POLICY, Type.STRING))
+    beside = _beside(apart, streams, table, lateness)
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
     entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*entrances, *(query.output for query in queries)})
-    own = [query for query in queries if query.mode == Mode.EXACT and not _together(query, queries)]
+    own = [query for query in queries if query.mode == Mode.EXACT]
     watched = rng.sample(own, min(3, len(own)))
 
     def clearance() -> Clearance:
@@ -135,14 +139,15 @@ def random_world(rng: Random) -> World:
 
     held = clearance()
     clearances, others = [held], dict[tuple[str, str], Clearance | None]()
-    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, queries, table)
+    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, [*queries, *beside], table)
 
     def wanted() -> Wanted:
         subscribers = [Subscriber(OBSERVER, query.name, held) for query in watched]
         subscribers += [Subscriber(name, query, x) for (name, query), x in others.items()]
         rng.shuffle(subscribers)
+        subscribers += [Subscriber(name, x.name, y) for x in beside for name, y in ((OBSERVER, held), ("doc", DOCTOR))]
         names = {x.query for x in subscribers}
-        running = _with_makers(queries, names)
+        running = _with_makers(world.queries, names)
         read = {stream for query in running for stream in query.streams}
         return Wanted(Demand(RULES, {k: x for k, x in entrances.items() if k in read}, running, tuple(subscribers)))
 
@@ -173,7 +178,7 @@ def random_world(rng: Random) -> World:
         if rng.random() < 0.1:
             world.steps.append(Restart())
     visible = Visible(world)
-    content = (Row(table.name, None, rng.choice(LABELS), _values(rng, table)) for _ in range(rng.randint(0, 12)))
+    content = (Row(table.name, None, apart.choice(LABELS), _values(apart, table)) for _ in range(apart.randint(0, 12)))
     world.content = tuple(x for x in content if x.label is not None and visible.row(x.stream, x.label))
     world.steps = [_only_visible(step, visible) for step in world.steps]
     return world
@@ -190,15 +195,28 @@ def _labelled(rng: Random, stream: Stream, *more: tuple[str, Type]) -> Stream:
     return Stream(stream.name, (*stream.columns, *more), labels, stream.table)
 
 
-def _queries(rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int]) -> list[Running]:
+def _beside(rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int]) -> list[Running]:
+    """Queries that read the table beside a stream."""
     found: list[Running] = []
-    known = [*streams, table]
+    while len(found) < 2 and streams[0].name == "s":
+        try:
+            query = bind_query(parse_query(tabled(rng, (table,))), finder((*streams, table)))
+        except HeadgateError:
+            continue
+        found.append(Running(f"d{len(found)}", query, Level("S"), lateness, Mode.EXACT, f"out.d{len(found)}"))
+    return found
+
+
+def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, int]) -> list[Running]:
+    found: list[Running] = []
+    limits = Random(f"limits {rng.getstate()[1][:3]}")
+    known = list(streams)
     while len(found) < 4:
         features = Features(blocks=2, sources=2, spelling=False, roles=())
-        if streams[0].name == "s" and len(found) < 2:
-            text = rng.choice((random_plans.plain_query, dealt_query, lambda x: tabled(x, (table,))))(rng)
+        if streams[0].name == "s" and len(known) == len(streams):
+            text = rng.choice((random_plans.plain_query, dealt_query))(rng)
         elif rng.random() < 0.6:
-            text = _over_results(rng, written(rng.choice(known).name), rng.choice(("", "", ", d")))
+            text = _over_results(rng, written(rng.choice(known).name))
         else:
             text = random_query(rng, known, features)
         name = f"q{len(found)}"
@@ -214,27 +232,20 @@ def _queries(rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: 
         )
         mode = Mode.CUMULATIVE if not stage and rng.random() < 0.15 else Mode.EXACT
         own = {x: lateness.get(x, 0) for x in names}
-        found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage))
+        state, results = (limits.choice((None, None, 2, 4, 8)) for _ in range(2))
+        found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage, False, state, results))
         if len(found) >= 2:
-            known = [*streams, table, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
+            known = [*streams, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
     if not any(x.mode == Mode.EXACT for x in found):
         found[0] = replace(found[0], mode=Mode.EXACT)
     return found
 
 
-def _over_results(rng: Random, stream: str, beside: str) -> str:
-    """Something that yields whatever there is, over a stream of any form, perhaps with a table beside it."""
+def _over_results(rng: Random, stream: str) -> str:
+    """Something that yields whatever there is, over a stream of any form."""
     window = rng.choice(("", "", "[ROWS 3]", "[RANGE 2 SECONDS]", "[UNBOUNDED]", "[RANGE 2 SECONDS SLIDE 1 SECOND]"))
     items = rng.choice(("*", "COUNT(*) AS n", "DISTINCT *", "LEVEL", "RSTREAM *", "DSTREAM *"))
-    return f"SELECT {items.replace('LEVEL', f'{stream}.LEVEL')} FROM {stream} {window}{beside}"
-
-
-def _together(query: Running, queries: Sequence[Running]) -> bool:
-    """Whether it reads, at any distance, results of a cumulative query with windows: these are made of what any
-    subscriber may see, and show it where owners have consented to that (SPEC.md, 4.3)."""
-    makers = [x for x in queries if x.output in query.streams]
-    cumulative = (x.mode == Mode.CUMULATIVE and not all(b.stateless for b in x.query.blocks) for x in makers)
-    return any(cumulative) or any(_together(x, queries) for x in makers)
+    return f"SELECT {items} FROM {stream} {window}"
 
 
 def _with_makers(queries: Sequence[Running], names: set[str]) -> tuple[Running, ...]:
@@ -274,9 +285,8 @@ class Visible:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._labels = {
-            (stream.name, name): label for stream in (*world.streams, world.table) for name, label in stream.labels
-        }
+        streams = (*world.streams, world.table)
+        self._labels = {(stream.name, name): label for stream in streams for name, label in stream.labels}
 
     def row(self, stream: str, label: str) -> bool:
         return self._permitted(_from(label, stream))
@@ -318,7 +328,18 @@ class Noise:
 
     def content(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
         """What the table holds in this run."""
-        return self._noisy(Batch(self._table.name, rows)).rows
+        rng, found = Random(repr(self._rng.getstate())), list[Row]()
+        hidden = [x for x in LABELS if not self._visible.row(self._table.name, x)]
+        for row in (*rows, None):
+            while rng.random() < self._much / (1 + self._much):
+                label = rng.choice([*hidden, None, "doctor &", "TRUE AT NOWHERE"])
+                found.append(Row(self._table.name, None, label, _values(rng, self._table)))
+                self.rows += 1
+            if row is not None:
+                other = _values(rng, self._table)
+                seen = {k: v for k, v in row.values.items() if self._visible.column(row.stream, k)}
+                found.append(replace(row, values=other | seen))
+        return tuple(found)
 
     def _noisy(self, batch: Batch) -> Batch:
         rows: list[Row] = []
@@ -327,27 +348,24 @@ class Noise:
                 rows += [x for x in [self._hidden(batch.stream)] if x]
             if row is not None:
                 hidden = {x for x in row.values if not self._visible.column(batch.stream, x)}
-                other = _values(self._rng, self._form(batch.stream))
+                other = _values(self._rng, self._streams[batch.stream])
                 rows.append(replace(row, values={k: other[k] if k in hidden else v for k, v in row.values.items()}))
         return Batch(batch.stream, tuple(rows))
 
-    def _form(self, stream: str) -> Stream:
-        return self._streams.get(stream, self._table)
-
     def _hidden(self, stream: str) -> Row | None:
         rng, self.rows = self._rng, self.rows + 1
-        values = _values(rng, self._form(stream))
+        values = _values(rng, self._streams[stream])
         if rng.random() < 0.2:  # no tuple at all
             label = rng.choice(LABELS)
             bad = (
                 Row(stream, 0, label, values, spoilt=rng.choice(("{", "\x00", "x" * 500))),
+                Row(stream, None, label, values),
+                Row(stream, SKEW + rng.choice((1, 10**12)), label, values),
                 Row(
                     stream, 0, rng.choice((None, "doctor &", "TRUE AT NOWHERE", "no such thing (", "x" * 9999)), values
                 ),
-                Row(stream, None, label, values),
-                Row(stream, SKEW + rng.choice((1, 10**12)), label, values),
             )
-            return rng.choice(bad[:2] if stream == self._table.name else bad)  # a table's have no times
+            return rng.choice(bad)
         labels = [x for x in LABELS if not self._visible.row(stream, x)]
         far = rng.choice((SKEW, SKEW - 1, 1_000_000, -(10**12), -1))
         time = far if rng.random() < 0.3 else rng.randrange(20) * 500
@@ -382,9 +400,10 @@ class Places:
 
 @dataclass
 class Seen:
-    """All that reaches the observer, in order, and how many results these are."""
+    """All that reaches the observer, in order, how many results these are, and how many queries ended for it."""
 
     results: int = 0
+    ended: int = 0
     told: list[object] = field(default_factory=list)
 
 
@@ -458,7 +477,9 @@ class Run:
     def _fetch(self) -> None:
         now = self._gate.now
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
-            self.seen.told += [deliveries([parcel]) for parcel in self._mailbox.fetch(OBSERVER, query, now)]
+            parcels = self._mailbox.fetch(OBSERVER, query, now)
+            self.seen.told += [(parcel.ended, deliveries([parcel])) for parcel in parcels]
+            self.seen.ended += sum(bool(parcel.ended) for parcel in parcels)
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
 
     def _count(self) -> None:

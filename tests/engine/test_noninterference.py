@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from engine.noninterference import pair
-from headgate.engine import sinks
+from headgate.engine import meters, sights, sinks
 from headgate.engine.egress import Parcel
-from headgate.engine.kernels.rows import Bools
+from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.lateness import Arrived
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.sights import Sightings
@@ -39,9 +39,10 @@ def check(first: int, pairs: int, folder: Path) -> Counter[str]:
         counts["pairs"] += 1
         counts["results"] += one.results
         counts["noise"] += noise
+        counts["ended"] += one.ended
         counts["pairs with results"] += one.results > 0
         shutil.rmtree(folder / "pair")
-    assert counts["results"] > 2 * pairs and counts["noise"] > 10 * pairs
+    assert counts["results"] > 2 * pairs and counts["noise"] > 10 * pairs and counts["ended"] > pairs / 20
     return counts
 
 
@@ -129,7 +130,31 @@ def results_come_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Mailbox, "state", lambda _: 0)
 
 
+def state_of_all(patch: pytest.MonkeyPatch) -> None:
+    """MAX STATE counts all tuples that wait, whoever sees them."""
+    entered = sights._entered
+
+    def all_entered(view: View, times: Ints, entering: Bools, marks: Ints, number: int) -> int | None:
+        return entered(view, times, np.ones_like(entering), marks, number)
+
+    patch.setattr(sights, "_entered", all_entered)
+
+
+def results_of_all(patch: pytest.MonkeyPatch) -> None:
+    """MAX RESULTS counts what all views together yield."""
+    counted, yielded = meters.too_many_results, Counter[int]()
+
+    def together(times: Ints, most: int, second: int, _: int) -> tuple[int | None, int, int]:
+        found = counted(times, most, second, yielded[second])
+        yielded[found[1]] = found[2]
+        return found
+
+    patch.setattr(meters, "too_many_results", together)
+
+
 FAULTS = (
+    state_of_all,
+    results_of_all,
     everything_is_shown,
     one_watermark,
     hidden_columns_are_read,

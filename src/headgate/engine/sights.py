@@ -360,7 +360,7 @@ class Sightings:
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
-            reached = max(view.passed, (1 << 61) if last else view.watermark())
+            reached = max(view.passed, (1 << 61) if last and not view.blind else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
                 since[column], until[column] = view.passed, reached

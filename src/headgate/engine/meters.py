@@ -25,11 +25,10 @@ from headgate.engine.views import View
 def begin(views: Iterable[View], coming: int, cells: Cells, changed: Ints | None, table: Sights) -> None:
     """Before so many tuples come: what waits in the views that could then have too much."""
     rows = sum(cell.table.num_rows for cell in cells.values())
-    for view in views:
+    for view in _limited(views):
         view.blind, view.waiting, view.cut = False, None, None
         view.marks.clear()
-        most = view.running.most_state
-        if most is not None and coming and rows + coming > most and view.windowed and not view.ended:
+        if coming and rows + coming > _most_state(view) and view.windowed:
             view.waiting = _waiting(view, cells, changed, table)
 
 
@@ -51,7 +50,7 @@ def _waiting(view: View, cells: Cells, changed: Ints | None, table: Sights) -> I
 def cut(views: Iterable[View], sight: Sight, arriving: pa.Table, carrier: Carrier, changed: Ints | None) -> Sight:
     """Views whose windows come to hold too much see nothing from there on; known before anything is joined."""
     rows = arriving.num_rows + sum(cell.table.num_rows for cell in carrier.cells.values())
-    near = [view for view in views if not view.ended and _holds_at_most(view, rows) > _most_state(view)]
+    near = [view for view in _limited(views) if _holds_at_most(view, rows) > _most_state(view)]
     if not near:
         return sight
     columns = frozenset(column for view in near for column in view.windowed)
@@ -62,6 +61,10 @@ def cut(views: Iterable[View], sight: Sight, arriving: pa.Table, carrier: Carrie
         if view.cut is not None:
             view.ending = HOLDS
     return replace(sight, cut={column: view.cut for view in near if view.cut for column in view.columns})
+
+
+def _limited(views: Iterable[View]) -> list[View]:
+    return [view for view in views if view.running.limited and not view.ended]
 
 
 def _most_state(view: View) -> int:
@@ -75,7 +78,7 @@ def _holds_at_most(view: View, rows: int) -> int:
 def metered(views: Iterable[View], found: Sequence[Batch]) -> list[Batch]:
     """What is left of results within the limits; views that have reached theirs are ending."""
     batches = list(found)
-    for view in views:
+    for view in _limited(views):
         counted = view.running.most_results is not None
         if counted or (view.cut is not None and view.mixed):
             mine = [number for number, batch in enumerate(batches) if not set(batch.views).isdisjoint(view.columns)]

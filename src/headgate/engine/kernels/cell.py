@@ -20,6 +20,7 @@ from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import TooMuch, limited
 from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.threads import in_threads
 from headgate.engine.kernels.tuples import Seen, Tuples, in_order
 from headgate.engine.kernels.view import ViewRun
 from headgate.engine.kernels.yielding import Yielded
@@ -65,13 +66,9 @@ def advance(
     """The next batch: tuples that arrive, and times that become final."""
     tuples, classes, looks = _begun(program, cell, arriving, sight)
     run = _Batch(program, tuples, sight, evaluate)
-    found: list[Found] = []
-    after: list[Class] = []
-    for class_ in classes:
-        moved, results = run.class_results(class_)
-        after.append(moved)
-        found += results
-    return _kept(tuples, _joined(after, looks), sight), found
+    results = in_threads(run.class_results, classes, len(tuples))
+    after = [moved for moved, _ in results]
+    return _kept(tuples, _joined(after, looks), sight), [x for _, found in results for x in found]
 
 
 def keeping(
@@ -225,8 +222,11 @@ class _Batch:
         for block in (block for block in self._program.blocks if block.target in looking):
             views = tuple(view for view in looking[block.target] if view in wanted)
             if views:
+                found = None
                 with suppress(TooMuch), limited(self._sight.limits):
-                    yield views, changes(block.top, run.rows, tuples)
+                    found = changes(block.top, run.rows, tuples)
+                if found is not None:
+                    yield views, found
 
     def class_results(self, class_: Class) -> tuple[Class, list[Found]]:
         """Where a class stands after the batch, and what its blocks yielded."""

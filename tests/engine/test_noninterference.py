@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from engine.noninterference import pair
-from headgate.engine import meters, sights, sinks
+from headgate.engine import meters, quotas, sinks
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.lateness import Arrived
@@ -132,17 +132,17 @@ def results_come_again(patch: pytest.MonkeyPatch) -> None:
 
 def state_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX STATE counts all tuples that wait, whoever sees them."""
-    entered = sights._entered
+    enter = View.enter
 
-    def all_entered(view: View, times: Ints, entering: Bools, marks: Ints, number: int) -> int | None:
-        return entered(view, times, np.ones_like(entering), marks, number)
+    def all_enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
+        return enter(view, times, np.ones_like(entering), marks, arrived)
 
-    patch.setattr(sights, "_entered", all_entered)
+    patch.setattr(View, "enter", all_enter)
 
 
 def results_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX RESULTS counts what all views together yield."""
-    counted, yielded = meters.too_many_results, Counter[int]()
+    counted, yielded = quotas.too_many_results, Counter[int]()
 
     def together(times: Ints, most: int, second: int, _: int) -> tuple[int | None, int, int]:
         found = counted(times, most, second, yielded[second])

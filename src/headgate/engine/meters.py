@@ -19,17 +19,18 @@ from headgate.engine.kernels.given import ARRIVAL, HIDDEN, SIGHT, TIME, Sight, S
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.quotas import HOLDS, NEVER, YIELDS, too_many_results, too_much_held
 from headgate.engine.results import Batch
+from headgate.engine.sights import Sightings
 from headgate.engine.views import View
 
 
-def begin(views: Iterable[View], coming: int, cells: Cells, changed: Ints | None, table: Sights) -> None:
+def begin(sightings: Sightings, coming: int, cells: Cells, changed: Ints | None) -> None:
     """Before so many tuples come: what waits in the views that could then have too much."""
     rows = sum(cell.table.num_rows for cell in cells.values())
-    for view in _limited(views):
+    for view in _limited(sightings.views):
         view.blind, view.waiting, view.cut = False, None, None
         view.marks.clear()
         if coming and rows + coming > _most_state(view) and view.windowed:
-            view.waiting = _waiting(view, cells, changed, table)
+            view.waiting = _waiting(view, cells, changed, sightings.table)
 
 
 def _waiting(view: View, cells: Cells, changed: Ints | None, table: Sights) -> Ints:

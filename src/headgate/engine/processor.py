@@ -182,7 +182,7 @@ class Processor:
         self.unseen = 0
         self._forget_sights()
         coming = sum(len(x.times) for x in arrivals)
-        meters.begin(self.views, coming, self._carrier.cells, self._changed, self._sightings.table)
+        meters.begin(self._sightings, coming, self._carrier.cells, self._changed)
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
         found = self._carrier.run(table, sight, self._changed)

@@ -20,7 +20,6 @@ from headgate.engine.kernels.reading import NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import Constant, dense, distinct
 from headgate.engine.lateness import Arrived
-from headgate.engine.quotas import WAITS, too_many_wait
 from headgate.engine.views import Running as Running
 from headgate.engine.views import View as View
 from headgate.engine.views import clearance_of, plain_clearance
@@ -199,18 +198,15 @@ class Sightings:
                     before, lateness = view.greatest.get(stream, NO_TIME), view.running.lateness.get(stream, 0)
                     late = arrived.late(seen, before, lateness, others)
                     latest = arrived.latest(seen)
-                    if view.waiting is not None or (view.mixed and view.running.limited):
-                        marks = arrived.marks(seen, before, lateness, others)[1:]
+                    if view.watched:
                         entering = arrived.those(visible[:, view.windowed].any(axis=1))
-                        if late is not None:
-                            entering = entering & ~late
-                        end = _entered(view, times, entering, marks, number)
-                        if end is not None:
+                        marks = arrived.marks(seen, before, lateness, others)[1:]
+                        end = view.enter(times, entering if late is None else entering & ~late, marks, number)
+                        if end is not None:  # with that one too many wait, and it sees no more
                             found.append((view.columns, np.arange(len(times)) >= end))
                             latest = int(times[:end][arrived.those(seen)[:end]].max(initial=NO_TIME))
-                    view.greatest[stream] = max(before, latest)
-                    if view.greatest[stream] == NO_TIME:  # it ended before it saw any
-                        del view.greatest[stream]
+                    if max(before, latest) > NO_TIME:
+                        view.greatest[stream] = max(before, latest)
                     if late is not None:
                         found.append((tuple(view.windowed), late))
         return found
@@ -368,19 +364,6 @@ class Sightings:
         copied, self._copied = tuple(self._copied), []
         masks = tuple(self.masks)
         return Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
-
-
-def _entered(view: View, times: Ints, entering: Bools, marks: Ints, number: int) -> int | None:
-    """Notes what enters a view whose owner's roles set limits; the first tuple with which too many wait, if any."""
-    end = None
-    if view.waiting is not None and view.running.most_state is not None:
-        end = too_many_wait(view.waiting, times, entering, marks, view.running.most_state)
-        view.waiting = np.concatenate([view.waiting, times[entering]])
-    if end is not None:
-        view.ending, view.blind = WAITS, True
-    if view.mixed:
-        view.marks.append((number + np.arange(len(times))[:end], marks[:end]))
-    return end
 
 
 def _level_text(label: Label) -> str:

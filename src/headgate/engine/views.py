@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
+
 from headgate.engine.dealing import columns_read
 from headgate.engine.kernels.given import Position
 from headgate.engine.kernels.reading import NO_TIME
-from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.quotas import WAITS, too_many_wait
 from headgate.labels import Clearance, Label, Level, Rules, parse_level
 from headgate.plan.lowering import lower
 from headgate.plan.queries import Block, Query
@@ -91,6 +94,24 @@ class View:
     def mixed(self) -> bool:
         """Whether some of its blocks have windows and some have none."""
         return 0 < len(self.windowed) < len(self.columns)
+
+    @property
+    def watched(self) -> bool:
+        """Whether what enters it has to be noted, for the limits that its owner's roles set."""
+        return self.waiting is not None or (self.mixed and self.running.limited)
+
+    def enter(self, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
+        """Notes tuples that arrive, which of them enter windows, and the watermark after each; the first of them has
+        the number `arrived`. Returns the first with which too many wait, if any: there it ends."""
+        end = None
+        if self.waiting is not None and self.running.most_state is not None:
+            end = too_many_wait(self.waiting, times, entering, marks, self.running.most_state)
+            self.waiting = np.concatenate([self.waiting, times[entering]])
+        if end is not None:
+            self.ending, self.blind = WAITS, True
+        if self.mixed:
+            self.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
+        return end
 
     def watermark(self) -> int:
         return min(map(self.reached, self.running.streams))

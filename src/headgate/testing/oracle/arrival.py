@@ -142,8 +142,8 @@ class _View:
             self._greatest[stream.name] = max(arriving.time, self._greatest.get(stream.name, arriving.time))
             seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
             if run.block.stateless:
-                found = run.pass_through(position, seen)
-                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in found)
+                yields = run.pass_through(position, seen)
+                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in yields)
             elif not late:
                 run.tuples[position] = seen
                 entered = True

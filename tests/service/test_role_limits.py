@@ -39,3 +39,20 @@ def test_the_largest_limit_of_the_owners_roles_counts_from_the_next_batch_on(sql
 def test_limits_are_shown_with_roles(sqlite_system: System) -> None:
     sqlite_system.run("CREATE ROLE small MAX QUERIES 1 MAX STATE 10 MAX RESULTS 5; ALTER ROLE small MAX QUERIES NONE")
     assert ("small", "", "", "10", "5", "") in sqlite_system.rows("SHOW ROLES")
+
+
+def test_a_store_without_these_limits_is_brought_up_to_date_with_its_roles(store_url: str) -> None:
+    system = System(store_url)
+    system.initialise()
+    system.run("CREATE ROLE small MAX QUERIES 3; CREATE ROLE other")
+    before = system.rows("SHOW ROLES")
+    system.sql("ALTER TABLE roles DROP COLUMN max_state", "ALTER TABLE roles DROP COLUMN max_results")
+    system.sql("UPDATE alembic_version SET version_num = '0002'")
+    system.close()
+    try:
+        system.another()
+        assert system.rows("SHOW ROLES") == before
+        system.run("ALTER ROLE small MAX STATE 10 MAX RESULTS 5")
+        assert ("small", "", "3", "10", "5", "") in system.rows("SHOW ROLES")
+    finally:
+        system.close()

@@ -140,7 +140,8 @@ class Processor:
             _, conditions, own = block.passes
             if own == stream:
                 seen = self._sightings.seen_by(block.target, stream, labels)
-                found.append((tuple(seen), self._condition(block, conditions)))
+                timed = any(query == block.query for query, _ in self.program.windowed)  # all it sees moves its time
+                found.append((tuple(seen), None if timed else self._condition(block, conditions)))
         return found
 
     def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from engine.noninterference import pair
-from headgate.engine import meters, quotas, sinks
+from headgate.engine import meters, sinks
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.lateness import Arrived
 from headgate.engine.mailbox import Mailbox
+from headgate.engine.results import Batch
 from headgate.engine.sights import Sightings
 from headgate.engine.sinks import FileSink
 from headgate.engine.views import View
@@ -141,14 +142,21 @@ def state_of_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_of_all(patch: pytest.MonkeyPatch) -> None:
-    """MAX RESULTS counts what all views together yield."""
-    counted, yielded = quotas.too_many_results, Counter[int]()
+    """MAX RESULTS counts what all views together yield in a batch."""
+    metered, yielded = meters.metered, Counter[int]()
+
+    def anew(views: Iterable[View], found: Sequence[Batch]) -> list[Batch]:
+        yielded.clear()
+        return metered(views, found)
 
     def together(times: Ints, most: int, second: int, _: int) -> tuple[int | None, int, int]:
-        found = counted(times, most, second, yielded[second])
-        yielded[found[1]] = found[2]
-        return found
+        for number, time in enumerate(times.tolist()):
+            yielded[time // 1000] += 1
+            if yielded[time // 1000] > most:
+                return number, second, 0
+        return None, second, 0
 
+    patch.setattr(meters, "metered", anew)
     patch.setattr(meters, "too_many_results", together)
 
 

@@ -162,7 +162,10 @@ class _View:
         return exceeds
 
     def _counted(self, results: list[Result]) -> list[Result]:
-        """As many as may come in a second, that of the latest that came; with one more the view ends."""
+        """As many as may come in a second, that of the latest that came; with one more the view ends. What came while
+        there was no limit does not count."""
+        if self.limit.results is None:
+            return results
         for number, result in enumerate(results):
             second = max(self._second, result.time // 1000)
             self._yielded = self._yielded + 1 if second == self._second else 1

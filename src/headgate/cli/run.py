@@ -18,6 +18,7 @@ from headgate.engine.pipeline import Counts, forget
 from headgate.plain import format_table
 from headgate.service import Headgate
 from headgate.service.desk import Desk
+from headgate.service.processing import Unread
 
 SHOWN = 20
 
@@ -79,13 +80,23 @@ def _process(
     if fresh:
         forget(home)
     with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work, _asked_to_end() as check:
+        waited: list[str] = []
+        unread: list[str] = []
 
         def watch() -> None:
+            nonlocal waited
             bar.show(work.counts, everyone=everyone)
+            waits = desk.unread(work.failed) if follow and (work.failed or waited) else []
+            for line in (x for x in waits if x not in waited):
+                click.echo(f"{line}; it is tried again", err=True)
+            waited = waits
             check()
 
-        with suppress(KeyboardInterrupt):
-            (work.follow if follow else work.replay)(watch)
+        try:
+            with suppress(KeyboardInterrupt):
+                (work.follow if follow else work.replay)(watch)
+        except Unread as error:
+            unread = desk.unread(error.streams)
         bar.stop()
         if out is None:
             for title, columns, rows in desk.received(SHOWN):
@@ -94,6 +105,10 @@ def _process(
         for title, columns, rows in desk.summary(work.counts):
             click.echo(f"\n{title}")
             click.echo(format_table(columns, rows))
+        for line in unread:
+            click.echo(f"error: {line}", err=True)
+        if unread:
+            sys.exit(1)
 
 
 @contextmanager

@@ -75,7 +75,20 @@ class Demand:
             )
             fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
             found.append(parcel.where(fine).to((subscriber,)))
-        return [x for x in found if len(x) or x.ended]
+        return [x for x in found if len(x) or x.word]
+
+    def concerned(self, stream: str) -> list[tuple[str, str]]:
+        """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may
+        read it. To all others it is hidden: what they receive is the same without it."""
+        streams, queries = {stream}, set[str]()
+        while more := {x.name for x in self.queries if not x.streams.isdisjoint(streams)} - queries:
+            queries |= more
+            streams |= {self.running[name].output for name in more} - {""}
+        return [
+            (x.name, x.query)
+            for x in self.subscribers
+            if x.query in queries and x.clearance and stream in x.clearance.sources | x.clearance.aggregate_sources
+        ]
 
 
 class Gate(Protocol):

@@ -43,7 +43,7 @@ class ParquetSink:
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, dict[str, int]]:
         coming = (self._place(name, parcel.query) for parcel in results for name in parcel.subscribers)
         beginning = dict.fromkeys((str(path.relative_to(self._folder)) for path in coming), 0)
-        lines = self._lines.state([x for x in results if x.ended], refused)
+        lines = self._lines.state([x for x in results if x.word], refused)
         return {"numbers": beginning | self._numbers, "lines": lines}
 
     def restore(self, state: Mapping[str, dict[str, int]] | None) -> None:
@@ -62,7 +62,7 @@ class ParquetSink:
             old.unlink()
         self._staged = {}
         work: list[tuple[pa.Table, Path]] = []
-        for parcel in (x for x in results if not x.ended):
+        for parcel in (x for x in results if not x.word):
             table = self._table(parcel)
             for subscriber in parcel.subscribers:
                 path = self._waiting / f"{version:015}-{len(work)}.parquet"
@@ -101,7 +101,7 @@ class ParquetSink:
             (target / f"{number:09}.parquet").hardlink_to(path)  # what is staged stays until the next batch
             self._numbers[place] = number
         self._staged = {}
-        self._lines.write([x for x in results if x.ended], refused, as_staged=False)
+        self._lines.write([x for x in results if x.word], refused, as_staged=False)
 
     def _place(self, subscriber: str, query: str) -> Path:
         return self._folder / file_path(self._addresses.of(subscriber, query).path)

@@ -12,7 +12,7 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,14 +24,18 @@ import pyarrow as pa
 from headgate.clock import Clock
 from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
-from headgate.engine.egress import Parcel
+from headgate.engine.egress import Parcel, said
 from headgate.engine.ingress import Ingress, Refused
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
 from headgate.engine.wanted import Learn, Wanted
-from headgate.errors import Conflict
+from headgate.errors import Conflict, SourceError
+
+WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
+UNREAD = "a stream that it reads could not be read to its end"
+"""What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
 
 _LOCK = "lock"
 
@@ -165,22 +169,25 @@ class Pipeline:
         with self._unharmed():
             wanted = self._wanted(stream)
         compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile
-        whole = batch.whole() if wanted and compact is None else None
+        whole: pa.Table = batch.whole() if wanted and compact is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
             demand = self._gate.demand()
             self._meet(demand)
+            if compact is not None and not compact.wanted.still(demand):
+                compact = None
+            if compact is None and whole is None and stream in self._ingress:
+                whole = batch.whole()  # before anything is changed: it may be that it cannot be read
             self._done[stream] = number
             if stream not in self._ingress:  # whoever wanted it left while it was being read
                 self._finish(demand, (), ())
                 return
             self.counts.batches += 1
-            if compact is not None and compact.wanted.still(demand):
+            if compact is not None:
                 self.counts.unseen[stream] += compact.unseen
                 self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
                 return
-            whole = batch.whole() if whole is None else whole
             arrivals, refused = self._ingress[stream].take(whole, now)
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
             self._finish(demand, self._results(arrivals, len(whole)), refused)
@@ -203,25 +210,40 @@ class Pipeline:
         self.counts.unseen[arrivals.stream] += self._chain.unseen
         return results
 
-    def end(self) -> None:
+    def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Nothing more will come: all that waits for its time is final. If more comes nevertheless, later on, windows
-        begin anew: time cannot go back behind its end."""
+        begin anew: time cannot go back behind its end. What reads a stream that was not read to its end, and why not,
+        ends without the results that would be wrong."""
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            results = self._chain.batch([], last=True)
+            concerned = {key for stream in unread or () for key in demand.concerned(stream)}
+            self._chain.end(concerned, UNREAD)
+            found = self._chain.batch([], last=True)
+            told = [x if x.ended != UNREAD else x.to(_of(x, concerned)) for x in found]
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
-            self._finish(demand, results, ())
+            self._finish(demand, [x for x in told if x.subscribers], _reasons(unread or {}))
+
+    def wait(self, unread: Mapping[str, str]) -> None:
+        """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
+        with self._unharmed():
+            demand = self._gate.demand()
+            self._meet(demand)
+            concerned = sorted({key for stream in unread for key in demand.concerned(stream)})
+            told = [said((name,), query, waits=WAITS) for name, query in concerned]
+            self._finish(demand, told, _reasons({x: why for x, why in unread.items() if x in demand.entrances}))
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
         """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
-        one after it. From what is written down all can be done again."""
+        one after it. From what is written down all can be done again. A batch that cannot be read changed nothing."""
         with self._lock:
             if self._failed is not None:
                 raise self._failed
             try:
                 yield
+            except SourceError:
+                raise
             except BaseException as error:
                 self._failed = error
                 raise
@@ -257,6 +279,15 @@ class Pipeline:
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
+
+
+def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(name for name in parcel.subscribers if (name, parcel.query) in chosen)
+
+
+def _reasons(unread: Mapping[str, str]) -> list[Refused]:
+    """For the owners of streams, among what was refused."""
+    return [Refused(stream, why, [{}]) for stream, why in unread.items()]
 
 
 def _rows(parcels: Sequence[Parcel]) -> int:

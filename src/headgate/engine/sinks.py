@@ -189,8 +189,8 @@ def _part(part: str) -> str:
 
 
 def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
-    if parcel.ended:
-        return [json.dumps({"ended": parcel.ended})]
+    if parcel.word:
+        return [json.dumps(parcel.word)]
     kinds = [str(label) for label in parcel.kinds]
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [

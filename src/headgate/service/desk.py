@@ -6,7 +6,7 @@ Rows and tables for people are made here, so that every command shows them alike
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Counts
 from headgate.engine.sights import Running
 from headgate.engine.sinks import FileSink, Sink
-from headgate.errors import AccessDenied
+from headgate.errors import AccessDenied, SourceError
 from headgate.service.headgate import Headgate
 from headgate.service.processing import Folders, Processing
 
@@ -93,8 +93,17 @@ class Desk:
                 out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
                 rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
                 more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
-                ended = "".join(f"; it ended: {parcel.ended}" for parcel in parcels if parcel.ended)
-                yield f"{out.stream}: {len(found):,} results{more}{ended}", ("time", *out.columns), rows
+                words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
+                yield f"{out.stream}: {len(found):,} results{more}{''.join(words)}", ("time", *out.columns), rows
+
+    def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
+        """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
+        system; to others who may read them, whichever of their results wait for it; to anybody else nothing."""
+        demand = self.demand()
+        known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
+        keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in demand.concerned(name)}
+        mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys if key[0] == self.session)
+        return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
     def summary(self, counts: Counts) -> Iterator[Shown]:
         """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is

@@ -85,6 +85,9 @@ class Records:
         for part in refused:
             self.refused[part.reason] += len(part.rows)
 
+    def keep(self, now: Demand) -> None:
+        pass
+
 
 class Replay:
     """The steps of a world through a pipeline."""

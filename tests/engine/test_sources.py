@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,23 +14,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.clock import SystemClock
-from headgate.engine import runner as runners
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Demand
 from headgate.engine.duck import evaluate
 from headgate.engine.ingress import Entrance
-from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import UNREAD, WAITS, Pipeline
 from headgate.engine.runner import LONGEST_PAUSE, Runner, checkpoint_name
 from headgate.engine.sources import StreamSource, read_stream
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import SourceError
-from headgate.labels import Clearance, Level
+from headgate.labels import Clearance
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
 from headgate.testing import ManualClock
 
-from .harness import RULES, Bench, stream
+from .harness import Bench, stream
 
 # Who is told ----------------------------------------------------------------------------------------------------------
 
@@ -137,7 +136,7 @@ def test_those_who_wait_go_on_where_they_were(two: Bench) -> None:
 class Broken:
     """A batch whose file turns out to be none, right away or only when it is read once more as a whole."""
 
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:  # noqa: ARG002
+    def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:
         pass
 
     def whole(self) -> pa.Table:
@@ -217,7 +216,7 @@ def test_a_source_is_tried_again_with_growing_pauses_and_nothing_else_waits() ->
         assert not runner.wait(0)
         clock.advance(1.0)
     at = [time for name, time in runner.tries if name == "b"]
-    pauses = [later - sooner for sooner, later in zip(at, at[1:], strict=False)]
+    pauses = [later - sooner for sooner, later in pairwise(at)]
     assert pauses == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, 60, 60, 60, 60][: len(pauses)] and len(pauses) > 8
     assert [name for name, _ in runner.tries].count("a") == 1
     assert {name: error.message for name, error in runner.failed.items()} == {"b": "stream b cannot be read"}

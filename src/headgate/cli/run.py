@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
@@ -17,7 +17,7 @@ from headgate.cli.context import Place, pass_place, reported, show
 from headgate.engine.pipeline import Counts, forget
 from headgate.plain import format_table
 from headgate.service import Headgate
-from headgate.service.desk import Desk
+from headgate.service.desk import Desk, Shown
 from headgate.service.processing import Unread
 
 SHOWN = 20
@@ -90,6 +90,8 @@ def _process(
             for line in (x for x in waits if x not in waited):
                 click.echo(f"{line}; it is tried again", err=True)
             waited = waits
+            if follow and out is None:
+                _print(desk.received(SHOWN, news=True))
             check()
 
         try:
@@ -99,16 +101,18 @@ def _process(
             unread = desk.unread(error.streams)
         bar.stop()
         if out is None:
-            for title, columns, rows in desk.received(SHOWN):
-                click.echo(f"\n{title}")
-                click.echo(format_table(columns, rows))
-        for title, columns, rows in desk.summary(work.counts):
-            click.echo(f"\n{title}")
-            click.echo(format_table(columns, rows))
+            _print(desk.received(SHOWN, news=follow))
+        _print(desk.summary(work.counts))
         for line in unread:
             click.echo(f"error: {line}", err=True)
         if unread:
             sys.exit(1)
+
+
+def _print(tables: Iterable[Shown]) -> None:
+    for title, columns, rows in tables:
+        click.echo(f"\n{title}")
+        click.echo(format_table(columns, rows))
 
 
 @contextmanager
@@ -160,7 +164,7 @@ class _Bar:
 
     def show(self, counts: Counts, *, everyone: bool) -> None:
         """How many tuples and batches there are is for those who run the system: some may be hidden from others."""
-        told = f"{counts.results.total():,} results"
+        told = f"{counts.received.total():,} results"
         if everyone:
             told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {told}"
         self._progress.update(self._task, description=told)

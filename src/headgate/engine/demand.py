@@ -22,12 +22,23 @@ from headgate.labels import FALSE, Clearance, Label, Rules
 
 
 @dataclass(frozen=True)
+class Outgoing:
+    """Whose results these are, and of what, in words."""
+
+    user: str
+    session: str
+    stream: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Subscriber:
     """Somebody who wants the results of a query, as `name`; without a clearance it may have none of them."""
 
     name: str
     query: str
     clearance: Clearance | None
+    outgoing: Outgoing | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,14 @@ class Demand:
     def clearances(self) -> Mapping[tuple[str, str], Clearance | None]:
         """By subscriber and query."""
         return {(x.name, x.query): x.clearance for x in self.subscribers}
+
+    @cached_property
+    def accounts(self) -> Mapping[tuple[str, str], tuple[str, str]]:
+        """Whose results count together, by subscriber and query: a user's of a stream, in however many sessions."""
+        return {
+            (x.name, x.query): (x.outgoing.user, x.outgoing.stream) if x.outgoing else (x.name, x.query)
+            for x in self.subscribers
+        }
 
     def protected(self, label: Label) -> Label:
         """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,

@@ -47,6 +47,13 @@ class Mailbox:
                     self._sizes[key] -= gone
                     self.lost[key] += gone
 
+    def keep(self, now: Demand) -> None:
+        for key in self._kept.keys() - now.clearances.keys():
+            self._kept.pop(key, None)
+            self._sizes.pop(key, None)
+        for key in self.lost.keys() - now.clearances.keys():
+            del self.lost[key]
+
     def fetch(self, subscriber: str, query: str, now: Demand) -> list[Parcel]:
         """All that is there for it and that its rights of now permit; whatever they do not is gone as well."""
         self._sizes.pop((subscriber, query), None)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.sinks import Addresses, FileSink, file_path
@@ -102,6 +103,9 @@ class ParquetSink:
             self._numbers[place] = number
         self._staged = {}
         self._lines.write([x for x in results if x.word], refused, as_staged=False)
+
+    def keep(self, now: Demand) -> None:
+        """Numbers stay known, as lengths of files do."""
 
     def _place(self, subscriber: str, query: str) -> Path:
         return self._folder / file_path(self._addresses.of(subscriber, query).path)

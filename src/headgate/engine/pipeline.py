@@ -49,6 +49,9 @@ class Counts:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By query and subscriber, for those who are still there."""
+    received: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By user and stream, for all who ever were."""
     withheld: int = 0
 
 
@@ -119,6 +122,7 @@ class Pipeline:
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
+        self._kept = Demand()
         self.counts = Counts()
         try:
             self._go_on()
@@ -233,6 +237,23 @@ class Pipeline:
             told = [said((name,), query, waits=WAITS) for name, query in concerned]
             self._finish(demand, told, _reasons({x: why for x, why in unread.items() if x in demand.entrances}))
 
+    def settle(self) -> None:
+        """Forgets those who have left, also if no more batches come."""
+        demand = self._gate.demand()
+        if demand is not self._kept:
+            with self._unharmed():
+                self._keep(demand)
+
+    def _keep(self, now: Demand) -> None:
+        """All results are out."""
+        if now is self._kept:
+            return
+        for sink in self._sinks:
+            sink.keep(now)
+        for query, name in [key for key in self.counts.results if (key[1], key[0]) not in now.clearances]:
+            del self.counts.results[query, name]
+        self._kept = now
+
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
         """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
@@ -279,6 +300,9 @@ class Pipeline:
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
+            for name in parcel.subscribers if len(parcel) else ():
+                self.counts.received[now.accounts[name, parcel.query]] += len(parcel)
+        self._keep(now)
 
 
 def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:

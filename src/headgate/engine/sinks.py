@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
 from headgate.errors import StoreError
@@ -46,6 +47,10 @@ class Sink(Protocol):
 
     def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
         """Lets out what was staged: all of it, or only these results."""
+        ...
+
+    def keep(self, now: Demand) -> None:
+        """Of those who have left, and whose results are all out, nothing need be held any more."""
         ...
 
 
@@ -102,6 +107,9 @@ class FileSink:
         for path, new in lines.items():
             with self._said(self._folder / path):
                 self._append(path, new)
+
+    def keep(self, now: Demand) -> None:
+        """How long files are stays known: a session that subscribes again goes on where its file ends."""
 
     def _path(self, subscriber: str, query: str) -> str:
         return file_name(self._addresses.of(subscriber, query).path)

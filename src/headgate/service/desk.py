@@ -34,6 +34,7 @@ class Desk:
         self._headgate = headgate
         self._everyone = everyone
         self._mailbox = Mailbox()
+        self._token = token
         self._all = self._own = Demand()
         self.session = headgate.session_of(token)
         self._user = headgate.principal(token).user
@@ -84,11 +85,15 @@ class Desk:
 
     # For people -------------------------------------------------------------------------------------------------------
 
-    def received(self, most: int) -> Iterator[Shown]:
-        """What came for this session since it was asked the last time, a table for each stream."""
+    def received(self, most: int, *, news: bool = False) -> Iterator[Shown]:
+        """What came for this session since it was asked the last time, a table for each stream, or only for those with
+        `news`. Whoever asks for its results uses its session."""
+        self._headgate.use(self._token)
         with self.open() as now:
             for subscriber in (x for x in now.subscribers if x.name == self.session):
                 parcels = self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                if news and not parcels:
+                    continue
                 found = deliveries(parcels)
                 out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
                 rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
@@ -117,8 +122,7 @@ class Desk:
         ]
         if rows:
             yield "streams", columns, rows
-        outgoing = {key: self._headgate.demands.outgoing(key[1], key[0]) for key in counts.results}
-        results = sorted((out.user, out.stream, f"{counts.results[key]:,}") for key, out in outgoing.items())
+        results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]
         yield "results", ("subscriber", "stream", "results"), results
 
 
@@ -144,6 +148,9 @@ class _Own(Sink):
 
     def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
         self._sink.write(results, self._own(refused), as_staged=as_staged)
+
+    def keep(self, now: Demand) -> None:
+        self._sink.keep(now)
 
     def _own(self, refused: Sequence[Refused]) -> list[Refused]:
         return [x for x in refused if self._owns(x.stream)]

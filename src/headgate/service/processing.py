@@ -86,6 +86,7 @@ class Processing:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
             self._tell_who_waits()
+            self._pipeline.settle()
             watch()
 
     def _tell_who_waits(self) -> None:

@@ -93,7 +93,7 @@ class Demand:
                 for x in (False, True)
             )
             fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
-            found.append(parcel.where(fine).to((subscriber,)))
+            found.append(parcel.left(fine).to((subscriber,)))
         return [x for x in found if len(x) or x.word]
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:

@@ -38,6 +38,8 @@ class Parcel:
     kinds: tuple[Label, ...]
     ended: str = ""
     waits: str = ""
+    places: Ints | None = None
+    """Which of the results that were computed these are, if some are not permitted any more."""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -56,6 +58,11 @@ class Parcel:
         rows = np.flatnonzero(chosen)
         values = tuple(column.take(pa.array(rows)) for column in self.values)
         return replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
+
+    def left(self, chosen: Bools) -> Parcel:
+        """The same, and each keeps the place it had."""
+        places = np.arange(len(self)) if self.places is None else self.places
+        return replace(self.where(chosen), places=places[chosen])
 
 
 def last_word(view: View) -> Parcel:

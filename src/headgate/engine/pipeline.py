@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,12 +25,13 @@ from headgate.clock import Clock
 from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel, said
+from headgate.engine.incoming import Incoming, TableBatch
 from headgate.engine.ingress import Ingress, Refused
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
-from headgate.engine.wanted import Learn, Wanted
+from headgate.engine.wanted import Wanted
 from headgate.errors import Conflict, SourceError
 
 WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
@@ -53,51 +54,6 @@ class Counts:
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By user and stream, for all who ever were."""
     withheld: int = 0
-
-
-class Incoming(Protocol):
-    """A batch of a stream, to be read in one of two ways."""
-
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compacted | None:
-        """Only what is wanted, if that can be; `learn` reads labels that are new."""
-        ...
-
-    def whole(self) -> pa.Table:
-        """All of it, in the order of arrival."""
-        ...
-
-
-class Compacted(Protocol):
-    @property
-    def arrivals(self) -> Arrivals: ...
-
-    @property
-    def tuples(self) -> int:
-        """How many there were, unwanted ones included."""
-        ...
-
-    @property
-    def unseen(self) -> int:
-        """How many were dropped that nobody sees."""
-        ...
-
-    @property
-    def wanted(self) -> Wanted:
-        """What it was read for."""
-        ...
-
-
-@dataclass(frozen=True)
-class TableBatch:
-    """A batch that is here already."""
-
-    table: pa.Table
-
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:
-        pass
-
-    def whole(self) -> pa.Table:
-        return self.table
 
 
 class Pipeline:
@@ -271,6 +227,8 @@ class Pipeline:
 
     def _finish(self, demand: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
         self._version += 1
+        for sink in self._sinks:
+            sink.stage(self._version, results, refused)
         cells, chain = self._chain.save()
         rest = {
             "done": self._done,
@@ -279,8 +237,6 @@ class Pipeline:
             "refused": [plain_refused(x) for x in refused],
             "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
         }
-        for sink in self._sinks:
-            sink.stage(self._version, results)
         kept = () if all(sink.keeps for sink in self._sinks) else results
         self._states.save(Saved(self._version, cells, rest, kept))
         self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,27 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.mailbox import Mailbox
+from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Counts
+from headgate.engine.session import spark_session
 from headgate.engine.sights import Running
-from headgate.engine.sinks import FileSink, Sink
+from headgate.engine.sinks import Addresses, FileSink, Sink
+from headgate.engine.spark_sink import SparkSink
 from headgate.errors import AccessDenied, SourceError
 from headgate.service.headgate import Headgate
 from headgate.service.processing import Folders, Processing
 
 Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "parquet": ParquetSink}
+"""What files of results can be."""
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """Something that Spark writes to: a format and its options."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Desk:
@@ -69,12 +83,26 @@ class Desk:
         return not read.isdisjoint(self._headgate.demands.inputs())
 
     @contextmanager
-    def at_work(self, home: Path, out: Path | None, *, master: str = "local[2]") -> Iterator[Processing]:
-        """Results go to files below `out`, or wait to be `received`."""
-        sink: Sink = FileSink(out, Folders(self._headgate)) if out else self._mailbox
+    def at_work(
+        self,
+        home: Path,
+        out: Path | None,
+        *,
+        kind: str = "jsonl",
+        to: SparkTarget | None = None,
+        master: str = "local[2]",
+    ) -> Iterator[Processing]:
+        """Results go to files of one of the `KINDS` below `out`, to what Spark writes, or wait to be `received`."""
+        addresses = Folders(self._headgate)
+        sinks: list[Sink] = []
+        if out is not None:
+            sinks.append(KINDS[kind](out, addresses))
+        if to is not None:
+            sinks.append(SparkSink(partial(spark_session, home, master=master), to.format, to.options, addresses))
+        sinks = sinks or [self._mailbox]
         if not self._everyone:
-            sink = _Own(sink, self._owns)
-        work = Processing(self._headgate, home, [sink], gate=self, master=master)
+            sinks = [_Own(sink, self._owns) for sink in sinks]
+        work = Processing(self._headgate, home, sinks, gate=self, master=master)
         try:
             yield work
         finally:
@@ -140,8 +168,8 @@ class _Own(Sink):
     def restore(self, state: Any) -> None:
         self._sink.restore(state)
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
-        self._sink.stage(version, results)
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
+        self._sink.stage(version, results, self._own(refused))
 
     def staged(self, version: int) -> list[Parcel]:
         return self._sink.staged(version)

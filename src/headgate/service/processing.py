@@ -122,7 +122,7 @@ class Folders:
 
     def of(self, subscriber: str, query: str) -> Address:
         out = self._headgate.demands.outgoing(subscriber, query)
-        return Address((out.user, f"{out.stream}.{out.session}"), out.columns)
+        return Address((out.user, f"{out.stream}.{out.session}"), out.columns, out.stream, out.session)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
         return (self._headgate.demands.owner(stream), f"{stream}.refused")

@@ -122,7 +122,8 @@ class Written:
         self.only: int | None = None
 
     def __call__(self) -> Any:
-        return SimpleNamespace(createDataFrame=self._frame)
+        conf = SimpleNamespace(get=lambda _: "0", set=lambda _, value: int(value))
+        return SimpleNamespace(createDataFrame=self._frame, conf=conf)
 
     def _frame(self, table: pa.Table) -> Any:
         assert table.schema == COLUMNS

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -85,7 +86,11 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
 
 def kind_of(error: Exception) -> str:
     """What Spark calls it: its own text may be pages long, and hold values of tuples or name what is on the machine."""
-    return str(getattr(error, "getCondition", lambda: None)() or type(error).__name__)
+    for found in (error, getattr(error, "java_exception", None)):
+        with suppress(Exception):  # it has no such name, or Java is gone
+            if name := found.getCondition():  # type: ignore[union-attr]
+                return str(name)
+    return type(error).__name__
 
 
 def _check_columns(frame: DataFrame, source: StreamSource) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
+from headgate.engine.session import frame_of
 from headgate.engine.sinks import Addresses, file_path, lines_of, refused_lines
 from headgate.engine.sources import kind_of
 from headgate.errors import StoreError
@@ -84,8 +85,8 @@ class SparkSink:
         tables += self._refused(refused)
         if not tables:
             return
-        frame = self._spark().createDataFrame(pa.concat_tables(tables)).coalesce(1)
         try:
+            frame = frame_of(self._spark(), pa.concat_tables(tables).combine_chunks()).coalesce(1)
             frame.write.format(self._format).options(**self._options).mode("append").save()
         except Exception as error:
             raise StoreError(

@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,9 @@ class Desk:
         if out is not None:
             sinks.append(KINDS[kind](out, addresses))
         if to is not None:
-            sinks.append(SparkSink(partial(spark_session, home, master=master), to.format, to.options, addresses))
+            sinks.append(
+                SparkSink(cache(partial(spark_session, home, master=master)), to.format, to.options, addresses)
+            )
         sinks = sinks or [self._mailbox]
         if not self._everyone:
             sinks = [_Own(sink, self._owns) for sink in sinks]

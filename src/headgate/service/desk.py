@@ -98,9 +98,8 @@ class Desk:
         if out is not None:
             sinks.append(KINDS[kind](out, addresses))
         if to is not None:
-            sinks.append(
-                SparkSink(cache(partial(spark_session, home, master=master)), to.format, to.options, addresses)
-            )
+            spark = cache(partial(spark_session, home, master=master))
+            sinks.append(SparkSink(spark, to.format, to.options, addresses))
         sinks = sinks or [self._mailbox]
         if not self._everyone:
             sinks = [_Own(sink, self._owns) for sink in sinks]

@@ -58,12 +58,12 @@ class Demand:
         return {(x.name, x.query): x.clearance for x in self.subscribers}
 
     @cached_property
-    def accounts(self) -> Mapping[tuple[str, str], tuple[str, str]]:
-        """Whose results count together, by subscriber and query: a user's of a stream, in however many sessions."""
-        return {
-            (x.name, x.query): (x.outgoing.user, x.outgoing.stream) if x.outgoing else (x.name, x.query)
-            for x in self.subscribers
-        }
+    def _accounts(self) -> Mapping[tuple[str, str], tuple[str, str]]:
+        return {(x.name, x.query): (x.outgoing.user, x.outgoing.stream) for x in self.subscribers if x.outgoing}
+
+    def account(self, subscriber: str, query: str) -> tuple[str, str]:
+        """What results count under: a user's of a stream count together, in however many sessions."""
+        return self._accounts.get((subscriber, query), (subscriber, query))
 
     def protected(self, label: Label) -> Label:
         """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,

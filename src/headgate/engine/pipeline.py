@@ -257,7 +257,7 @@ class Pipeline:
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
             for name in parcel.subscribers if len(parcel) else ():
-                self.counts.received[now.accounts[name, parcel.query]] += len(parcel)
+                self.counts.received[now.account(name, parcel.query)] += len(parcel)
         self._keep(now)
 
 

@@ -72,7 +72,7 @@ class Records:
     def restore(self, state: Any) -> None:
         pass
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         pass
 
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
@@ -87,6 +87,9 @@ class Records:
         self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
         for part in refused:
             self.refused[part.reason] += len(part.rows)
+
+    def keep(self, now: Demand) -> None:
+        pass
 
 
 class Replay:

@@ -20,8 +20,8 @@ from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sights import Running
 from headgate.engine.sinks import Address, FileSink, Sink
-from headgate.engine.sources import SourceError
 from headgate.engine.sql.types import ARROW
+from headgate.errors import SourceError
 from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query

@@ -64,6 +64,7 @@ class Records:
     def __init__(self) -> None:
         self.results: Wanted = {}
         self.refused: Counter[str] = Counter()
+        self.ended = set[tuple[str, str]]()
         self.fails = False
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> None:
@@ -72,7 +73,7 @@ class Records:
     def restore(self, state: Any) -> None:
         pass
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         pass
 
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
@@ -84,8 +85,12 @@ class Records:
         for x in deliveries(results):
             found = self.results.setdefault((x.subscriber, x.query), [])
             found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
+        self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
         for part in refused:
             self.refused[part.reason] += len(part.rows)
+
+    def keep(self, now: Demand) -> None:
+        pass
 
 
 class Replay:
@@ -152,11 +157,18 @@ def _arrow(columns: Sequence[tuple[str, Type]], rows: Sequence[Mapping[str, Valu
 def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False, tables: bool = False) -> None:
     world = Author(seed, unrest=unrest, tables=tables).world()
     replay = Replay(world, home)
-    wanted = Model(world).delivered()
+    model = Model(world)
+    wanted = model.delivered()
+    ends = [
+        {(path[0], q) for (path, q), at in model.ends.items() if n in at and len(path) == 1} for n in range(len(wanted))
+    ]
     try:
         for number, step in enumerate(world.steps):
             compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), wanted[number])
+            if step.kind != "restart" and step.during is step.demand and not step.lost:
+                assert replay.sink.ended == ends[number], f"seed {seed}, step {number}"
             count(step, wanted[number], counts)
+            counts["ended"] += len(ends[number])
     finally:
         replay.pipeline.close()
 
@@ -194,6 +206,7 @@ def check(first: int, cases: int, folder: Path) -> Counter[str]:
     assert counts["results of stage 1"] > cases / 2 and counts["results of stage 2"] > cases / 10
     assert counts["results with tables"] > cases
     assert counts["restart"] > cases and counts["lost"] > cases / 5  # and something happens meanwhile
+    assert counts["ended"] > cases / 2
     return counts
 
 

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.engine.ingress import NO_FORM, NO_LABEL, Entrance, Ingress
-from headgate.engine.sources import SourceError, StreamSource, read_table
+from headgate.engine.sources import StreamSource, read_table
+from headgate.errors import SourceError
 from headgate.labels import Label, Rules
 from headgate.plan.expressions import Type
 

@@ -289,3 +289,19 @@ def test_what_a_view_sees_of_tables_counts_for_its_limit_and_nothing_else(bench:
     ended = [x.ended for x in bench.mailbox.fetch("doc", "q", bench.now) if x.ended]
     assert ended == ["its windows hold more than 4 tuples"]
     assert bench.fetched("ann", "q") == [("east", 120), ("east", 121)]
+
+
+def test_who_may_not_read_a_table_does_not_learn_whether_it_can_be_read(bench: Bench, tmp_path: Path) -> None:
+    """The second block reads no table: it goes on for those to whom the table is hidden, as if it could be read."""
+    other = Bench(tmp_path / "other", *bench.streams)
+    bench.content["wards"], other.content["wards"] = None, WARDS
+    seen = []
+    for each in (bench, other):
+        each.query("q", f"{BY_WARD} UNION ALL SELECT 'any' AS ward, bp FROM vitals [ROWS 1]")
+        each.subscribed(ann=("q", "doctor"))
+        hidden = replace(each.now.subscribers[0].clearance or each.clearance(""), sources=frozenset({"vitals"}))
+        each.now = replace(each.now, subscribers=(replace(each.now.subscribers[0], clearance=hidden),))
+        each.take("vitals", ("TRUE", 1, 120))
+        each.end()
+        seen.append([(x.ended, x.word) for x in each.mailbox.fetch("ann", "q", each.now)])
+    assert seen[0] == seen[1]

@@ -6,7 +6,7 @@ others, rights change for those who look, labels keep their numbers for as long 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +31,6 @@ from headgate.labels import FALSE, Clearance, Label, Rules
 from headgate.labels.text import parse_any_label
 from headgate.plan.secure import Mode
 
-NO_TABLE = "a table that it reads cannot be read"
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
 
 
@@ -94,13 +93,10 @@ class Chain:
         self._meet_subscribers()
 
     def feed(self, tables: Mapping[str, Arrivals]) -> None:
-        """The tuples of all tables that could be read; whoever looks at one of the others is told, and sees nothing."""
+        """The tuples of all tables that could be read."""
         self._know()
         for processor in self._processors:
             processor.feed([tables[name] for name in sorted(tables)])
-            for view in processor.views:
-                if not view.running.tables <= tables.keys():
-                    processor.end(view, NO_TABLE)
 
     def _rule(self, demand: Demand) -> None:
         """What a stream's owner demands now also protects the tuples that came before."""
@@ -156,7 +152,7 @@ class Chain:
         """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
         processor = self._processor_of(query)
         cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
-        there = [view for view in processor.views if cumulative and view.running.name == query]
+        there = [x for x in processor.views if cumulative and x.running.name == query and not x.ended]
         if there:
             processor.change(there[0], clearances)
         view = there[0] if there else processor.subscribe(query, clearances)
@@ -214,13 +210,18 @@ class Chain:
             self._know()
         return results
 
+    def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
+        """For these, by subscriber and query, it ends with the next batch."""
+        for key in keys:
+            self._processor_of(key[1]).end(self._views[key], reason)
+
     def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
         """What feeders received, as tuples of the stream that the query makes."""
         keys = (fed(name) for name in parcel.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
         if parcel.ended:
-            for view in views.values():
-                self._processor_of(view.running.name).end(view, parcel.ended)
+            for view in views.values():  # after what it makes of the last that it reads
+                view.ending = view.ending or parcel.ended
         if parcel.ended or not views:
             return
         running = self._stages.running[parcel.query]

@@ -27,7 +27,7 @@ _MOST_REMEMBERED = 200_000
 class Parcel:
     """Results of one query for some who look through one view, in order; all of them receive the same. `labels` are
     numbers of `kinds`; a query of several blocks says for each result which one it is from. If it `ended` for them,
-    that is why, and there are no results."""
+    or `waits` until a stream can be read again, that is why, and there are no results."""
 
     subscribers: tuple[str, ...]
     query: str
@@ -37,9 +37,17 @@ class Parcel:
     labels: Ints
     kinds: tuple[Label, ...]
     ended: str = ""
+    waits: str = ""
+    places: Ints | None = None
+    """Which of the results that were computed these are, if some are not permitted any more."""
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def word(self) -> dict[str, str]:
+        """What is said instead of results; nothing if these are results."""
+        return {name: text for name, text in (("ended", self.ended), ("waits", self.waits)) if text}
 
     def to(self, subscribers: tuple[str, ...]) -> Parcel:
         return replace(self, subscribers=subscribers)
@@ -51,12 +59,20 @@ class Parcel:
         values = tuple(column.take(pa.array(rows)) for column in self.values)
         return replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
 
+    def left(self, chosen: Bools) -> Parcel:
+        """The same, and each keeps the place it had."""
+        places = np.arange(len(self)) if self.places is None else self.places
+        return replace(self.where(chosen), places=places[chosen])
+
 
 def last_word(view: View) -> Parcel:
     """What those who look through a view that has ended are told."""
+    return said(tuple(sorted(view.clearances)), view.running.name, ended=view.ended)
+
+
+def said(subscribers: tuple[str, ...], query: str, *, ended: str = "", waits: str = "") -> Parcel:
     nothing = np.empty(0, np.int64)
-    names = tuple(sorted(view.clearances))
-    return Parcel(names, view.running.name, nothing, nothing, (), nothing, (), view.ended)
+    return Parcel(subscribers, query, nothing, nothing, (), nothing, (), ended, waits)
 
 
 @dataclass(frozen=True)
@@ -162,7 +178,7 @@ class Egress:
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
-        order = _order(view, batches)
+        order = in_order(view, batches)
         return Parcel(
             (),
             first.query,
@@ -206,7 +222,7 @@ def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
         return Label(FALSE)
 
 
-def _order(view: View, batches: list[Batch]) -> Ints:
+def in_order(view: View, batches: Sequence[Batch]) -> Ints:
     """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
     passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
     widest = max(len(batch.order) for batch in batches)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.engine import meters
 from headgate.engine.carriers import Carrier
 from headgate.engine.cells import Cells, fitted, gathered, resighted
 from headgate.engine.egress import Delivery, Egress, Parcel, deliveries, last_word
@@ -142,7 +143,8 @@ class Processor:
             _, conditions, own = block.passes
             if own == stream:
                 seen = self._sightings.seen_by(block.target, stream, labels)
-                found.append((tuple(seen), self._condition(block, conditions)))
+                timed = any(query == block.query for query, _ in self.program.windowed)  # all it sees moves its time
+                found.append((tuple(seen), None if timed else self._condition(block, conditions)))
         return found
 
     def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:
@@ -199,9 +201,11 @@ class Processor:
         in order, under the rights of now (`deliveries` turns them into single ones)."""
         self.unseen = 0
         self._forget_sights()
-        table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         tables = self._there()
-        sight = self._sightings.batch(last=last)
+        coming = sum(len(x.times) for x in arrivals)
+        meters.begin(self._sightings, coming, self._carrier.cells, self._changed)
+        table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
+        sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
         found = self._carrier.run(table, sight, self._changed, tables)
         self._changed = None
         owners = {column: view for view in self._sightings.views for column in view.columns}
@@ -209,14 +213,19 @@ class Processor:
             for view in (owners[column] for column in batch.views):
                 self.end(view, batch.exceeded)
         going_on = [view for view in self._sightings.views if not view.ended]
+        parcels = self._egress.parcels(going_on, meters.metered(going_on, found))
+        for view in (view for view in going_on if view.ending):
+            self.end(view, view.ending)
         ended, self._ended = self._ended, []
-        return [*self._egress.parcels(going_on, found), *map(last_word, ended)]
+        return [*parcels, *map(last_word, ended)]
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
-        sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels, arrivals.views)
+        sights = self._sightings.arriving(
+            arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived
+        )
         seen = self._sightings.seen(sights)
         rows = None if seen is None or seen.all() else np.flatnonzero(seen)
         self.unseen += len(sights) - (len(sights) if rows is None else len(rows))

@@ -18,14 +18,14 @@ from headgate.engine.ingress import Entrance, Ingress, Refused
 from headgate.engine.kernels.reading import BEGINNING
 from headgate.engine.processor import Arrivals
 from headgate.engine.state import StateFolder
-from headgate.errors import HeadgateError
+from headgate.errors import SourceError
 
 ReadTable = Callable[[Entrance], pa.Table]
 """All that a table holds now, in its order."""
 
 
 def no_tables(entrance: Entrance) -> pa.Table:
-    raise HeadgateError(f"nothing here reads tables, and so not {entrance.name}")
+    raise SourceError(f"nothing here reads tables, and so not {entrance.name}")
 
 
 class Tables:
@@ -35,7 +35,7 @@ class Tables:
         self._states = states
         self._read = read
         self._files: dict[str, str] = {}
-        self._unreadable = set[str]()
+        self.unreadable: dict[str, SourceError] = {}
         self.snapshots: dict[str, Arrivals] = {}
 
     def meet(self, demand: Demand, ingress: Mapping[str, Ingress]) -> tuple[Counter[str], list[Refused]]:
@@ -44,16 +44,16 @@ class Tables:
         wanted = {name for query in demand.queries for name in query.tables}
         self.snapshots = {name: found for name, found in self.snapshots.items() if name in wanted}
         self._files = {name: file for name, file in self._files.items() if name in wanted}
-        self._unreadable &= wanted
+        self.unreadable = {name: why for name, why in self.unreadable.items() if name in wanted}
         counts, refused = Counter[str](), list[Refused]()
-        for name in sorted(wanted - self.snapshots.keys() - self._unreadable):
+        for name in sorted(wanted - self.snapshots.keys() - self.unreadable.keys()):
             try:
                 table = self._read(demand.entrances[name])
                 arrivals, bad = ingress[name].take(table, BEGINNING)
-            except HeadgateError as error:
-                self._unreadable.add(name)
+            except SourceError as error:
+                self.unreadable[name] = error
                 counts[name] += 0
-                refused.append(Refused(name, error.message, [{}]))
+                refused.append(Refused(name, str(error), [{}]))
                 continue
             self.snapshots[name] = arrivals
             counts[name] += table.num_rows
@@ -61,7 +61,7 @@ class Tables:
         return counts, refused
 
     def forget(self) -> None:
-        self.snapshots, self._files, self._unreadable = {}, {}, set()
+        self.snapshots, self._files, self.unreadable = {}, {}, {}
 
     # To go on later ---------------------------------------------------------------------------------------------------
 

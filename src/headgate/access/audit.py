@@ -13,8 +13,10 @@ import json
 import os
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
+from typing import NamedTuple
 
 from headgate.errors import StoreError
 
@@ -25,9 +27,11 @@ _encode = json.JSONEncoder(sort_keys=True, ensure_ascii=True, default=repr).enco
 MAX_FIELD = 500
 
 
-@dataclass(frozen=True)
-class Event:
-    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record."""
+class Event(NamedTuple):
+    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record.
+
+    A tuple, in the order of the store's columns: every statement makes one.
+    """
 
     user: str
     session: str
@@ -39,11 +43,10 @@ class Event:
 
     def clean(self) -> Event:
         """Fit to be written: cut to a length, and without what cannot be printed. Strangers write here too."""
-        texts = self.user, self.action, self.object, self.reason
-        if all(len(text) <= MAX_FIELD and text.isprintable() for text in texts):
+        together = f"{self.user}{self.action}{self.object}{self.reason}"
+        if len(together) <= MAX_FIELD and together.isprintable():
             return self
-        return replace(
-            self,
+        return self._replace(
             user=_clean(self.user),
             action=_clean(self.action),
             object=_clean(self.object),
@@ -79,16 +82,31 @@ class Seal:
     """Everything that needs the key."""
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._record = hmac.new(key, b"record\n", "sha256")  # begun once: each seal goes on from a copy
+        self._head = hmac.new(key, b"head\n", "sha256")
 
     def record(self, previous: str, number: int, time: float, event: Event) -> str:
-        return self._mac("record", _encode([previous, number, time, vars(event)]))
+        mac = self._record.copy()
+        mac.update(sealed_text(previous, number, time, event).encode())
+        return mac.hexdigest()
 
     def head(self, count: int, mac: str) -> Head:
-        return Head(count, mac, self._mac("head", f"{count}:{mac}"))
+        seal = self._head.copy()
+        seal.update(f"{count}:{mac}".encode())
+        return Head(count, mac, seal.hexdigest())
 
-    def _mac(self, purpose: str, body: str) -> str:
-        return hmac.digest(self._key, f"{purpose}\n{body}".encode(), "sha256").hex()
+
+def sealed_text(previous: str, number: int, time: float, event: Event) -> str:
+    """`[previous, number, time, {the event's fields, sorted}]` in JSON, put together here because every request waits
+    for it. Whatever stands in a damaged store in the place of a text or a number is written as JSON writes it."""
+    user, session, level, action, about, granted, reason = event
+    now = repr(time) if type(time) is float and isfinite(time) else _encode(time)
+    answer = "true" if granted is True else "false" if granted is False else _encode(granted)
+    return (
+        f'[{_encode(previous)}, {number}, {now}, {{"action": {_encode(action)}, "granted": {answer}, '
+        f'"level": {_encode(level)}, "object": {_encode(about)}, "reason": {_encode(reason)}, '
+        f'"session": {_encode(session)}, "user": {_encode(user)}}}]'
+    )
 
 
 def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") -> list[str]:

@@ -186,19 +186,24 @@ class Authorizer:
         parameters: Mapping[str, Limit] | None = None,
     ) -> Decision:
         """The same decision with its reason, and for USE with the limits of each grant."""
-        granted, reason = self._judge(principal, permission, thing, parameters or {})
+        granted, reason = self.judge(principal, permission, thing, parameters)
         return Decision(granted, permission, shown(thing), reason)
 
-    def _judge(
-        self, principal: Principal, permission: Permission, thing: r.Object, parameters: Mapping[str, Limit]
+    def judge(
+        self,
+        principal: Principal,
+        permission: Permission,
+        thing: r.Object,
+        parameters: Mapping[str, Limit] | None = None,
     ) -> tuple[bool, str]:
+        """The same, as it is asked for every step of every statement: whether, and why."""
         if fault := self._level_fault(principal, permission, thing):
             return False, fault
         if thing.owner == principal.user:
             return True, f"user {quote(principal.user)} owns it"
         reasons = []
         for grant in self._grants(principal, permission, thing):
-            faults = exceeded(json.loads(grant.limits), parameters) if grant.limits != NO_LIMITS else []
+            faults = exceeded(json.loads(grant.limits), parameters or {}) if grant.limits != NO_LIMITS else []
             if not faults:
                 return True, self._because(principal, grant)
             reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")

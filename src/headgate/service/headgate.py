@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -142,12 +142,12 @@ class Headgate:
                     refusal = self._sessions.admit(user, stored, proved)
                     if refusal is None:
                         token, session = self._sessions.open(user, roles, level)
-                        work.events.append(replace(event, session=session.id, granted=True))
+                        work.events.append(event._replace(session=session.id, granted=True))
                         self._authorizer.prepare(self._authorizer.level(session.level))
                         return token
-                    work.events.append(replace(event, reason=refusal))
+                    work.events.append(event._replace(reason=refusal))
             except (AccessDenied, Conflict) as error:
-                self._record(None, replace(event, reason=error.message))
+                self._record(None, event._replace(reason=error.message))
                 raise
             raise AuthenticationFailed(REFUSED)
 
@@ -230,7 +230,7 @@ class Headgate:
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
         for statement in statements:
-            request.subject, request.given, request.decisions = "", [], []
+            request.subject, request.given, request.reasons = "", [], {}
             try:
                 results.append(HANDLERS[type(statement)](request, statement))
                 rows += len(results[-1].rows)
@@ -241,8 +241,7 @@ class Headgate:
             except HeadgateError as error:
                 tried += _events(session, statement, request, granted=False, reason=error.message)
                 raise error.at(statement.position) from None
-            reasons = "; ".join(dict.fromkeys(decision.reason for decision in request.decisions))
-            done = _events(session, statement, request, granted=True, reason=reasons)
+            done = _events(session, statement, request, granted=True, reason="; ".join(request.reasons))
             work.events += done
             tried += done
         if not statements:
@@ -401,7 +400,7 @@ def _event(session: r.Session | None, action: str, about: str, *, granted: bool 
 
 
 def _undone(event: Event) -> Event:
-    return replace(event, granted=False, reason="undone: a later statement failed")
+    return event._replace(granted=False, reason="undone: a later statement failed")
 
 
 def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:

@@ -133,7 +133,6 @@ def _readable(q: Request, reader: Principal, target: Target) -> r.Object:
     except AccessDenied:
         if not q.authorizer.allows(reader, Permission.AGGREGATE_READ, thing):
             raise
-        q.decisions.pop()
         q.need(Permission.AGGREGATE_READ, thing, principal=reader)
     return thing
 
@@ -166,7 +165,8 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
         raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
     for name, parameters in definition["operators"]:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
-        if not q.authorizer.decide(owner, Permission.USE, operator, parameters):
+        granted, _ = q.authorizer.judge(owner, Permission.USE, operator, parameters)
+        if not granted:
             raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
 
 

@@ -87,7 +87,7 @@ def name_fault(name: str) -> str | None:
 
 def quote(name: str, reserved: Iterable[str] = ()) -> str:
     """A name as it is written: plain where that reads back as the same name, quoted otherwise."""
-    if _PLAIN.fullmatch(name) and name.upper() not in reserved:
+    if _PLAIN.fullmatch(name) and not (reserved and name.upper() in reserved):
         return name
     return '"' + name.replace('"', '""') + '"'
 

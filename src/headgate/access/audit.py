@@ -14,9 +14,13 @@ import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as _text
 from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from headgate.errors import StoreError
 
@@ -82,31 +86,33 @@ class Seal:
     """Everything that needs the key."""
 
     def __init__(self, key: bytes) -> None:
-        self._record = hmac.new(key, b"record\n", "sha256")  # begun once: each seal goes on from a copy
-        self._head = hmac.new(key, b"head\n", "sha256")
+        self._begun = HMAC(key, SHA256())  # each seal goes on from a copy
 
     def record(self, previous: str, number: int, time: float, event: Event) -> str:
-        mac = self._record.copy()
-        mac.update(sealed_text(previous, number, time, event).encode())
-        return mac.hexdigest()
+        mac = self._begun.copy()
+        mac.update(f"record\n{sealed_text(previous, number, time, event)}".encode())
+        return mac.finalize().hex()
 
     def head(self, count: int, mac: str) -> Head:
-        seal = self._head.copy()
-        seal.update(f"{count}:{mac}".encode())
-        return Head(count, mac, seal.hexdigest())
+        seal = self._begun.copy()
+        seal.update(f"head\n{count}:{mac}".encode())
+        return Head(count, mac, seal.finalize().hex())
 
 
 def sealed_text(previous: str, number: int, time: float, event: Event) -> str:
-    """`[previous, number, time, {the event's fields, sorted}]` in JSON, put together here because every request waits
-    for it. Whatever stands in a damaged store in the place of a text or a number is written as JSON writes it."""
+    """`[previous, number, time, {the event's fields, sorted}]` in JSON. It is put together here because every request
+    waits for it; what a damaged store has in the place of texts and numbers goes the slow way to the same form."""
     user, session, level, action, about, granted, reason = event
-    now = repr(time) if type(time) is float and isfinite(time) else _encode(time)
-    answer = "true" if granted is True else "false" if granted is False else _encode(granted)
-    return (
-        f'[{_encode(previous)}, {number}, {now}, {{"action": {_encode(action)}, "granted": {answer}, '
-        f'"level": {_encode(level)}, "object": {_encode(about)}, "reason": {_encode(reason)}, '
-        f'"session": {_encode(session)}, "user": {_encode(user)}}}]'
-    )
+    try:
+        if type(granted) is bool and isfinite(time):
+            return (
+                f'[{_text(previous)}, {number}, {time!r}, {{"action": {_text(action)}, '
+                f'"granted": {"true" if granted else "false"}, "level": {_text(level)}, "object": {_text(about)}, '
+                f'"reason": {_text(reason)}, "session": {_text(session)}, "user": {_text(user)}}}]'
+            )
+    except TypeError:  # not a text, or not a number
+        pass
+    return _encode([previous, number, time, event._asdict()])
 
 
 def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") -> list[str]:

@@ -249,7 +249,7 @@ class Headgate:
         return results
 
     def _rights_version(self) -> int:
-        return sum(self._state.changed[table] for table in _RIGHTS)
+        return sum(map(self._state.changed.__getitem__, _RIGHTS))
 
     def _request(self, session: r.Session, work: Transaction) -> Request:
         return Request(
@@ -406,9 +406,10 @@ def _undone(event: Event) -> Event:
 def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:
     """One record, or one for each receiver of what is given or taken."""
     action = action_of(statement)
+    if not request.given:
+        return [Event(session.user, session.id, session.level, action, request.subject, granted, reason)]
     return [
-        _event(session, f"{action} {whom}".strip(), about, granted=granted, reason=reason)
-        for about, whom in request.given or [(request.subject, "")]
+        _event(session, f"{action} {whom}", about, granted=granted, reason=reason) for about, whom in request.given
     ]
 
 

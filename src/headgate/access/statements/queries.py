@@ -90,8 +90,8 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
     for role in syntax.roles:
         if role.text not in principal.roles:
             raise AccessDenied(f"role {quote(role.text)} is not active", position=role.position)
-    roles = frozenset(role.text for role in syntax.roles) or principal.roles
-    bound = BoundFor(Principal(principal.user, roles, principal.level))
+    narrowed = frozenset(role.text for role in syntax.roles)
+    bound = BoundFor(Principal(principal.user, narrowed, principal.level) if narrowed else principal)
 
     known: dict[tuple[str | None, str], tuple[r.Object, Stream]] = {}
 
@@ -154,6 +154,7 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
     """A query runs with its owner's rights: with what is left of the roles it was created with."""
     roles = frozenset(definition["roles"]) & q.authorizer.authorised(query.owner)
     owner = Principal(query.owner, roles, q.authorizer.level(query.level))
+    owner = q.principal if owner == q.principal else owner
     streams = [q.state.objects.get(i) for i in definition["inputs"]]
     readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
     allows = q.authorizer.allows

@@ -35,9 +35,7 @@ class Principal:
     user: str
     roles: frozenset[str]
     level: Level
-    found: dict[tuple[int, Permission], tuple[Versions, Found]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    found: dict[tuple[int, Permission], tuple[Versions, Found]] = field(default_factory=dict, compare=False, repr=False)
     """What the authorizer remembers of its decisions; with the principal, so that no session meets another's."""
 
 

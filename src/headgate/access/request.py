@@ -56,7 +56,7 @@ Handler = Callable[["Request", Any], Result]
 
 @dataclass
 class Request:
-    """The parts are the system's; `principal` and `session` are the caller's; `reasons`, each once, grows while it runs."""
+    """The parts are the system's; `principal` and `session` are the caller's; `reasons` grow while it runs, each once."""
 
     state: State
     authorizer: Authorizer

@@ -408,9 +408,7 @@ def _events(session: r.Session, statement: Statement, request: Request, *, grant
     action = action_of(statement)
     if not request.given:
         return [Event(session.user, session.id, session.level, action, request.subject, granted, reason)]
-    return [
-        _event(session, f"{action} {whom}", about, granted=granted, reason=reason) for about, whom in request.given
-    ]
+    return [_event(session, f"{action} {whom}", about, granted=granted, reason=reason) for about, whom in request.given]
 
 
 def action_of(statement: Statement) -> str:

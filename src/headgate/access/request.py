@@ -56,7 +56,7 @@ Handler = Callable[["Request", Any], Result]
 
 @dataclass
 class Request:
-    """The parts are the system's; `principal` and `session` are the caller's; `reasons` grow while it runs, each once."""
+    """The parts are the system's; `principal` and `session` are the caller's; `reasons` grow as it runs, each once."""
 
     state: State
     authorizer: Authorizer

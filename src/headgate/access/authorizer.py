@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headgate.access import rows as r
+from headgate.access.limits import NO_LIMITS, exceeded
 from headgate.access.permissions import WRITES, Kind, Permission
 from headgate.access.state import State
 from headgate.cql.statements import Limit
@@ -23,7 +24,6 @@ SYSTEM_ID = 0
 MAX_COMPARTMENTS = 64
 MOST_REMEMBERED = 10_000
 MOST_FOUND = 100
-NO_LIMITS = "{}"
 Found = tuple[str | None, list[tuple[r.Grant, str]]]  # what the levels forbid; grants, each as a reason
 Versions = tuple[int, ...]
 
@@ -267,24 +267,6 @@ class Authorizer:
             f"roles of {quote(principal.user)}: {active}; inherited: {also}; level {principal.level}",
             f"{permission} is held by {', '.join(map(quote, held)) or 'no role'}",
         ]
-
-
-def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
-    """Which limits of a grant these parameters break, in words. What is limited must be given; of several limited
-    numbers at least one (a window has rows or seconds)."""
-    faults, missing, sized = [], [], False
-    for key, limit in limits.items():
-        given = parameters.get(key)
-        if isinstance(limit, list | tuple):
-            if not isinstance(given, list | tuple) or not set(given) <= set(limit):
-                faults.append(f"{key} only {', '.join(limit)}")
-        elif not isinstance(given, int | float):
-            missing.append(f"{key} of at most {limit}")
-        else:
-            sized = True
-            if given > limit:
-                faults.append(f"{key} of at most {limit}")
-    return faults if sized else faults + missing
 
 
 def shown(thing: r.Object) -> str:

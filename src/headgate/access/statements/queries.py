@@ -14,7 +14,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.queries import QuerySyntax
 from headgate.cql.statements import Statement, Target
-from headgate.errors import AccessDenied, Conflict
+from headgate.errors import AccessDenied, Conflict, HeadgateError
 from headgate.lexing import quote
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.uses import uses
@@ -145,7 +145,7 @@ def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
         raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
     if x.running and not definition["running"]:
         _check_rights(q, thing, definition)
-        _check_running(q, thing.owner)
+        _check_running(q, thing.owner, q.principal)
     objects.redefine(q.state, thing, running=x.running)
     return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
 
@@ -171,6 +171,27 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
             raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
 
 
+def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
+    """What ran for somebody else goes on only if its heir could start it now, at its level; otherwise it stops. Nobody
+    is told: whoever drops a user may not see all that it owned."""
+    found = [q.state.objects.get(number) for number in sorted(inherited)]
+    running = [
+        thing for thing in found if thing and thing.kind == Kind.QUERY and json.loads(thing.definition)["running"]
+    ]
+    for thing in running:
+        objects.redefine(q.state, thing, running=False)
+    for thing in running:
+        level = q.authorizer.level(thing.level)
+        if not q.authorizer.order.dominates(q.authorizer.level(heir.clearance), level):
+            continue
+        try:
+            _check_rights(q, thing, json.loads(thing.definition))
+            _check_running(q, heir.name, Principal(heir.name, frozenset(), level))
+        except HeadgateError:  # whatever stands in the way
+            continue
+        objects.redefine(q.state, thing, running=True)
+
+
 def _consented(q: Request, stream: r.Object | None) -> bool:
     """Whether cumulative queries are allowed by its owner and by those of all it is made of: whoever owns the output of
     a query does not consent in the place of the owners of its inputs."""
@@ -185,14 +206,14 @@ def _consented(q: Request, stream: r.Object | None) -> bool:
     return True
 
 
-def _check_running(q: Request, owner: str) -> None:
-    """The largest limit that any role of the owner sets counts, active or not. Only queries at levels that the caller
-    may see are counted, so that nothing at a high level takes a place at a low one."""
+def _check_running(q: Request, owner: str, counting: Principal) -> None:
+    """The largest limit that any role of the owner sets counts, active or not. Only queries at levels that whoever
+    counts may see are counted, so that nothing at a high level takes a place at a low one."""
     roles = (q.state.roles.get(name) for name in q.authorizer.effective(q.authorizer.authorised(owner)))
     limits = [role.max_queries for role in roles if role and role.max_queries is not None]
     if not limits:
         return
-    levels = set(q.authorizer.visible_levels(q.principal))
+    levels = set(q.authorizer.visible_levels(counting))
     running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
     if running >= max(limits):
         raise AccessDenied(f"the owner's roles allow at most {max(limits)} running queries", hint="stop one first")

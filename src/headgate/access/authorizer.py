@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headgate.access import rows as r
 from headgate.access.limits import NO_LIMITS, exceeded
@@ -23,9 +23,6 @@ EVERYONE = "PUBLIC"
 SYSTEM_ID = 0
 MAX_COMPARTMENTS = 64
 MOST_REMEMBERED = 10_000
-MOST_FOUND = 100
-Found = tuple[str | None, list[tuple[r.Grant, str]]]  # what the levels forbid; grants, each as a reason
-Versions = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -35,8 +32,6 @@ class Principal:
     user: str
     roles: frozenset[str]
     level: Level
-    found: dict[tuple[int, Permission], tuple[Versions, Found]] = field(default_factory=dict, compare=False, repr=False)
-    """What the authorizer remembers of its decisions; with the principal, so that no session meets another's."""
 
 
 @dataclass(frozen=True)
@@ -202,17 +197,15 @@ class Authorizer:
         parameters: Mapping[str, Limit] | None = None,
     ) -> tuple[bool, str]:
         """The same, as it is asked for every step of every statement: whether, and why."""
-        if thing.owner == principal.user:
-            fault = self._level_fault(principal, permission, thing)
-            return fault is None, fault or f"user {quote(principal.user)} owns it"
-        fault, grants = self._found(principal, permission, thing)
-        if fault is not None:
+        if fault := self._level_fault(principal, permission, thing):
             return False, fault
+        if thing.owner == principal.user:
+            return True, f"user {quote(principal.user)} owns it"
         reasons = []
-        for grant, because in grants:
+        for grant in self._grants(principal, permission, thing):
             faults = exceeded(json.loads(grant.limits), parameters or {}) if grant.limits != NO_LIMITS else []
             if not faults:
-                return True, because
+                return True, self._because(principal, grant)
             reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")
         return False, "; ".join(reasons) or f"not the owner, and no active role holds {permission}"
 
@@ -226,20 +219,6 @@ class Authorizer:
 
     def _grant(self, principal: Principal, permission: Permission, thing: r.Object) -> r.Grant | None:
         return next(iter(self._grants(principal, permission, thing)), None)
-
-    def _found(self, principal: Principal, permission: Permission, thing: r.Object) -> Found:
-        """What the levels forbid, and the grants that apply, in words. Scripts ask the same again and again, so it is
-        remembered; after any change of grants, levels, roles, memberships or the hierarchy it is looked for anew."""
-        c = self.state.changed
-        now = c["grants"], c["levels"], c["roles"], c["memberships"], c["inheritances"]
-        known = principal.found.get((thing.id, permission))
-        if known is None or known[0] != now:
-            grants = [(grant, self._because(principal, grant)) for grant in self._grants(principal, permission, thing)]
-            if len(principal.found) >= MOST_FOUND:
-                principal.found.clear()
-            known = now, (self._level_fault(principal, permission, thing), grants)
-            principal.found[thing.id, permission] = known
-        return known[1]
 
     def _grants(self, principal: Principal, permission: Permission, thing: r.Object) -> list[r.Grant]:
         """The grants that apply; looks from whichever side is smaller."""

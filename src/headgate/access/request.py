@@ -32,6 +32,20 @@ class Result:
     rows: tuple[tuple[str, ...], ...] = ()
     picture: str = ""  # SVG
 
+    def finished(self) -> Result:
+        return self
+
+
+@dataclass(frozen=True)
+class Unfinished(Result):
+    """An answer whose content is settled but takes long to write: written when nobody waits for the lock any longer.
+    `write` knows values only, nothing that may change meanwhile."""
+
+    write: Callable[[], Result] = field(kw_only=True)
+
+    def finished(self) -> Result:
+        return self.write()
+
 
 MOST_HASHES = 3
 MOST_GIVEN = 1000

@@ -198,13 +198,14 @@ class Headgate:
             try:
                 with self._transaction() as work:
                     session = self._sessions.touch(self._sessions.current(session.token_hash))
-                    return self._run(session, statements, work, tried)
+                    results = self._run(session, statements, work, tried)
             except StoreError:
                 raise
             except HeadgateError as error:
                 failed = [_undone(event) if event.granted else event for event in tried]
                 self._record(session, *(failed or [_event(session, "EXECUTE", "script", reason=error.message)]))
                 raise
+        return [result.finished() for result in results]
 
     def _familiar(self, token: str) -> r.Session | None:
         """The session, if it lived when the store was last looked at; whoever acts on it looks again."""

@@ -14,6 +14,7 @@ from headgate.bench import BENCHES
 from headgate.bench.harness import Report
 from headgate.bench.markdown import markdown
 from headgate.bench.show import Bar, console_for_reports, show
+from headgate.engine.memory import keep_freed
 
 
 class _Benches(click.Group):
@@ -61,6 +62,7 @@ def _command(name: str, module: str, summary: str) -> click.Command:
     )
     @click.option("--markdown", "as_markdown", is_flag=True, help="Print the report as Markdown, to be pasted.")
     def command(quick: bool, file: Path | None, drawing: Path, as_markdown: bool) -> None:
+        keep_freed()  # as the engine does where it is at work
         with Bar(name) as progress:
             report = import_module(module).run(quick, progress)
         if not isinstance(report, Report):

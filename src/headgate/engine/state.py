@@ -93,8 +93,8 @@ class StateFolder:
         for number, ((share, _), _) in enumerate(cells):
             shares.setdefault(share, []).append(number)
         for number, own in enumerate(shares.values()):  # the cells of a share have the same columns: one file for all
-            _write(new / _TUPLES.format(number), _ipc(pa.concat_tables([cells[x][1].table for x in own])))
-        _write(new / _HELD, _ipc(_held_table([cell for _, cell in cells])))
+            _write_table(new / _TUPLES.format(number), pa.concat_tables([cells[x][1].table for x in own]))
+        _write_table(new / _HELD, _held_table([cell for _, cell in cells]))
         plain = [_plain_cell(*cell) for cell in cells]
         _write(new / _RESULTS, b"".join(written := [_ipc(_parcel_table(x)) for x in saved.results]))
         parcels = [_plain_parcel(x, len(size)) for x, size in zip(saved.results, written, strict=True)]
@@ -205,6 +205,15 @@ def _read(path: Path) -> pa.Table:
 def _write(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    """From where it lies in memory: state may be large."""
+    with path.open("wb") as file:
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
         file.flush()
         os.fsync(file.fileno())
 

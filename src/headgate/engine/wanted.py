@@ -31,11 +31,14 @@ class Wanted:
         return self.keep is not None and all(condition is None for _, condition in self.keep)
 
     def still(self, now: Demand) -> bool:
-        """Whether a batch that was read for this will do now. Other queries may read other columns; windows may hold
-        what somebody has come to see meanwhile."""
-        if self.keep is None or all(condition is not None for _, condition in self.keep):
-            return now.queries == self.demand.queries
-        return now is self.demand
+        """Whether a batch that was read for this will do now. Other queries may read other columns, other rules and
+        entrances give other labels, and windows may hold what somebody has come to see meanwhile."""
+        if now is self.demand:
+            return True
+        if self.keep is not None and any(condition is None for _, condition in self.keep):
+            return False
+        then = self.demand
+        return (now.queries, now.rules, now.entrances) == (then.queries, then.rules, then.entrances)
 
 
 Learn = Callable[[Sequence[tuple[str | None, ...]]], Wanted | None]

@@ -13,6 +13,7 @@ from headgate.clock import Clock, SystemClock
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Gate
 from headgate.engine.duck import evaluate
+from headgate.engine.memory import keep_freed
 from headgate.engine.pipeline import Counts, Pipeline
 from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
@@ -35,6 +36,7 @@ class Processing:
         master: str = "local[2]",
         clock: Clock | None = None,
     ) -> None:
+        keep_freed()
         self._headgate = headgate
         self._gate = gate or headgate
         self._pipeline = Pipeline(

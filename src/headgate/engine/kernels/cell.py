@@ -18,6 +18,7 @@ from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import TooMuch, limited
 from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.threads import in_threads
 from headgate.engine.kernels.tuples import Seen, Tuples, in_order
 from headgate.engine.kernels.view import ViewRun
 from headgate.engine.kernels.yielding import Yielded
@@ -65,13 +66,9 @@ def advance(
     tuples, classes = _ordered(program, cell, _entering(arriving, sight, views))
     looks = _looks(views, sight, tuples.present)
     run = _Batch(program, tuples, sight, evaluate)
-    found: list[Found] = []
-    after: list[Class] = []
-    for class_ in _refined(with_copied(classes, sight.copied), looks):
-        moved, results = run.class_results(class_)
-        after.append(moved)
-        found += results
-    return _kept(tuples, _joined(after, looks), sight), found
+    results = in_threads(run.class_results, _refined(with_copied(classes, sight.copied), looks), len(tuples))
+    after = [moved for moved, _ in results]
+    return _kept(tuples, _joined(after, looks), sight), [x for _, found in results for x in found]
 
 
 def _entering(arriving: pa.Table, sight: Sight, views: list[int]) -> pa.Table:

@@ -15,6 +15,7 @@ from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import Limits, TooMuch, bounded, limited
 from headgate.engine.kernels.reading import Evaluate, Values, meets
 from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.kernels.threads import in_threads
 from headgate.engine.kernels.tuples import Seen, Tuples
 from headgate.engine.kernels.yielding import Yielded
 from headgate.plan import expressions as e
@@ -22,6 +23,8 @@ from headgate.plan.expressions import Expr
 
 _MANY = 4
 _FEW = 8
+_WHOLE = (e.Type.INT, e.Type.BIGINT)
+_LARGE = 1 << 62
 
 
 def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evaluate) -> list[Found]:
@@ -40,15 +43,20 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
         for view in looking[block.target]:
             classes.setdefault(looks[view].tobytes(), {}).setdefault(block, []).append(view)
     by_sight = _BySight(tuples.numbers(SIGHT), tuples.present)
-    found = []
-    for class_ in classes.values():
+
+    def found(class_: dict[Block, list[int]]) -> list[Found]:
         view = next(iter(class_.values()))[0]
         places = by_sight.of(looks[view] != HIDDEN)
-        if places is None or len(places):
-            seen = Seen(tuples, places, sight, view)
-            for block, yielded, exceeded in _results(list(class_), seen, bounded(evaluate), sight.limits):
-                found.append(Found(block, tuple(class_[block]), yielded, seen, exceeded))
-    return found
+        if places is not None and not len(places):
+            return []
+        seen = Seen(tuples, places, sight, view)
+        return [
+            Found(block, tuple(class_[block]), yielded, seen, exceeded)
+            for block, yielded, exceeded in _results(list(class_), seen, bounded(evaluate), sight.limits)
+        ]
+
+    each = len(tuples) * len(classes) // len(blocks)  # many small steps are no work for threads
+    return [x for some in in_threads(found, list(classes.values()), each) for x in some]
 
 
 class _BySight:
@@ -93,20 +101,26 @@ def _results(
 ) -> Iterator[tuple[Block, Yielded, str]]:
     """What each block yields, if anything, or which limit it exceeds. Those that bound one column from the same side
     are a ladder: whatever meets a bound meets all weaker ones, so each step looks only at what the one before it
-    left."""
+    left, and where bounds are whole numbers, how far each tuple gets is known after the first."""
     whole: dict[str, _Rows] = {}
     for (stream, *_), ladder in _ladders(blocks).items():
         if stream not in whole:
             whole[stream] = _Rows(seen, stream, np.flatnonzero(seen.of_stream(stream)), evaluate)
         rows = whole[stream]
-        for bound, block in ladder:
+        climbed: Ints | None = None
+        for number, (bound, block) in enumerate(ladder):
             items, conditions, _ = block.passes
             yielded, exceeded = NOTHING, ""
             try:
                 with limited(limits):
                     if bound is not None:
-                        rows = rows.meeting(frozenset({bound}))
                         conditions -= {bound}
+                        if climbed is None:
+                            rows = rows.meeting(frozenset({bound}))
+                            climbed = rows.climbed([x for x, _ in ladder if x])
+                        else:
+                            met = climbed > number
+                            rows, climbed = rows.where(met), climbed[met]
                     chosen = rows.meeting(conditions)
                     if len(chosen.places):
                         yielded = chosen.yielded(items)
@@ -151,7 +165,23 @@ class _Rows:
         """Those that meet all conditions."""
         if not conditions:
             return self
-        met = meets(self._evaluate, conditions, self._values(conditions), len(self.places))
+        return self.where(meets(self._evaluate, conditions, self._values(conditions), len(self.places)))
+
+    def climbed(self, ladder: Sequence[e.Compare]) -> Ints | None:
+        """How many steps of a ladder each meets, of which all meet the first; None if that cannot be told at once."""
+        bounds = [x.right.value for x in ladder if isinstance(x.right, e.Literal) and x.right.type in _WHOLE]
+        column = ladder[0].left
+        if len(ladder) < _MANY or len(bounds) < len(ladder) or not isinstance(column, e.Column):
+            return None
+        if column.type not in _WHOLE or max(map(abs, bounds)) >= _LARGE:  # type: ignore[arg-type]
+            return None
+        values = self._column(column).to_numpy(zero_copy_only=False).astype(np.int64)
+        sign = 1 if ladder[0].operator[0] == ">" else -1
+        least = [sign * bound + (x.operator in (">", "<")) for x, bound in zip(ladder, bounds, strict=True)]  # type: ignore[operator]
+        steps: Ints = np.searchsorted(np.array(least, np.int64), sign * np.clip(values, -_LARGE, _LARGE), side="right")
+        return steps
+
+    def where(self, met: Bools) -> _Rows:
         if met.all():
             return self
         within = None

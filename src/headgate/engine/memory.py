@@ -1,0 +1,22 @@
+"""What one batch gave back, the next one uses.
+
+Usually the C library returns large blocks to the system as soon as they are free. Batches are much alike, so the next
+one asks for as much again, and the system clears every page of it before it hands it over: half of a kernel's time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # malloc.h
+_MOST = 2**31 - 1
+
+
+def keep_freed() -> bool:
+    """From now on in this process: up to 2 GiB stay with it. False where the C library has no such settings."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    settings = ((_ARENA_MAX, 1), (_MMAP_THRESHOLD, _MOST), (_TRIM_THRESHOLD, _MOST), (_TOP_PAD, 1 << 26))
+    return all(mallopt(name, value) == 1 for name, value in settings)

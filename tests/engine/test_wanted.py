@@ -1,0 +1,44 @@
+"""A batch that was read under older rights is used only where that can make no difference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from headgate.bench.pipelines import reader, running
+from headgate.bench.vitals import STREAMS, demand
+from headgate.engine.demand import Demand
+from headgate.engine.wanted import Wanted
+from headgate.labels import Rules, Semantics, parse_label
+from headgate.plan.expressions import Column, Compare, Literal, Type
+
+QUERY = running("q", "SELECT patient, hr WHERE hr > 7 FROM hr", STREAMS)
+OTHER = running("other", "SELECT patient FROM hr", STREAMS)
+THEN = demand([QUERY], [reader("ann", QUERY, ["doctor"])])
+ALARM = Compare(">", Column(0, "hr", Type.INT), Literal(7, Type.INT))
+ENTRANCE = THEN.entrances["hr"]
+
+CHANGED = {
+    "another reader": (replace(THEN, subscribers=()), True),
+    "another query": (replace(THEN, queries=(QUERY, OTHER)), False),
+    "other rules": (replace(THEN, rules=Rules(semantics={"hr": Semantics.WEAK})), False),
+    "another policy": (
+        replace(THEN, entrances={**THEN.entrances, "hr": replace(ENTRANCE, policy=parse_label("doctor"))}),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("now", "same"), CHANGED.values(), ids=CHANGED)
+def test_what_passes_may_be_read_before_rights_change_but_nothing_else(now: Demand, same: bool) -> None:
+    for keep in (None, (((1,), ALARM),)):
+        wanted = Wanted(THEN, ("hr",), {}, keep)
+        assert wanted.still(THEN)
+        assert wanted.still(now) == same
+
+
+def test_where_windows_hold_what_somebody_sees_any_change_counts() -> None:
+    wanted = Wanted(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
+    assert wanted.still(THEN)
+    assert not any(wanted.still(now) for now, _ in CHANGED.values())

@@ -178,6 +178,15 @@ class Authorizer:
             thing.owner == principal.user or self._grant(principal, permission, thing) is not None
         )
 
+    def allows_use(self, principal: Principal, operator: r.Object, parameters: Mapping[str, Limit]) -> bool:
+        """Whether some grant covers these parameters: `judge` without the words."""
+        if self._level_fault(principal, Permission.USE, operator) is not None:
+            return False
+        return operator.owner == principal.user or any(
+            grant.limits == NO_LIMITS or not exceeded(json.loads(grant.limits), parameters)
+            for grant in self._grants(principal, Permission.USE, operator)
+        )
+
     def decide(
         self,
         principal: Principal,

@@ -97,6 +97,9 @@ class _Anything(Authorizer):
     def allows(self, principal: Principal, permission: Permission, thing: Object) -> bool:  # noqa: ARG002
         return True
 
+    def allows_use(self, *_: object) -> bool:
+        return True
+
     def judge(self, *_: object) -> tuple[bool, str]:
         return True, ""
 

@@ -165,8 +165,7 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
         raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
     for name, parameters in definition["operators"]:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
-        granted, _ = q.authorizer.judge(owner, Permission.USE, operator, parameters)
-        if not granted:
+        if not q.authorizer.allows_use(owner, operator, parameters):
             raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
 
 

@@ -70,3 +70,7 @@ class Conflict(HeadgateError):
 
 class StoreError(HeadgateError):
     """The store cannot be opened, or does not hold what it should."""
+
+
+class SourceError(HeadgateError):
+    """A source that cannot be read; what reads others is not harmed."""

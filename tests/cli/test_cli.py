@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
@@ -186,3 +188,57 @@ def test_explaining_runs_nothing_else(terminal: Terminal) -> None:
     for words in (["QUERIES; DROP STREAM s"], ["--query", "q; DROP STREAM s"], ["SELECT bp FROM s; DROP STREAM s"]):
         assert terminal.type("explain", *words).exit_code == 1
     assert "s " in terminal.type("show", "streams").output
+
+
+TWO = """
+CREATE STREAM good (x INT) SOURCE json (path = '{folder}/good');
+CREATE STREAM gone (x INT) SOURCE json (path = '{folder}/gone');
+CREATE QUERY fine AS SELECT x FROM good;
+CREATE QUERY lost AS SELECT x FROM gone;
+START QUERY fine; START QUERY lost;
+"""
+
+
+def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_they_are_wanted(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "1.json").write_text('{"x": 1}\n{"x": 2}\n')
+    assert terminal.run(TWO.format(folder=tmp_path)).exit_code == 0
+    script = tmp_path / "mine.cql"
+    script.write_text("SUBSCRIBE TO fine; SUBSCRIBE TO lost")
+    out, table = tmp_path / "out", tmp_path / "table"
+    words = ("--out", str(out), "--format", "parquet", "--to", "json", "--option", f"path={table}")
+    result = terminal.type("run", str(script), "--everyone", *words)
+    assert result.exit_code == 1
+    errors = [line for line in result.output.splitlines() if line.startswith("error: ")]
+    assert errors == ["error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND)"]
+    (folder,) = (out / "joe").glob("joe.fine.*")
+    assert pq.read_table(folder / "000000001.parquet").column("x").to_pylist() == [1, 2]
+    (told,) = (out / "joe").glob("joe.lost.*.jsonl")
+    assert json.loads(told.read_text()) == {"ended": "a stream that it reads could not be read to its end"}
+    rows = [json.loads(line) for file in table.glob("*.json") for line in file.read_text().splitlines()]
+    found = sorted((x["stream"], x["batch"], x["row"], json.loads(x["value"]).get("values")) for x in rows)
+    assert found == [
+        ("joe.fine", 1, 0, {"x": 1}),
+        ("joe.fine", 1, 1, {"x": 2}),
+        ("joe.gone.refused", 1, 0, {}),
+        ("joe.lost", 1, -1, None),
+    ]
+    assert len({x["key"] for x in rows}) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--option", "path=x"], "--option is for --to, which names the format"),
+        (["--to", "jdbc", "--option", "secret"], "an --option is written NAME=VALUE"),
+        (["--to", "jdbc", "--option", "=secret"], "an --option is written NAME=VALUE"),
+    ],
+)
+def test_options_that_are_none_are_refused_before_anything_runs(
+    terminal: Terminal, words: list[str], said: str
+) -> None:
+    result = terminal.type("run", "-", *words, text="CREATE ROLE clerk")
+    assert result.exit_code == 2 and said in result.output and "secret" not in result.output
+    assert "clerk" not in terminal.type("show", "roles").output

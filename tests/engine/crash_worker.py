@@ -229,7 +229,7 @@ class Killer:
         def appended(sink: FileSink, path: str, lines: Iterable[str]) -> None:
             whole = list(lines)
             if self._step == "half a line written":
-                file = sink._folder / path
+                file = sink._folder.path / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with file.open("ab") as stream:
                     content = "\n".join(whole).encode()

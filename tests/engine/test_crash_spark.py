@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from headgate.engine.demand import Demand
+from headgate.engine.runner import checkpoint_name
 from headgate.labels import Label, parse_roles
 from headgate.plan.expressions import Value
 from headgate.service import Headgate
@@ -162,7 +163,8 @@ class Hospital:
             user, name = folders.of(x.name, x.query).path
             file = self.folder / "out" / user / f"{name}.jsonl"
             lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-            found[x.name, x.query] = [(y["time"], y["label"], tuple(y["values"].values())) for y in lines]
+            results = (y for y in lines if "values" in y)
+            found[x.name, x.query] = [(y["time"], y["label"], tuple(y["values"].values())) for y in results]
         return found
 
     def sizes(self, user: str) -> dict[str, int]:
@@ -331,8 +333,17 @@ def test_whoever_stops_headgate_kindly_can_go_on(tmp_path: Path) -> None:
     hospital = Hospital(tmp_path, 21)
     hospital.arrive()
     (tmp_path / "HR").rename(tmp_path / "later")
-    assert "stream joe.HR cannot be read as `json` (PATH_NOT_FOUND)" in Command(tmp_path, "--follow").fails()
+    command = Command(tmp_path, "--follow")
+    assert command.process.stderr is not None
+    while (line := command.process.stderr.readline()) and "joe.HR" not in line:
+        pass
+    assert line == "stream joe.HR cannot be read as `json` (PATH_NOT_FOUND); it is tried again\n"
     (tmp_path / "later").rename(tmp_path / "HR")
+    while not any(hospital.written().values()):
+        assert command.process.poll() is None, command.ends()
+        time.sleep(0.1)
+    command.process.send_signal(signal.SIGTERM)
+    assert command.ends()[0] == 0
     for number in (signal.SIGTERM, signal.SIGINT):
         hospital.arrive()
         command = Command(tmp_path, "--follow")
@@ -358,10 +369,10 @@ def test_a_lost_half_of_what_was_known_is_said_and_everything_can_be_read_again(
         hospital.arrive()
     assert Command(tmp_path).ends()[0] == 0
     engine = tmp_path / "headgate" / "engine"
-    (engine / "checkpoints" / "joe.BP").rename(tmp_path / "kept")
+    (engine / "checkpoints" / checkpoint_name("joe.BP")).rename(tmp_path / "kept")
     said = Command(tmp_path).fails()
     assert "is gone or older than the state" in said and "--fresh" in said
-    (tmp_path / "kept").rename(engine / "checkpoints" / "joe.BP")
+    (tmp_path / "kept").rename(engine / "checkpoints" / checkpoint_name("joe.BP"))
     (engine / "state").rename(tmp_path / "kept")
     said = Command(tmp_path).fails()
     assert "the state is gone or older" in said and "--fresh" in said

@@ -95,13 +95,13 @@ def numbered_files(patch: pytest.MonkeyPatch) -> None:
 
 def numbered_lines(patch: pytest.MonkeyPatch) -> None:
     """Results are numbered across all subscribers."""
-    lines, numbers = sinks._lines, Counter[str]()
+    lines, numbers = sinks.lines_of, Counter[str]()
 
     def numbered(parcel: Parcel, columns: Sequence[str]) -> list[str]:
         numbers["all"] += len(parcel)
         return [f"{numbers['all']} {line}" for line in lines(parcel, columns)]
 
-    patch.setattr(sinks, "_lines", numbered)
+    patch.setattr(sinks, "lines_of", numbered)
 
 
 def one_mailbox(patch: pytest.MonkeyPatch) -> None:

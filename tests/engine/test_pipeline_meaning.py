@@ -71,7 +71,7 @@ class Records:
     def restore(self, state: Any) -> None:
         pass
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         pass
 
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
@@ -85,6 +85,9 @@ class Records:
             found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
         for part in refused:
             self.refused[part.reason] += len(part.rows)
+
+    def keep(self, now: Demand) -> None:
+        pass
 
 
 class Replay:

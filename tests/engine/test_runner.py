@@ -26,8 +26,9 @@ from headgate.engine.ingress import NO_FORM, NO_LABEL, NO_TIME, Entrance, Refuse
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.runner import Runner, SparkBatch
-from headgate.engine.sources import SourceError, StreamSource
+from headgate.engine.sources import StreamSource
 from headgate.engine.views import Running
+from headgate.errors import SourceError
 from headgate.labels import LEAST, Clearance, parse_label
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
@@ -94,6 +95,8 @@ def run(
         runner.read({"s": source}, finite=True)
         runner.wait()
         runner.stop()
+        for error in runner.failed.values():
+            raise error
         if last:
             pipeline.end()
         found = [deliveries(box.fetch(x.name, x.query, gate.now)) for x in gate.now.subscribers]

@@ -18,6 +18,7 @@ from headgate.engine.egress import deliveries
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sinks import FileSink, Sink
+from headgate.errors import SourceError
 from headgate.service import desk as desks
 from headgate.service.desk import Desk
 from headgate.service.processing import Folders
@@ -203,3 +204,17 @@ def test_long_names_of_users_and_streams_end_nobodys_work(ward: System, tmp_path
     work, _ = everyone(ward, tmp_path)
     work.take((1, "nurse"))
     assert len(list((tmp_path / "out").rglob("*.jsonl"))) == 2
+
+
+def test_of_streams_that_cannot_be_read_everyone_is_told_what_is_theirs_to_know(ward: System) -> None:
+    """Their owner and whoever runs the system which and why; who may read them, what waits; nobody else anything."""
+    failed = {"root.hr": SourceError("stream root.hr cannot be read as `json` (PATH_NOT_FOUND)")}
+    ned, eve = ward.login("ned"), ward.new_user("eve", "clerk")
+    ward.run(EVERYTHING.format("twice", "clerk"))
+    eve = ward.login("eve")
+    for token in (ned, eve):
+        ward.run("SUBSCRIBE TO root.twice", token)
+    assert Desk(ward.headgate, ward.root, everyone=True).unread(failed) == [failed["root.hr"].message]
+    assert Desk(ward.headgate, ward.root).unread(failed) == [failed["root.hr"].message]
+    assert Desk(ward.headgate, ned).unread(failed) == ["what root.twice is made of cannot be read"]
+    assert Desk(ward.headgate, eve).unread(failed) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -17,7 +18,8 @@ from headgate.cli.context import Place, pass_place, reported, show
 from headgate.engine.pipeline import Counts, forget
 from headgate.plain import format_table
 from headgate.service import Headgate
-from headgate.service.desk import Desk
+from headgate.service.desk import KINDS, Desk, Shown, SparkTarget
+from headgate.service.processing import Unread
 
 SHOWN = 20
 
@@ -33,7 +35,19 @@ SHOWN = 20
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write results here, as JSON lines, one file for each subscriber and stream; without it yours are printed.",
+    help="Write results to files below this folder, for each subscriber and stream its own.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(sorted(KINDS)),
+    default="jsonl",
+    show_default=True,
+    help="What these files are: JSON lines, one growing file each, or Parquet, one more file with each batch.",
+)
+@click.option("--to", "format_", metavar="FORMAT", help="Write results to anything Spark can write to, by its format.")
+@click.option(
+    "--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of --to, such as path=DIR; repeatable."
 )
 @click.option(
     "--fresh", is_flag=True, help="Forget what was read before, and all windows: read the sources from the beginning."
@@ -41,20 +55,32 @@ SHOWN = 20
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 @pass_place
 def run(
-    place: Place, script: TextIO | None, follow: bool, everyone: bool, out: Path | None, fresh: bool, master: str
+    place: Place,
+    script: TextIO | None,
+    follow: bool,
+    everyone: bool,
+    out: Path | None,
+    kind: str,
+    format_: str | None,
+    options: tuple[str, ...],
+    fresh: bool,
+    master: str,
 ) -> None:
     """Run a SCRIPT of statements (a .cql file, or - for standard input), and the queries it starts.
 
     All statements run, in one transaction, or none of them does; SPEC.md describes the language. If something is
     subscribed to afterwards and its streams have sources, these are read to their end, and the results printed, or
-    written to --out; at the end a table says what happened. What was read once is not read again; a run that was
-    interrupted goes on where it was.
+    written to --out and --to; at the end a table says what happened. What was read once is not read again; a run that
+    was interrupted goes on where it was. A source that cannot be read ends only what is made of it: it is named at the
+    end, with exit code 1; with --follow it is tried again.
 
     \b
       headgate run ward.cql                        statements, then your results
       headgate run ward.cql --out results          the same into files
+      headgate run ward.cql --to parquet --option path=results
       headgate run --everyone --follow --out results
     """
+    to = _target(format_, options)
     name = getattr(script, "name", "-")
     with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
         if script is None and not everyone:
@@ -66,11 +92,36 @@ def run(
                 raise click.ClickException(f"{name} is not UTF-8 text") from None
             for result in headgate.execute(place.token(), text):
                 show(result)
-        _process(place, headgate, follow=follow, everyone=everyone, out=out, fresh=fresh, master=master)
+        results = Results(out, kind, to)
+        _process(place, headgate, results, follow=follow, everyone=everyone, fresh=fresh, master=master)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where they go; nowhere: they are printed."""
+
+    out: Path | None
+    kind: str
+    to: SparkTarget | None
+
+    @property
+    def printed(self) -> bool:
+        return self.out is None and self.to is None
+
+
+def _target(format_: str | None, options: Sequence[str]) -> SparkTarget | None:
+    if format_ is None:
+        if options:
+            raise click.UsageError("--option is for --to, which names the format")
+        return None
+    pairs = [option.partition("=") for option in options]
+    if not all(name and equals for name, equals, _ in pairs):  # not repeated here: it may be a password
+        raise click.UsageError("an --option is written NAME=VALUE")
+    return SparkTarget(format_, {name: value for name, _, value in pairs})
 
 
 def _process(
-    place: Place, headgate: Headgate, *, follow: bool, everyone: bool, out: Path | None, fresh: bool, master: str
+    place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
 ) -> None:
     desk = Desk(headgate, place.token(), everyone=everyone)
     if not desk.has_work():
@@ -78,22 +129,41 @@ def _process(
     home = place.home / ("engine" if everyone else f"engine-{desk.session}")
     if fresh:
         forget(home)
-    with _Bar(follow) as bar, desk.at_work(home, out, master=master) as work, _asked_to_end() as check:
+    started = desk.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
+    with _Bar(follow) as bar, started as work, _asked_to_end() as check:
+        waited: list[str] = []
+        unread: list[str] = []
 
         def watch() -> None:
+            nonlocal waited
             bar.show(work.counts, everyone=everyone)
+            waits = desk.unread(work.failed) if follow and (work.failed or waited) else []
+            for line in (x for x in waits if x not in waited):
+                click.echo(f"{line}; it is tried again", err=True)
+            waited = waits
+            if follow and results.printed:
+                _print(desk.received(SHOWN, news=True))
             check()
 
-        with suppress(KeyboardInterrupt):
-            (work.follow if follow else work.replay)(watch)
+        try:
+            with suppress(KeyboardInterrupt):
+                (work.follow if follow else work.replay)(watch)
+        except Unread as error:
+            unread = desk.unread(error.streams)
         bar.stop()
-        if out is None:
-            for title, columns, rows in desk.received(SHOWN):
-                click.echo(f"\n{title}")
-                click.echo(format_table(columns, rows))
-        for title, columns, rows in desk.summary(work.counts):
-            click.echo(f"\n{title}")
-            click.echo(format_table(columns, rows))
+        if results.printed:
+            _print(desk.received(SHOWN, news=follow))
+        _print(desk.summary(work.counts))
+        for line in unread:
+            click.echo(f"error: {line}", err=True)
+        if unread:
+            sys.exit(1)
+
+
+def _print(tables: Iterable[Shown]) -> None:
+    for title, columns, rows in tables:
+        click.echo(f"\n{title}")
+        click.echo(format_table(columns, rows))
 
 
 @contextmanager
@@ -145,7 +215,7 @@ class _Bar:
 
     def show(self, counts: Counts, *, everyone: bool) -> None:
         """How many tuples and batches there are is for those who run the system: some may be hidden from others."""
-        told = f"{counts.results.total():,} results"
+        told = f"{counts.received.total():,} results"
         if everyone:
             told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {told}"
         self._progress.update(self._task, description=told)

@@ -192,7 +192,7 @@ def tell(picture: Path, progress: Callable[[str], None] = lambda _: None) -> Ite
         yield "\n".join(told.text.splitlines()[2:])
         yield ""
         tuples, refused = work.counts.tuples, work.counts.refused.total()
-        results = work.counts.results.total()
+        results = work.counts.received.total()
         yield f"# {tuples.total():,} tuples in {work.counts.batches} batches, {refused} refused, {results:,} results"
         work.close()
         faults = headgate.verify_audit()

@@ -6,7 +6,7 @@ others, rights change for those who look, labels keep their numbers for as long 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -203,6 +203,11 @@ class Chain:
                 coming += self._fed(parcel)
             self._know()
         return results
+
+    def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
+        """For these, by subscriber and query, it ends with the next batch."""
+        for key in keys:
+            self._processor_of(key[1]).end(self._views[key], reason)
 
     def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
         """What feeders received, as tuples of the stream that the query makes."""

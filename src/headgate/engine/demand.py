@@ -22,12 +22,23 @@ from headgate.labels import FALSE, Clearance, Label, Rules
 
 
 @dataclass(frozen=True)
+class Outgoing:
+    """Whose results these are, and of what, in words."""
+
+    user: str
+    session: str
+    stream: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Subscriber:
     """Somebody who wants the results of a query, as `name`; without a clearance it may have none of them."""
 
     name: str
     query: str
     clearance: Clearance | None
+    outgoing: Outgoing | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,14 @@ class Demand:
     def clearances(self) -> Mapping[tuple[str, str], Clearance | None]:
         """By subscriber and query."""
         return {(x.name, x.query): x.clearance for x in self.subscribers}
+
+    @cached_property
+    def _accounts(self) -> Mapping[tuple[str, str], tuple[str, str]]:
+        return {(x.name, x.query): (x.outgoing.user, x.outgoing.stream) for x in self.subscribers if x.outgoing}
+
+    def account(self, subscriber: str, query: str) -> tuple[str, str]:
+        """What results count under: a user's of a stream count together, in however many sessions."""
+        return self._accounts.get((subscriber, query), (subscriber, query))
 
     def protected(self, label: Label) -> Label:
         """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,
@@ -74,8 +93,21 @@ class Demand:
                 for x in (False, True)
             )
             fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
-            found.append(parcel.where(fine).to((subscriber,)))
-        return [x for x in found if len(x) or x.ended]
+            found.append(parcel.left(fine).to((subscriber,)))
+        return [x for x in found if len(x) or x.word]
+
+    def concerned(self, stream: str) -> list[tuple[str, str]]:
+        """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may
+        read it. To all others it is hidden: what they receive is the same without it."""
+        streams, queries = {stream}, set[str]()
+        while more := {x.name for x in self.queries if not x.streams.isdisjoint(streams)} - queries:
+            queries |= more
+            streams |= {self.running[name].output for name in more} - {""}
+        return [
+            (x.name, x.query)
+            for x in self.subscribers
+            if x.query in queries and x.clearance and stream in x.clearance.sources | x.clearance.aggregate_sources
+        ]
 
 
 class Gate(Protocol):

@@ -27,7 +27,7 @@ _MOST_REMEMBERED = 200_000
 class Parcel:
     """Results of one query for some who look through one view, in order; all of them receive the same. `labels` are
     numbers of `kinds`; a query of several blocks says for each result which one it is from. If it `ended` for them,
-    that is why, and there are no results."""
+    or `waits` until a stream can be read again, that is why, and there are no results."""
 
     subscribers: tuple[str, ...]
     query: str
@@ -37,9 +37,17 @@ class Parcel:
     labels: Ints
     kinds: tuple[Label, ...]
     ended: str = ""
+    waits: str = ""
+    places: Ints | None = None
+    """Which of the results that were computed these are, if some are not permitted any more."""
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def word(self) -> dict[str, str]:
+        """What is said instead of results; nothing if these are results."""
+        return {name: text for name, text in (("ended", self.ended), ("waits", self.waits)) if text}
 
     def to(self, subscribers: tuple[str, ...]) -> Parcel:
         return replace(self, subscribers=subscribers)
@@ -51,12 +59,20 @@ class Parcel:
         values = tuple(column.take(pa.array(rows)) for column in self.values)
         return replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
 
+    def left(self, chosen: Bools) -> Parcel:
+        """The same, and each keeps the place it had."""
+        places = np.arange(len(self)) if self.places is None else self.places
+        return replace(self.where(chosen), places=places[chosen])
+
 
 def last_word(view: View) -> Parcel:
     """What those who look through a view that has ended are told."""
+    return said(tuple(sorted(view.clearances)), view.running.name, ended=view.ended)
+
+
+def said(subscribers: tuple[str, ...], query: str, *, ended: str = "", waits: str = "") -> Parcel:
     nothing = np.empty(0, np.int64)
-    names = tuple(sorted(view.clearances))
-    return Parcel(names, view.running.name, nothing, nothing, (), nothing, (), view.ended)
+    return Parcel(subscribers, query, nothing, nothing, (), nothing, (), ended, waits)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class Mailbox:
     def restore(self, state: None) -> None:
         pass
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         pass
 
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
@@ -46,6 +46,13 @@ class Mailbox:
                     gone = len(kept.pop(0))
                     self._sizes[key] -= gone
                     self.lost[key] += gone
+
+    def keep(self, now: Demand) -> None:
+        for key in self._kept.keys() - now.clearances.keys():
+            self._kept.pop(key, None)
+            self._sizes.pop(key, None)
+        for key in self.lost.keys() - now.clearances.keys():
+            del self.lost[key]
 
     def fetch(self, subscriber: str, query: str, now: Demand) -> list[Parcel]:
         """All that is there for it and that its rights of now permit; whatever they do not is gone as well."""

@@ -8,20 +8,25 @@ numbers tell of nobody else.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
+from headgate.engine.outfolder import OutFolder, known_file, new_file
 from headgate.engine.sinks import Addresses, FileSink, file_path
 from headgate.engine.state import NO_LIMIT
 from headgate.labels.text import parse_any_label
 
+_STAGED = ".staged"
 _TIME, _LABEL, _BLOCK = "headgate_time", "headgate_label", "headgate_block"
 _QUERY, _SUBSCRIBER = b"query", b"subscriber"
 _REPEATED = [_LABEL, _BLOCK]
@@ -32,79 +37,96 @@ class ParquetSink:
     keeps = True
 
     def __init__(self, folder: Path, addresses: Addresses) -> None:
-        self._folder = folder
+        self._folder = OutFolder(folder)
         self._addresses = addresses
         self._lines = FileSink(folder, addresses)
         self._numbers: dict[str, int] = {}
-        self._staged: dict[tuple[str, str], Path] = {}
-        self._waiting = folder / ".staged"
-        self._waiting.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._staged: dict[tuple[str, str], str] = {}
+        with self._folder.said(_STAGED), self._folder.inside(_STAGED):
+            pass
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, dict[str, int]]:
         coming = (self._place(name, parcel.query) for parcel in results for name in parcel.subscribers)
-        beginning = dict.fromkeys((str(path.relative_to(self._folder)) for path in coming), 0)
-        lines = self._lines.state([x for x in results if x.ended], refused)
+        beginning = dict.fromkeys(coming, 0)
+        lines = self._lines.state([x for x in results if x.word], refused)
         return {"numbers": beginning | self._numbers, "lines": lines}
 
     def restore(self, state: Mapping[str, dict[str, int]] | None) -> None:
         """Of what was to go out nothing is left but what is staged."""
         self._numbers = dict(state["numbers"]) if state else {}
         for place, number in self._numbers.items():
-            for path in (self._folder / place).glob("*.parquet"):
-                if path.stem.isdigit() and int(path.stem) > number:
-                    path.unlink()
+            here = self._folder.inside(place, make=False)
+            with self._folder.said(place), suppress(FileNotFoundError), here as folder:
+                _clear(folder, number)
         self._lines.restore(state["lines"] if state else None)
 
     # Before a batch counts --------------------------------------------------------------------------------------------
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
-        for old in self._waiting.iterdir():
-            old.unlink()
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:  # noqa: ARG002
         self._staged = {}
-        work: list[tuple[pa.Table, Path]] = []
-        for parcel in (x for x in results if not x.ended):
+        work: list[tuple[pa.Table, str]] = []
+        for parcel in (x for x in results if not x.word):
             table = self._table(parcel)
             for subscriber in parcel.subscribers:
-                path = self._waiting / f"{version:015}-{len(work)}.parquet"
-                self._staged[subscriber, parcel.query] = path
-                known = {_QUERY: parcel.query.encode(), _SUBSCRIBER: subscriber.encode()}
-                work.append((table.replace_schema_metadata(known), path))
-        with ThreadPoolExecutor(2) as threads:
-            list(threads.map(lambda x: _write(*x), work))
+                name = f"{version:015}-{len(work)}.parquet"
+                self._staged[subscriber, parcel.query] = name
+                work.append((table.replace_schema_metadata(_known(subscriber, parcel.query)), name))
+        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
+            for old in os.listdir(here):
+                os.unlink(old, dir_fd=here)
+            with ThreadPoolExecutor(2) as threads:
+                list(threads.map(lambda x: _write(x[0], x[1], here), work))
 
     def staged(self, version: int) -> list[Parcel]:
         """What was staged for a version that counts, after a restart."""
-        files = sorted(self._waiting.glob(f"{version:015}-*.parquet"))
-        found = [(path, pq.read_table(path)) for path in files]
-        parcels = [_parcel(table) for _, table in found]
-        self._staged = {(p.subscribers[0], p.query): path for p, (path, _) in zip(parcels, found, strict=True)}
+        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
+            own = re.compile(rf"{version:015}-\d+\.parquet")
+            names = sorted(name for name in os.listdir(here) if own.fullmatch(name))
+            parcels = [_parcel(_read(name, here)) for name in names]
+        self._staged = {(p.subscribers[0], p.query): name for p, name in zip(parcels, names, strict=True)}
         return parcels
 
     # When it goes out -------------------------------------------------------------------------------------------------
 
     def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
         """`as_staged`: all of it, as it is; otherwise only these results, of what was staged."""
-        if not as_staged:
-            allowed = {(name, parcel.query): parcel for parcel in results for name in parcel.subscribers}
-            for key, path in list(self._staged.items()):
-                if key in allowed:
-                    known = {_QUERY: key[1].encode(), _SUBSCRIBER: key[0].encode()}
-                    _write(self._table(allowed[key]).replace_schema_metadata(known), path)
-                else:
-                    path.unlink()
-                    del self._staged[key]
-        for key, path in self._staged.items():
-            target = self._place(*key)
-            target.mkdir(parents=True, exist_ok=True, mode=0o700)
-            place = str(target.relative_to(self._folder))
-            number = self._numbers.get(place, 0) + 1
-            (target / f"{number:09}.parquet").hardlink_to(path)  # what is staged stays until the next batch
-            self._numbers[place] = number
+        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
+            if not as_staged:
+                self._leave(results, waiting)
+            for key, name in self._staged.items():
+                place = self._place(*key)
+                with self._folder.said(place), self._folder.inside(place) as here:
+                    self._let_out(place, here, name, waiting)
         self._staged = {}
-        self._lines.write([x for x in results if x.ended], refused, as_staged=False)
+        self._lines.write([x for x in results if x.word], refused, as_staged=False)
 
-    def _place(self, subscriber: str, query: str) -> Path:
-        return self._folder / file_path(self._addresses.of(subscriber, query).path)
+    def _leave(self, results: Sequence[Parcel], waiting: int) -> None:
+        """Of what was staged only these."""
+        allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
+        for key, name in list(self._staged.items()):
+            if key in allowed:
+                _write(self._table(allowed[key]).replace_schema_metadata(_known(*key)), name, waiting)
+            else:
+                os.unlink(name, dir_fd=waiting)
+                del self._staged[key]
+
+    def _let_out(self, place: str, here: int, name: str, waiting: int) -> None:
+        """What is staged stays until the next batch. Whatever has a number that was never given is not ours, or was
+        forgotten with the state it belonged to."""
+        number = self._numbers.get(place, 0) + 1
+        if number == 1:
+            _clear(here, 0)
+        target = f"{number:09}.parquet"
+        with suppress(FileNotFoundError):
+            os.unlink(target, dir_fd=here)
+        os.link(name, target, src_dir_fd=waiting, dst_dir_fd=here, follow_symlinks=False)
+        self._numbers[place] = number
+
+    def keep(self, now: Demand) -> None:
+        """Numbers stay known, as lengths of files do."""
+
+    def _place(self, subscriber: str, query: str) -> str:
+        return file_path(self._addresses.of(subscriber, query).path)
 
     def _table(self, parcel: Parcel) -> pa.Table:
         names = self._addresses.of(parcel.subscribers[0], parcel.query).columns
@@ -112,18 +134,33 @@ class ParquetSink:
         labels = pa.DictionaryArray.from_arrays(pa.array(parcel.labels.astype(np.int32)), kinds)
         times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
         own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(parcel.blocks.astype(np.int8))}
-        columns = dict(zip(names, parcel.values, strict=True))
-        return pa.table([*own.values(), *columns.values()], names=[*own, *columns])
+        return pa.table([*own.values(), *parcel.values], names=[*own, *names])
 
 
-def _write(table: pa.Table, path: Path) -> None:
-    new = path.with_suffix(".new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+def _known(subscriber: str, query: str) -> dict[bytes, bytes]:
+    return {_QUERY: query.encode(), _SUBSCRIBER: subscriber.encode()}
+
+
+def _clear(folder: int, number: int) -> None:
+    """Files with later numbers go."""
+    for name in os.listdir(folder):
+        stem, _, kind = name.partition(".")
+        if kind == "parquet" and stem.isdigit() and int(stem) > number:
+            os.unlink(name, dir_fd=folder)
+
+
+def _write(table: pa.Table, name: str, folder: int) -> None:
+    with open(new_file(f"{name}.new", folder), "wb") as file:
         # numbers as they are: dictionaries and statistics of results that are read as a whole cost more than they save
         pq.write_table(table, file, compression="snappy", use_dictionary=_REPEATED, write_statistics=False)
         file.flush()
         os.fsync(file.fileno())
-    new.rename(path)
+    os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _read(name: str, folder: int) -> pa.Table:
+    with open(known_file(name, folder), "rb") as file:
+        return pq.ParquetFile(file).read()
 
 
 def _parcel(table: pa.Table) -> Parcel:

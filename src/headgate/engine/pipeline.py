@@ -12,26 +12,31 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
 from headgate.clock import Clock
 from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
-from headgate.engine.egress import Parcel
+from headgate.engine.egress import Parcel, said
+from headgate.engine.incoming import Incoming, TableBatch
 from headgate.engine.ingress import Ingress, Refused
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
-from headgate.engine.wanted import Learn, Wanted
-from headgate.errors import Conflict
+from headgate.engine.wanted import Wanted
+from headgate.errors import Conflict, SourceError
+
+WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
+UNREAD = "a stream that it reads could not be read to its end"
+"""What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
 
 _LOCK = "lock"
 
@@ -45,52 +50,10 @@ class Counts:
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By query and subscriber, for those who are still there."""
+    received: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By user and stream, for all who ever were."""
     withheld: int = 0
-
-
-class Incoming(Protocol):
-    """A batch of a stream, to be read in one of two ways."""
-
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compacted | None:
-        """Only what is wanted, if that can be; `learn` reads labels that are new."""
-        ...
-
-    def whole(self) -> pa.Table:
-        """All of it, in the order of arrival."""
-        ...
-
-
-class Compacted(Protocol):
-    @property
-    def arrivals(self) -> Arrivals: ...
-
-    @property
-    def tuples(self) -> int:
-        """How many there were, unwanted ones included."""
-        ...
-
-    @property
-    def unseen(self) -> int:
-        """How many were dropped that nobody sees."""
-        ...
-
-    @property
-    def wanted(self) -> Wanted:
-        """What it was read for."""
-        ...
-
-
-@dataclass(frozen=True)
-class TableBatch:
-    """A batch that is here already."""
-
-    table: pa.Table
-
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:
-        pass
-
-    def whole(self) -> pa.Table:
-        return self.table
 
 
 class Pipeline:
@@ -115,6 +78,7 @@ class Pipeline:
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
+        self._kept = Demand()
         self.counts = Counts()
         try:
             self._go_on()
@@ -165,22 +129,25 @@ class Pipeline:
         with self._unharmed():
             wanted = self._wanted(stream)
         compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile
-        whole = batch.whole() if wanted and compact is None else None
+        whole: pa.Table = batch.whole() if wanted and compact is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
             demand = self._gate.demand()
             self._meet(demand)
+            if compact is not None and not compact.wanted.still(demand):
+                compact = None
+            if compact is None and whole is None and stream in self._ingress:
+                whole = batch.whole()  # before anything is changed: it may be that it cannot be read
             self._done[stream] = number
             if stream not in self._ingress:  # whoever wanted it left while it was being read
                 self._finish(demand, (), ())
                 return
             self.counts.batches += 1
-            if compact is not None and compact.wanted.still(demand):
+            if compact is not None:
                 self.counts.unseen[stream] += compact.unseen
                 self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
                 return
-            whole = batch.whole() if whole is None else whole
             arrivals, refused = self._ingress[stream].take(whole, now)
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
             self._finish(demand, self._results(arrivals, len(whole)), refused)
@@ -203,31 +170,65 @@ class Pipeline:
         self.counts.unseen[arrivals.stream] += self._chain.unseen
         return results
 
-    def end(self) -> None:
+    def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Nothing more will come: all that waits for its time is final. If more comes nevertheless, later on, windows
-        begin anew: time cannot go back behind its end."""
+        begin anew: time cannot go back behind its end. What reads a stream that was not read to its end, and why not,
+        ends without the results that would be wrong."""
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            results = self._chain.batch([], last=True)
+            concerned = {key for stream in unread or () for key in demand.concerned(stream)}
+            self._chain.end(concerned, UNREAD)
+            found = self._chain.batch([], last=True)
+            told = [x if x.ended != UNREAD else x.to(_of(x, concerned)) for x in found]
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
-            self._finish(demand, results, ())
+            self._finish(demand, [x for x in told if x.subscribers], _reasons(unread or {}))
+
+    def wait(self, unread: Mapping[str, str]) -> None:
+        """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
+        with self._unharmed():
+            demand = self._gate.demand()
+            self._meet(demand)
+            concerned = sorted({key for stream in unread for key in demand.concerned(stream)})
+            told = [said((name,), query, waits=WAITS) for name, query in concerned]
+            self._finish(demand, told, _reasons({x: why for x, why in unread.items() if x in demand.entrances}))
+
+    def settle(self) -> None:
+        """Forgets those who have left, also if no more batches come."""
+        demand = self._gate.demand()
+        if demand is not self._kept:
+            with self._unharmed():
+                self._keep(demand)
+
+    def _keep(self, now: Demand) -> None:
+        """All results are out."""
+        if now is self._kept:
+            return
+        for sink in self._sinks:
+            sink.keep(now)
+        for query, name in [key for key in self.counts.results if (key[1], key[0]) not in now.clearances]:
+            del self.counts.results[query, name]
+        self._kept = now
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
         """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
-        one after it. From what is written down all can be done again."""
+        one after it. From what is written down all can be done again. A batch that cannot be read changed nothing."""
         with self._lock:
             if self._failed is not None:
                 raise self._failed
             try:
                 yield
+            except SourceError:
+                raise
             except BaseException as error:
                 self._failed = error
                 raise
 
     def _finish(self, demand: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
         self._version += 1
+        for sink in self._sinks:
+            sink.stage(self._version, results, refused)
         cells, chain = self._chain.save()
         rest = {
             "done": self._done,
@@ -236,8 +237,6 @@ class Pipeline:
             "refused": [plain_refused(x) for x in refused],
             "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
         }
-        for sink in self._sinks:
-            sink.stage(self._version, results)
         kept = () if all(sink.keeps for sink in self._sinks) else results
         self._states.save(Saved(self._version, cells, rest, kept))
         self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
@@ -257,6 +256,18 @@ class Pipeline:
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
+            for name in parcel.subscribers if len(parcel) else ():
+                self.counts.received[now.account(name, parcel.query)] += len(parcel)
+        self._keep(now)
+
+
+def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(name for name in parcel.subscribers if (name, parcel.query) in chosen)
+
+
+def _reasons(unread: Mapping[str, str]) -> list[Refused]:
+    """For the owners of streams, among what was refused."""
+    return [Refused(stream, why, [{}]) for stream, why in unread.items()]
 
 
 def _rows(parcels: Sequence[Parcel]) -> int:

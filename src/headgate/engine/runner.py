@@ -5,24 +5,30 @@ Each stream is a streaming query of its own with its own checkpoint, so streams 
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headgate.clock import Clock, SystemClock
 from headgate.engine.compact import Compact, compacted
 from headgate.engine.files import Files, files_of
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.sources import SourceError, StreamSource, in_order, read_stream
+from headgate.engine.sources import StreamSource, in_order, kind_of, read_stream
 from headgate.engine.wanted import Learn, Wanted
-from headgate.errors import StoreError
+from headgate.errors import HeadgateError, SourceError, StoreError
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds until a source that could not be read is tried again; each time twice as many."""
 
 
 @dataclass(frozen=True)
@@ -38,40 +44,96 @@ class SparkBatch:
         return files_of(self.source, self.started)
 
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        if self.files is not None:
-            return self.files.compact(wanted, now, learn)
-        return compacted(self.frame, self.source.entrance, wanted, now, learn)
+        with self._said():
+            if self.files is not None:
+                return self.files.compact(wanted, now, learn)
+            return compacted(self.frame, self.source.entrance, wanted, now, learn)
 
     def whole(self) -> pa.Table:
-        return self.files.whole() if self.files is not None else in_order(self.frame.toArrow())
+        with self._said():
+            return self.files.whole() if self.files is not None else in_order(self.frame.toArrow())
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except HeadgateError:
+            raise
+        except Exception as error:
+            raise _stuck(self.source.name, error) from None
+
+
+@dataclass
+class _Trouble:
+    """A source that could not be read, how long to wait after it fails the next time, and when to try again; or, if it
+    is being tried, when it may be taken for sound."""
+
+    error: SourceError
+    pause: float
+    until: float
 
 
 class Runner:
-    def __init__(self, spark: SparkSession, home: Path, pipeline: Pipeline) -> None:
+    """A source that cannot be read stops nothing but itself. It is tried again, unless all is read to its end."""
+
+    def __init__(self, spark: SparkSession, home: Path, pipeline: Pipeline, clock: Clock | None = None) -> None:
         self._spark = spark
         self._home = home
         self._pipeline = pipeline
+        self._clock = clock or SystemClock()
         self._queries: dict[str, StreamingQuery] = {}
         self._faults: dict[str, Exception] = {}
+        self._troubles: dict[str, _Trouble] = {}
+
+    @property
+    def failed(self) -> dict[str, SourceError]:
+        """The streams that cannot be read at the moment, and why."""
+        return {name: trouble.error for name, trouble in sorted(self._troubles.copy().items())}
 
     def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
         """From now on these streams are read, and no others."""
         for name in self._queries.keys() - sources.keys():
             self._queries.pop(name).stop()
-        for name in sorted(sources.keys() - self._queries.keys()):
-            self._queries[name] = self._start(sources[name], finite=finite)
+        for name in self._troubles.keys() - sources.keys():
+            del self._troubles[name]
+        now = self._clock.now()
+        for name in sorted(sources):
+            trouble = self._troubles.get(name)
+            due = trouble is None or (now >= trouble.until and not finite)
+            if name in self._queries and due:
+                self._troubles.pop(name, None)
+            elif due:
+                self._try(sources[name], finite=finite)
+
+    def _try(self, source: StreamSource, *, finite: bool) -> None:
+        trouble = self._troubles.get(source.name)
+        try:
+            self._queries[source.name] = self._start(source, finite=finite)
+            if trouble is not None:
+                trouble.until = self._clock.now() + trouble.pause
+        except SourceError as error:
+            self._note(source.name, error)
+
+    def _note(self, name: str, error: SourceError) -> None:
+        known = self._troubles.get(name)
+        pause = known.pause if known else FIRST_PAUSE
+        self._troubles[name] = _Trouble(error, min(2 * pause, LONGEST_PAUSE), self._clock.now() + pause)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until all that is read ends, or so many seconds; whether it ended. What failed is raised."""
+        """Until all that is read ends, or so many seconds; whether it ended. What failed but for a source is raised."""
         ended = True
-        for name, query in self._queries.items():
+        for name, query in list(self._queries.items()):
             try:
                 if seconds is None or not query.isActive or (ended and query.awaitTermination(seconds)):  # type: ignore[arg-type]
                     query.awaitTermination()
                 else:
                     ended = False  # whether another one has failed is looked at nevertheless
             except Exception as error:
-                raise self._fault(name, error) from None
+                del self._queries[name]
+                fault = self._faults.pop(name, None) or _stuck(name, error)
+                if not isinstance(fault, SourceError):
+                    raise fault from None
+                self._note(name, fault)
         return ended
 
     def stop(self) -> None:
@@ -79,31 +141,40 @@ class Runner:
             query.stop()
         self._queries.clear()
 
-    def _fault(self, name: str, error: Exception) -> Exception:
-        """What our own code raised inside of a batch, or else what Spark says, in one line: its full text may hold
-        values of tuples."""
-        if name in self._faults:
-            return self._faults[name]
-        kind = getattr(error, "getCondition", lambda: None)() or type(error).__name__
-        return SourceError(f"stream {name} could not be read on ({kind})")
-
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
 
         def batch(frame: DataFrame, number: int) -> None:
             try:
                 self._pipeline.take(source.name, number, SparkBatch(frame, source, started))
+                self._troubles.pop(source.name, None)
             except Exception as error:
                 self._faults[source.name] = error
                 raise
 
-        place = self._home / "checkpoints" / quote(source.name, safe="")
+        if finite and source.endless:
+            raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
+        place = self._home / "checkpoints" / checkpoint_name(source.name)
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(place))
-        started.set_result((writer.trigger(availableNow=True) if finite else writer).start())
+        try:
+            started.set_result((writer.trigger(availableNow=True) if finite else writer).start())
+        except Exception as error:
+            raise _stuck(source.name, error) from None
         return started.result()
+
+
+def _stuck(stream: str, error: Exception) -> SourceError:
+    return SourceError(f"stream {stream} could not be read on ({kind_of(error)})")
+
+
+def checkpoint_name(stream: str) -> str:
+    """The folder of a stream's checkpoint: for people its name, as far as any file system takes it, and for what
+    differs in nothing else a digest."""
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", stream)[:60].lstrip("._")
+    return f"{readable}-{hashlib.sha256(stream.encode()).hexdigest()}"
 
 
 def check_history(stream: str, checkpoint: Path, done: int) -> None:

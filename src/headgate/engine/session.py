@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from headgate.engine.sql.spark import SETTINGS as EXPRESSIONS
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
+
+_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET}",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # a partition is a cell: none may be merged or split
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "0",  # a kernel sees its partition as a whole
+    _AT_ONCE: "0",  # a kernel sees its partition as a whole
     "spark.sql.codegen.hugeMethodLimit": "8000",  # larger methods are never compiled by the JVM
     "spark.sql.files.openCostInBytes": "65536",  # so small are parts of files; or one core would read them alone
     "spark.sql.variable.substitute": "false",
@@ -42,6 +45,17 @@ def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> Spark
         builder = builder.config(key, value)
     with _errors_to(home / "spark.err"):
         return builder.getOrCreate()
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """A table of ours for Spark. Spark asks for a size of parts here, where it has none; streams have settings of their
+    own, copied when they begin, so they do not see it."""
+    usual = spark.conf.get(_AT_ONCE)
+    spark.conf.set(_AT_ONCE, str(max(1, table.num_rows)))
+    try:
+        return spark.createDataFrame(table)
+    finally:
+        spark.conf.set(_AT_ONCE, str(usual))
 
 
 @contextmanager

@@ -7,17 +7,17 @@ import datetime as dt
 import hashlib
 import json
 import os
-import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
-from headgate.errors import StoreError
+from headgate.engine.outfolder import OutFolder
 
 
 class Sink(Protocol):
@@ -36,7 +36,7 @@ class Sink(Protocol):
         """Back to where it was then; of the results it was to write nothing is left."""
         ...
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         """What will go out as soon as the batch counts; nobody sees it yet."""
         ...
 
@@ -48,14 +48,20 @@ class Sink(Protocol):
         """Lets out what was staged: all of it, or only these results."""
         ...
 
+    def keep(self, now: Demand) -> None:
+        """Of those who have left, and whose results are all out, nothing need be held any more."""
+        ...
+
 
 @dataclass(frozen=True)
 class Address:
-    """Where the results of a query go for a subscriber: a file's place below the folder, and the names of the
-    columns."""
+    """Where the results of a query go for a subscriber: a file's place below the folder, the names of the columns, and
+    of which stream and session they are."""
 
     path: tuple[str, ...]
     columns: tuple[str, ...]
+    stream: str = ""
+    session: str = ""
 
 
 class FileSink:
@@ -66,7 +72,7 @@ class FileSink:
     keeps = False
 
     def __init__(self, folder: Path, addresses: Addresses) -> None:
-        self._folder = folder
+        self._folder = OutFolder(folder)
         self._addresses = addresses
         self._sizes: dict[str, int] = {}
 
@@ -79,12 +85,11 @@ class FileSink:
         """Rights may have changed since, so what a crash left of results may never come again: it goes now."""
         self._sizes = dict(state or {})
         for path, size in self._sizes.items():
-            file = self._folder / path
-            with self._said(file), suppress(FileNotFoundError):
-                if file.stat().st_size > size:
-                    os.truncate(file, size)
+            with self._folder.said(path), suppress(FileNotFoundError), self._folder.file(path, make=False) as file:
+                if os.fstat(file).st_size > size:
+                    os.ftruncate(file, size)
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         pass
 
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
@@ -94,14 +99,17 @@ class FileSink:
         lines: dict[str, list[str]] = {}
         for parcel in results:
             columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
-            new = _lines(parcel, columns)
+            new = lines_of(parcel, columns)
             for subscriber in parcel.subscribers:
                 lines.setdefault(self._path(subscriber, parcel.query), []).extend(new)
         for part in refused:
-            lines.setdefault(self._path_of_refused(part), []).extend(_refused_lines(part))
+            lines.setdefault(self._path_of_refused(part), []).extend(refused_lines(part))
         for path, new in lines.items():
-            with self._said(self._folder / path):
+            with self._folder.said(path):
                 self._append(path, new)
+
+    def keep(self, now: Demand) -> None:
+        """How long files are stays known: a session that subscribes again goes on where its file ends."""
 
     def _path(self, subscriber: str, query: str) -> str:
         return file_name(self._addresses.of(subscriber, query).path)
@@ -109,57 +117,16 @@ class FileSink:
     def _path_of_refused(self, part: Refused) -> str:
         return file_name(self._addresses.of_refused(part.stream))
 
-    @contextmanager
-    def _said(self, file: Path) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(
-                f"results cannot be written to `{file}` ({error.strerror})",
-                hint="see to that and run again: nothing is lost",
-            ) from None
-
     def _append(self, path: str, lines: Iterable[str]) -> None:
         content = "".join(f"{line}\n" for line in lines).encode()
-        descriptor = self._opened(path)
-        try:
+        with self._folder.file(path) as file:
             # what a crash interrupted comes again; what others took away, or is in another folder, does not
-            os.ftruncate(descriptor, min(self._sizes.get(path, 0), os.fstat(descriptor).st_size))
-            os.lseek(descriptor, 0, os.SEEK_END)
-            with os.fdopen(os.dup(descriptor), "wb") as stream:
+            os.ftruncate(file, min(self._sizes.get(path, 0), os.fstat(file).st_size))
+            os.lseek(file, 0, os.SEEK_END)
+            with os.fdopen(os.dup(file), "wb") as stream:
                 stream.write(content)
-            os.fsync(descriptor)
-            self._sizes[path] = os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
-
-    def _opened(self, path: str) -> int:
-        """For nobody but us to read. Below the folder no link is followed: it may lead anywhere, and show anyone."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        *folders, file = path.split("/")
-        place = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            for name in folders:
-                with suppress(FileExistsError):
-                    os.mkdir(name, 0o700, dir_fd=place)
-                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
-                os.close(place)
-                place = inner
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-            descriptor = os.open(file, flags, 0o600, dir_fd=place)
-        except OSError as error:
-            raise StoreError(
-                f"results cannot be written to `{path}` in `{self._folder}` ({error.strerror})",
-                hint="there must be plain folders and files, or nothing",
-            ) from None
-        finally:
-            os.close(place)
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-            os.close(descriptor)
-            raise StoreError(f"`{path}` in `{self._folder}` is no plain file of its own", hint="remove it")
-        os.fchmod(descriptor, 0o600)
-        return descriptor
+            os.fsync(file)
+            self._sizes[path] = os.fstat(file).st_size
 
 
 class Addresses(Protocol):
@@ -188,9 +155,10 @@ def _part(part: str) -> str:
     return f"{found[: _LONGEST - 66]}%%{hashlib.sha256(part.encode()).hexdigest()}"
 
 
-def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
-    if parcel.ended:
-        return [json.dumps({"ended": parcel.ended})]
+def lines_of(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+    """Each result as one JSON object, or what is said instead."""
+    if parcel.word:
+        return [json.dumps(parcel.word)]
     kinds = [str(label) for label in parcel.kinds]
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [
@@ -206,7 +174,7 @@ def _lines(parcel: Parcel, columns: Sequence[str]) -> list[str]:
     ]
 
 
-def _refused_lines(part: Refused) -> list[str]:
+def refused_lines(part: Refused) -> list[str]:
     return [json.dumps({"reason": part.reason, "values": row}, ensure_ascii=False) for row in part.rows]
 
 

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyspark.sql import types as t
 
 from headgate.engine.compact import BLOCK, FILE, MODIFIED
 from headgate.engine.ingress import SPOILT, Entrance
-from headgate.errors import HeadgateError
+from headgate.errors import SourceError
 from headgate.plan.expressions import Type
 
 SPARK: dict[Type, t.DataType] = {
@@ -34,11 +35,11 @@ SPARK: dict[Type, t.DataType] = {
 
 FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
 _SPOILABLE = frozenset({"json", "csv"})
+_OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket", "kafka"})
+"""Formats that say themselves which columns there are."""
+_ENDLESS = frozenset({"rate", "rate-micro-batch", "socket"})
+"""Formats that have no end; what they hold cannot be read to it."""
 _PLACE = (MODIFIED, FILE, BLOCK)
-
-
-class SourceError(HeadgateError):
-    """A source that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class StreamSource:
         return self.entrance.name
 
     @property
+    def endless(self) -> bool:
+        return self.format in _ENDLESS
+
+    @property
     def schema(self) -> t.StructType:
         fields = [t.StructField(name, SPARK[type_]) for name, type_ in self.entrance.columns]
         if self.format in _SPOILABLE:
@@ -64,16 +69,41 @@ class StreamSource:
 def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
     """Unknown formats, missing folders and the like are said in one line."""
     reader = spark.readStream.format(source.format).options(**dict(source.options))
-    if source.format != "rate":
+    if source.format not in _OWN_COLUMNS:
         reader = reader.schema(source.schema)
     if source.format in _SPOILABLE:
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", SPOILT)
     try:
-        return _shaped(reader.load(), source)
+        frame = reader.load()
+        if source.format in _OWN_COLUMNS:
+            _check_columns(frame, source)
+        return _shaped(frame, source)
+    except SourceError:
+        raise
     except Exception as error:
-        # Spark's own text may be pages long, and name what is on the machine
-        kind = getattr(error, "getCondition", lambda: None)() or type(error).__name__
-        raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind})") from None
+        raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind_of(error)})") from None
+
+
+def kind_of(error: Exception) -> str:
+    """What Spark calls it: its own text may be pages long, and hold values of tuples or name what is on the machine."""
+    for found in (error, getattr(error, "java_exception", None)):
+        with suppress(Exception):  # it has no such name, or Java is gone
+            if name := found.getCondition():  # type: ignore[union-attr]
+                return str(name)
+    return type(error).__name__
+
+
+def _check_columns(frame: DataFrame, source: StreamSource) -> None:
+    """The stream may have fewer columns than its source, but no others."""
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    words = {type_: word for word, type_ in SPARK.items()}
+    for name, type_ in source.entrance.columns:
+        if found.get(name) != SPARK[type_]:
+            has = ", ".join(f"{own} {words.get(kind, kind.simpleString())}" for own, kind in found.items())
+            raise SourceError(
+                f"stream {source.name} cannot be read as `{source.format}`: its column `{name}` {type_} is not there",
+                hint=f"such a source has the columns {has}",
+            )
 
 
 def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:

@@ -174,7 +174,7 @@ def _parcel_table(parcel: Parcel) -> pa.Table:
 def _plain_parcel(parcel: Parcel, size: int) -> dict[str, Any]:
     kinds = [str(label) for label in parcel.kinds]
     names = list(parcel.subscribers)
-    return {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "ended": parcel.ended}
+    return {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "word": parcel.word}
 
 
 def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
@@ -185,7 +185,7 @@ def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
         (blocks, times, labels), values = (c.to_numpy() for c in table.columns[:3]), table.columns[3:]
         kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in x["kinds"])
         arrays = tuple(column.combine_chunks() for column in values)
-        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds, x["ended"]))
+        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds, **x["word"]))
     if begin != len(content):
         raise ValueError("there is more than there should be")
     return found

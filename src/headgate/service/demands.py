@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from headgate.access import rows as r
 from headgate.access.authorizer import Authorizer, Principal, source_name
@@ -20,7 +21,7 @@ from headgate.access.running import Running as RunningQueries
 from headgate.access.sessions import Sessions
 from headgate.access.state import State
 from headgate.cql.queries import parse_query
-from headgate.engine.demand import Demand, Subscriber
+from headgate.engine.demand import Demand, Outgoing, Subscriber
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
 from headgate.labels import Clearance, parse_label
@@ -36,16 +37,6 @@ USUAL_SKEW = 3_600_000
 from the far future would make all that follow late for those who see it."""
 
 
-@dataclass(frozen=True)
-class Outgoing:
-    """Whose results these are, and of what, in words."""
-
-    user: str
-    session: str
-    stream: str
-    columns: tuple[str, ...]
-
-
 class Demands:
     def __init__(self, state: State, authorizer: Authorizer, running: RunningQueries, sessions: Sessions) -> None:
         self._state = state
@@ -54,7 +45,9 @@ class Demands:
         self._sessions = sessions
         self._seen: tuple[object, ...] = ()
         self._demand = Demand()
-        self._outgoing: dict[tuple[str, str], Outgoing] = {}
+        # results go out under the demand they were computed for, or a later one: as long as anybody has that, and no
+        # longer, it is known whose they are
+        self._outgoing: WeakValueDictionary[tuple[str, str], Outgoing] = WeakValueDictionary()
         self._inputs: dict[str, Mapping[str, Any]] = {}
         self._owners: dict[str, str] = {}
 
@@ -82,7 +75,6 @@ class Demands:
     def _found(self, sessions: Mapping[str, r.Session]) -> Demand:
         queries: dict[str, Running] = {}
         subscribers: list[Subscriber] = []
-        outgoing: dict[tuple[str, str], Outgoing] = {}
         outputs = self._outputs()
         for subscription in sorted(self._state.subscriptions, key=lambda x: (x.session, x.stream)):
             stream, session = self._state.objects.get(subscription.stream), sessions.get(subscription.session)
@@ -96,11 +88,11 @@ class Demands:
                 continue
             queries[running.name] = running
             clearance = self._clearance(session, stream, query, running)
-            subscribers.append(Subscriber(session.id, running.name, clearance))
             names = tuple(name for name, _ in running.query.columns)
-            outgoing[session.id, running.name] = Outgoing(session.user, session.id, source_name(stream), names)
+            outgoing = Outgoing(session.user, session.id, source_name(stream), names)
+            self._outgoing[session.id, running.name] = outgoing
+            subscribers.append(Subscriber(session.id, running.name, clearance, outgoing))
         self._add_makers(queries, outputs)
-        self._outgoing |= outgoing
         streams = self._state.objects.peek("kind", Kind.STREAM.value)
         read = {name for query in queries.values() for name in query.streams}
         used = [stream for stream in streams if source_name(stream) in read]

@@ -6,9 +6,10 @@ Rows and tables for people are made here, so that every command shows them alike
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,27 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.mailbox import Mailbox
+from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Counts
+from headgate.engine.session import spark_session
 from headgate.engine.sights import Running
-from headgate.engine.sinks import FileSink, Sink
-from headgate.errors import AccessDenied
+from headgate.engine.sinks import Addresses, FileSink, Sink
+from headgate.engine.spark_sink import SparkSink
+from headgate.errors import AccessDenied, SourceError
 from headgate.service.headgate import Headgate
 from headgate.service.processing import Folders, Processing
 
 Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "parquet": ParquetSink}
+"""What files of results can be."""
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """Something that Spark writes to: a format and its options."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 class Desk:
@@ -34,6 +48,7 @@ class Desk:
         self._headgate = headgate
         self._everyone = everyone
         self._mailbox = Mailbox()
+        self._token = token
         self._all = self._own = Demand()
         self.session = headgate.session_of(token)
         self._user = headgate.principal(token).user
@@ -68,12 +83,27 @@ class Desk:
         return not read.isdisjoint(self._headgate.demands.inputs())
 
     @contextmanager
-    def at_work(self, home: Path, out: Path | None, *, master: str = "local[2]") -> Iterator[Processing]:
-        """Results go to files below `out`, or wait to be `received`."""
-        sink: Sink = FileSink(out, Folders(self._headgate)) if out else self._mailbox
+    def at_work(
+        self,
+        home: Path,
+        out: Path | None,
+        *,
+        kind: str = "jsonl",
+        to: SparkTarget | None = None,
+        master: str = "local[2]",
+    ) -> Iterator[Processing]:
+        """Results go to files of one of the `KINDS` below `out`, to what Spark writes, or wait to be `received`."""
+        addresses = Folders(self._headgate)
+        sinks: list[Sink] = []
+        if out is not None:
+            sinks.append(KINDS[kind](out, addresses))
+        if to is not None:
+            spark = cache(partial(spark_session, home, master=master))
+            sinks.append(SparkSink(spark, to.format, to.options, addresses))
+        sinks = sinks or [self._mailbox]
         if not self._everyone:
-            sink = _Own(sink, self._owns)
-        work = Processing(self._headgate, home, [sink], gate=self, master=master)
+            sinks = [_Own(sink, self._owns) for sink in sinks]
+        work = Processing(self._headgate, home, sinks, gate=self, master=master)
         try:
             yield work
         finally:
@@ -84,17 +114,30 @@ class Desk:
 
     # For people -------------------------------------------------------------------------------------------------------
 
-    def received(self, most: int) -> Iterator[Shown]:
-        """What came for this session since it was asked the last time, a table for each stream."""
+    def received(self, most: int, *, news: bool = False) -> Iterator[Shown]:
+        """What came for this session since it was asked the last time, a table for each stream, or only for those with
+        `news`. Whoever asks for its results uses its session."""
+        self._headgate.use(self._token)
         with self.open() as now:
             for subscriber in (x for x in now.subscribers if x.name == self.session):
                 parcels = self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                if news and not parcels:
+                    continue
                 found = deliveries(parcels)
                 out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
                 rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
                 more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
-                ended = "".join(f"; it ended: {parcel.ended}" for parcel in parcels if parcel.ended)
-                yield f"{out.stream}: {len(found):,} results{more}{ended}", ("time", *out.columns), rows
+                words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
+                yield f"{out.stream}: {len(found):,} results{more}{''.join(words)}", ("time", *out.columns), rows
+
+    def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
+        """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
+        system; to others who may read them, whichever of their results wait for it; to anybody else nothing."""
+        demand = self.demand()
+        known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
+        keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in demand.concerned(name)}
+        mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys if key[0] == self.session)
+        return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
     def summary(self, counts: Counts) -> Iterator[Shown]:
         """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is
@@ -108,8 +151,7 @@ class Desk:
         ]
         if rows:
             yield "streams", columns, rows
-        outgoing = {key: self._headgate.demands.outgoing(key[1], key[0]) for key in counts.results}
-        results = sorted((out.user, out.stream, f"{counts.results[key]:,}") for key, out in outgoing.items())
+        results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]
         yield "results", ("subscriber", "stream", "results"), results
 
 
@@ -127,14 +169,17 @@ class _Own(Sink):
     def restore(self, state: Any) -> None:
         self._sink.restore(state)
 
-    def stage(self, version: int, results: Sequence[Parcel]) -> None:
-        self._sink.stage(version, results)
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
+        self._sink.stage(version, results, self._own(refused))
 
     def staged(self, version: int) -> list[Parcel]:
         return self._sink.staged(version)
 
     def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
         self._sink.write(results, self._own(refused), as_staged=as_staged)
+
+    def keep(self, now: Demand) -> None:
+        self._sink.keep(now)
 
     def _own(self, refused: Sequence[Refused]) -> list[Refused]:
         return [x for x in refused if self._owns(x.stream)]

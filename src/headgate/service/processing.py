@@ -6,7 +6,7 @@ decided result by result, for the sessions that subscribed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headgate.clock import Clock, SystemClock
@@ -19,10 +19,19 @@ from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
 from headgate.engine.sinks import Address, Sink
 from headgate.engine.sources import StreamSource
+from headgate.errors import SourceError
 from headgate.service.headgate import Headgate
 
 OFTEN = 0.5
 """How often, in seconds, it is looked whether other streams are to be read."""
+
+
+class Unread(SourceError):
+    """Streams that could not be read to their end, and why."""
+
+    def __init__(self, streams: Mapping[str, SourceError]) -> None:
+        super().__init__("; ".join(error.message for error in streams.values()))
+        self.streams = streams
 
 
 class Processing:
@@ -47,28 +56,48 @@ class Processing:
             clock or SystemClock(),
         )
         self._spark = spark_session(home, master=master)  # last: what is refused is refused before it takes seconds
-        self._runner = Runner(self._spark, home, self._pipeline)
+        self._runner = Runner(self._spark, home, self._pipeline, clock)
+        self._told: set[str] = set()
 
     @property
     def counts(self) -> Counts:
         return self._pipeline.counts
 
+    @property
+    def failed(self) -> Mapping[str, SourceError]:
+        """The streams that cannot be read at the moment, and why."""
+        return self._runner.failed
+
     def replay(self, watch: Callable[[], None] = lambda: None, *, end: bool = True) -> None:
         """All that the sources hold and that was not read before, to its end. `watch` is called now and then. Unless
-        more comes later, what waits for its time is final at the end."""
+        more comes later, what waits for its time is final at the end. What could not be read is raised then; all else
+        is done."""
         self._runner.read(self._sources(), finite=True)
         while not self._runner.wait(OFTEN):
             watch()
         self._runner.stop()
+        failed = self.failed
         if end:
-            self._pipeline.end()
+            self._pipeline.end(_reasons(failed))
+        if failed:
+            raise Unread(failed)
 
     def follow(self, watch: Callable[[], None] = lambda: None) -> None:
-        """What is there and what comes, until it is interrupted."""
+        """What is there and what comes, until it is interrupted. What cannot be read is tried again and again."""
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
+            self._tell_who_waits()
+            self._pipeline.settle()
             watch()
+
+    def _tell_who_waits(self) -> None:
+        """Once for each time that a stream cannot be read on."""
+        failed = self.failed
+        new = {name: error for name, error in failed.items() if name not in self._told}
+        if new:
+            self._pipeline.wait(_reasons(new))
+        self._told = set(failed)
 
     def close(self) -> None:
         self._runner.stop()
@@ -83,6 +112,10 @@ class Processing:
         }
 
 
+def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:
+    return {name: str(error) for name, error in failed.items()}
+
+
 class Folders:
     """Where results go in a folder: one folder for each user, a file for each stream and session in it."""
 
@@ -91,7 +124,7 @@ class Folders:
 
     def of(self, subscriber: str, query: str) -> Address:
         out = self._headgate.demands.outgoing(subscriber, query)
-        return Address((out.user, f"{out.stream}.{out.session}"), out.columns)
+        return Address((out.user, f"{out.stream}.{out.session}"), out.columns, out.stream, out.session)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
         return (self._headgate.demands.owner(stream), f"{stream}.refused")

@@ -1,0 +1,146 @@
+"""Those who have left: nothing of theirs is held any more; and those who only receive, who have not left."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import System
+from test_desk_attacks import EVERYTHING, SETUP, Work
+
+from headgate.engine.mailbox import Mailbox
+from headgate.engine.sinks import FileSink
+from headgate.errors import AuthenticationFailed
+from headgate.service.desk import Desk
+from headgate.service.processing import Folders
+
+
+class Ward:
+    def __init__(self, system: System, folder: Path) -> None:
+        self.system = system
+        self.mailbox = Mailbox()
+        files = FileSink(folder / "out", Folders(system.headgate))
+        self.work = Work(system, system.headgate, folder / "engine", self.mailbox, files)
+
+    def nurse(self) -> str:
+        token = self.system.login("ned")
+        self.system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", token)
+        return token
+
+
+@pytest.fixture
+def ward(sqlite_system: System, tmp_path: Path) -> Iterator[Ward]:
+    sqlite_system.run(SETUP)
+    sqlite_system.new_user("ned", "nurse")
+    for name in ("hr", "high", "twice"):
+        sqlite_system.run(EVERYTHING.format(name, "nurse"))
+    found = Ward(sqlite_system, tmp_path)
+    yield found
+    found.work.pipeline.close()
+
+
+def test_of_sessions_that_have_ended_nothing_is_held(ward: Ward) -> None:
+    headgate, pipeline = ward.system.headgate, ward.work.pipeline
+    staying = ward.nurse()
+    for _ in range(5):
+        token = ward.nurse()
+        ward.work.take((5, "nurse"))
+        headgate.logout(token)
+    ward.work.take((6, "nurse"))
+    gc.collect()
+    mine = headgate.session_of(staying)
+    assert {session for session, _ in ward.mailbox._kept} == {mine}
+    assert {session for session, _ in ward.mailbox._sizes} == {mine}
+    assert {session for session, _ in headgate.demands._outgoing} == {mine}
+    assert {session for _, session in pipeline.counts.results} == {mine}
+    assert pipeline.counts.received == {("ned", "root.high"): 11, ("ned", "root.twice"): 11}
+
+
+def test_also_if_nothing_comes_any_more(ward: Ward) -> None:
+    headgate, pipeline = ward.system.headgate, ward.work.pipeline
+    token = ward.nurse()
+    ward.work.take((5, "nurse"))
+    headgate.logout(token)
+    pipeline.settle()
+    gc.collect()
+    assert not ward.mailbox._kept and not ward.mailbox._sizes and not pipeline.counts.results
+    pipeline.settle()
+    pipeline.end()
+    gc.collect()
+    assert not headgate.demands._outgoing
+
+
+def test_whoever_leaves_while_its_results_are_computed_ends_nobodys_work(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its results would have gone is still asked for, when the catalog has forgotten it already."""
+    headgate, chain = ward.system.headgate, ward.work.pipeline._chain
+    token, staying = ward.nurse(), ward.nurse()
+    ward.work.take((5, "nurse"))
+    batch = chain.batch
+
+    def leaving(*given: object, **more: object) -> object:
+        found = batch(*given, **more)  # type: ignore[arg-type]
+        headgate.logout(token)
+        headgate.demand()
+        gc.collect()
+        return found
+
+    monkeypatch.setattr(chain, "batch", leaving)
+    ward.work.take((6, "nurse"))
+    assert {session for session, _ in ward.mailbox._kept} == {headgate.session_of(staying)}
+
+
+def test_a_session_that_unsubscribes_does_not_find_old_results_when_it_comes_back(ward: Ward) -> None:
+    token = ward.nurse()
+    ward.work.take((5, "nurse"))
+    ward.system.run("UNSUBSCRIBE FROM root.high", token)
+    ward.work.take((6, "nurse"))
+    ward.system.run("SUBSCRIBE TO root.high", token)
+    ward.work.take((7, "nurse"))
+    session = ward.system.headgate.session_of(token)
+    with ward.system.headgate.open() as now:
+        found = {
+            x.query: sum(map(len, ward.mailbox.fetch(session, x.query, now))) for x in now.subscribers if x.outgoing
+        }
+    assert sorted(found.values()) == [1, 3]
+
+
+def test_whoever_takes_its_results_is_not_idle_but_files_keep_nobody_awake(ward: Ward) -> None:
+    system = ward.system
+    system.run("SET SYSTEM idle_minutes = 30")
+    taking, sleeping = ward.nurse(), ward.nurse()
+    desk = Desk(system.headgate, taking)
+    for _ in range(3):
+        system.clock.advance(20 * 60)
+        ward.work.take((5, "nurse"))  # into files, and into mailboxes
+        assert len(list(desk.received(20))) == 2
+    assert {x.name for x in system.headgate.demand().subscribers} == {system.headgate.session_of(taking)}
+    with pytest.raises(AuthenticationFailed):
+        system.headgate.session_of(sleeping)
+
+
+def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> None:
+    system = ward.system
+    system.run("SET SYSTEM session_minutes = 60")
+    token = ward.nurse()
+    desk = Desk(system.headgate, token)
+    for _ in range(5):
+        system.clock.advance(11 * 60)
+        list(desk.received(20))
+    system.clock.advance(11 * 60)
+    with pytest.raises(AuthenticationFailed):
+        list(desk.received(20))
+
+
+def test_whoever_takes_its_results_does_not_wake_one_that_has_ended(ward: Ward) -> None:
+    """The attack: a token that was idle for too long, at a desk that is still open."""
+    token = ward.nurse()
+    desk = Desk(ward.system.headgate, token)
+    ward.system.clock.advance(31 * 60)
+    with pytest.raises(AuthenticationFailed):
+        list(desk.received(20))
+    with pytest.raises(AuthenticationFailed):
+        ward.system.headgate.session_of(token)

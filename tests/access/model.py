@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Limit = int | float | tuple[str, ...]
 Limits = Mapping[str, Limit]
@@ -88,6 +88,8 @@ class User:
 class Role:
     owner: str
     max_queries: int | None = None
+    max_state: int | None = None
+    max_results: int | None = None
 
 
 @dataclass(frozen=True)
@@ -486,15 +488,15 @@ class Model:
         else:
             self.need(me, "CHANGE SYSTEM")
 
-    def create_role(self, me: Caller, name: str, max_queries: int | None) -> None:
+    def create_role(self, me: Caller, name: str, **limits: Any) -> None:
         self.need(me, "CHANGE SYSTEM")
         refuse_if(name in self.roles, "Conflict")
-        self.roles[name] = Role(me.user, max_queries)
+        self.roles[name] = replace(Role(me.user), **limits)
 
-    def limit_role(self, me: Caller, name: str, max_queries: int | None) -> None:
+    def limit_role(self, me: Caller, name: str, **limits: Any) -> None:
         role = self.find_role(name)
         self._need_role(me, name)
-        self.roles[name] = replace(role, max_queries=max_queries)
+        self.roles[name] = replace(role, **limits)
 
     def give_role(self, me: Caller, name: str, owner: str) -> None:
         role = self.find_role(name)

@@ -98,6 +98,7 @@ GRANTED = [
     ("CREATE ROLE nurse", "CREATE ROLE", "role nurse"),
     ('CREATE ROLE "head nurse"', "CREATE ROLE", 'role "head nurse"'),
     ("ALTER ROLE nurse MAX QUERIES 3", "ALTER ROLE", "role nurse"),
+    ("ALTER ROLE nurse MAX STATE 3 MAX RESULTS 7", "ALTER ROLE", "role nurse"),
     ('GRANT ROLE nurse TO ROLE "head nurse"', 'GRANT ROLES TO "head nurse"', "role nurse"),
     ('CREATE SEPARATION duty DYNAMIC OF nurse, "head nurse"', "CREATE SEPARATION", "separation duty"),
     ("DROP SEPARATION duty", "DROP SEPARATION", "separation duty"),

@@ -188,18 +188,24 @@ class Author:
     # Roles and separations ------------------------------------------------------------------------------------------
 
     def create_role(self) -> tuple[str, Action]:
-        name, most = self.pick.fresh(list(self.model.roles), ROLES), self._most()
-        return f"CREATE ROLE {name} MAX QUERIES {_number(most)}", lambda m, me: m.create_role(me, name, most)
+        name, (text, limits) = self.pick.fresh(list(self.model.roles), ROLES), self._most()
+        return f"CREATE ROLE {name} {text}", lambda m, me: m.create_role(me, name, **limits)
 
-    def _most(self) -> int | None:
-        return self.pick.one((None, 0, 1, 2))
+    def _most(self) -> tuple[str, dict[str, int | None]]:
+        limits = {"max_queries": self.pick.one((None, 0, 1, 2))}
+        for name in ("max_state", "max_results"):
+            if self.pick.chance(30):
+                limits[name] = self.pick.one((None, 0, 1, 2))
+        if len(limits) > 1 and self.pick.chance(50):
+            del limits["max_queries"]
+        return " ".join(f"{x.upper().replace('_', ' ')} {_number(most)}" for x, most in limits.items()), limits
 
     def alter_role(self) -> tuple[str, Action]:
-        name, most = self.a_role(), self._most()
+        name, (text, limits) = self.a_role(), self._most()
         if self.pick.chance(50):
             owner = self.a_user()
             return f"ALTER ROLE {name} OWNER TO {owner}", lambda m, me: m.give_role(me, name, owner)
-        return f"ALTER ROLE {name} MAX QUERIES {_number(most)}", lambda m, me: m.limit_role(me, name, most)
+        return f"ALTER ROLE {name} {text}", lambda m, me: m.limit_role(me, name, **limits)
 
     def drop_role(self) -> tuple[str, Action]:
         name = self.a_role()
@@ -453,6 +459,10 @@ def _typed(columns: Sequence[str]) -> str:
     return ", ".join(f"{column} INT" for column in columns)
 
 
+def _role(role: Any) -> tuple[Any, ...]:
+    return role.owner, role.max_queries, role.max_state, role.max_results
+
+
 def _limits(limits: Limits) -> str:
     def text(limit: object) -> str:
         return "(" + ", ".join(f"'{word}'" for word in limit) + ")" if isinstance(limit, tuple) else str(limit)
@@ -469,9 +479,9 @@ _POPULATION = [
     Statement("CREATE LEVEL", "CREATE LEVEL S ABOVE C", lambda m, me: m.create_level(me, "S", ["C"])),
     Statement("CREATE LEVEL", "CREATE LEVEL N", lambda m, me: m.create_level(me, "N", ())),
     Statement("CREATE COMPARTMENT", "CREATE COMPARTMENT X", lambda m, me: m.create_compartment(me, "X")),
-    Statement("CREATE ROLE", "CREATE ROLE r1", lambda m, me: m.create_role(me, "r1", None)),
-    Statement("CREATE ROLE", "CREATE ROLE r2 MAX QUERIES 1", lambda m, me: m.create_role(me, "r2", 1)),
-    Statement("CREATE ROLE", "CREATE ROLE r3", lambda m, me: m.create_role(me, "r3", None)),
+    Statement("CREATE ROLE", "CREATE ROLE r1", lambda m, me: m.create_role(me, "r1")),
+    Statement("CREATE ROLE", "CREATE ROLE r2 MAX QUERIES 1", lambda m, me: m.create_role(me, "r2", max_queries=1)),
+    Statement("CREATE ROLE", "CREATE ROLE r3", lambda m, me: m.create_role(me, "r3")),
     Statement(
         "CREATE USER",
         "CREATE USER ann PASSWORD 'password one' CLEARANCE S{X}",
@@ -530,7 +540,7 @@ def modelled(model: Model) -> dict[str, Any]:
     keys = {i: thing.key for i, thing in model.things.items()}
     return {
         "users": {n: (str(u.clearance), u.locked, u.failures, u.locked_until) for n, u in model.users.items()},
-        "roles": {name: (role.owner, role.max_queries) for name, role in model.roles.items()},
+        "roles": {name: _role(role) for name, role in model.roles.items()},
         "memberships": model.members,
         "inheritances": model.juniors,
         "separations": {n: (x.dynamic, x.roles, x.at_most) for n, x in model.separations.items()},
@@ -567,7 +577,7 @@ def stored(state: State) -> dict[str, Any]:
 
     return {
         "users": {u.name: (u.clearance, u.locked, u.failures, u.locked_until) for u in state.users if u.name},
-        "roles": {role.name: (role.owner, role.max_queries) for role in state.roles},
+        "roles": {role.name: _role(role) for role in state.roles},
         "memberships": {(x.user, x.role) for x in state.memberships},
         "inheritances": {(x.senior, x.junior) for x in state.inheritances},
         "separations": {x.name: (x.dynamic, frozenset(x.roles), x.at_most) for x in state.separations},

@@ -34,7 +34,8 @@ from headgate.testing.postgres import fresh_database
 WRITER = Path(__file__).with_name("crash_writer.py")
 EVERYTHING = """
     CREATE LEVEL C; CREATE LEVEL S ABOVE C; CREATE LEVEL gone ABOVE C; DROP LEVEL gone; CREATE COMPARTMENT NATO;
-    CREATE ROLE nurse MAX QUERIES 3; CREATE ROLE doctor; CREATE ROLE clerk; GRANT ROLE nurse TO ROLE doctor;
+    CREATE ROLE nurse MAX QUERIES 3 MAX STATE 70 MAX RESULTS 9;
+    CREATE ROLE doctor; CREATE ROLE clerk; GRANT ROLE nurse TO ROLE doctor;
     CREATE SEPARATION pay STATIC OF clerk, doctor; CREATE SEPARATION "shift 1" DYNAMIC OF clerk, nurse;
     CREATE USER "head nurse" PASSWORD 'correct horse' CLEARANCE S{NATO}; GRANT ROLE doctor TO USER "head nurse";
     ALTER USER "head nurse" LOCK;

@@ -22,7 +22,8 @@ from .grammar import LABELS, QUERIES, STATEMENTS
 # What the texts are about. Everything belongs to root but the things whose names begin with j, which are joe's.
 WORLD = """
     CREATE LEVEL C; CREATE LEVEL S ABOVE C; CREATE LEVEL T; CREATE COMPARTMENT NATO; CREATE COMPARTMENT EU;
-    CREATE ROLE nurse; CREATE ROLE doctor MAX QUERIES 3; CREATE ROLE clerk; CREATE ROLE auditor;
+    CREATE ROLE nurse; CREATE ROLE doctor MAX QUERIES 3 MAX STATE 70 MAX RESULTS NONE;
+    CREATE ROLE clerk; CREATE ROLE auditor;
     GRANT ROLE nurse TO ROLE doctor;
     CREATE SEPARATION pay STATIC OF clerk, auditor; CREATE SEPARATION shift DYNAMIC OF doctor, clerk;
     CREATE USER joe PASSWORD 'correct horse'; CREATE USER al PASSWORD 'correct horse' CLEARANCE S{NATO};

@@ -140,6 +140,8 @@ def test_the_parser_reads_exactly_the_sentences_of_the_grammar(rule: str, data: 
 def test_numbers_are_whole_where_things_are_counted() -> None:
     for text in (
         "CREATE ROLE a MAX QUERIES {}",
+        "CREATE ROLE a MAX STATE {}",
+        "ALTER ROLE a MAX RESULTS {}",
         "CREATE SEPARATION s STATIC OF a, b AT MOST {}",
         "SHOW AUDIT LIMIT {}",
     ):

@@ -185,6 +185,7 @@ def _streams(rng: Random) -> tuple[Stream, ...]:
 
 def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, int]) -> list[Running]:
     found: list[Running] = []
+    limits = Random(f"limits {rng.getstate()[1][:3]}")
     known = list(streams)
     while len(found) < 4:
         features = Features(blocks=2, sources=2, spelling=False, roles=())
@@ -207,7 +208,8 @@ def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, in
         )
         mode = Mode.CUMULATIVE if not stage and rng.random() < 0.15 else Mode.EXACT
         own = {x: lateness.get(x, 0) for x in names}
-        found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage))
+        state, results = (limits.choice((None, None, 2, 4, 8)) for _ in range(2))
+        found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage, False, state, results))
         if len(found) >= 2:
             known = [*streams, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
     if not any(x.mode == Mode.EXACT for x in found):
@@ -357,9 +359,10 @@ class Places:
 
 @dataclass
 class Seen:
-    """All that reaches the observer, in order, and how many results these are."""
+    """All that reaches the observer, in order, how many results these are, and how many queries ended for it."""
 
     results: int = 0
+    ended: int = 0
     told: list[object] = field(default_factory=list)
 
 
@@ -428,7 +431,9 @@ class Run:
     def _fetch(self) -> None:
         now = self._gate.now
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
-            self.seen.told += [deliveries([parcel]) for parcel in self._mailbox.fetch(OBSERVER, query, now)]
+            parcels = self._mailbox.fetch(OBSERVER, query, now)
+            self.seen.told += [(parcel.ended, deliveries([parcel])) for parcel in parcels]
+            self.seen.ended += sum(bool(parcel.ended) for parcel in parcels)
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
 
     def _count(self) -> None:

@@ -18,7 +18,7 @@ from headgate.engine.sights import Running
 from headgate.errors import LabelError
 from headgate.labels import FALSE, Clearance, Label
 from headgate.plan.secure import Mode
-from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
+from headgate.testing.oracle import Change, Event, Limit, Result, Tuple, cumulative, exact
 
 Path = tuple[str, ...]
 """A subscriber, and the queries through which it looks."""
@@ -32,6 +32,8 @@ class Model:
         self.world = world
         self.looking = [dict(_looking(step.demand)) for step in world.steps]
         self._shared: dict[str, list[dict[Path, list[Result]]]] = {}
+        self.ends: dict[Key, set[int]] = {}
+        """The steps in which views ended that exceeded a limit, or read from one that did."""
         self.of = cache(self._of)
 
     def delivered(self) -> list[Wanted]:
@@ -81,33 +83,75 @@ class Model:
             for number in range(first, end):
                 now = self.looking[number][key]
                 coming: list[Event] = [
+                    self._limit(running, number),
                     *([Change(me, now)] if now != before else []),
                     *self._arriving(running, path, number),
                 ]
                 before = now
                 events += coming
                 steps += [number] * len(coming)
-            received = exact(running.query, events, {me: self.looking[first][key]}, **self._setting(running))[me]
+                if self._reads_no_more(running, path, number):
+                    self.ends.setdefault(key, set()).add(number)
+                    end = number + 1
+                    break
+            ends: dict[str, int] = {}
+            subscribers = {me: self.looking[first][key]}
+            received = exact(running.query, events, subscribers, **self._setting(running), ends=ends)[me]
             self._share_out(received, steps, end, found.__getitem__)
+            if me in ends and (ends[me] < len(steps) or end == len(self.world.steps)):
+                self.ends[key] = self.ends.get(key, set()) - {end - 1} | {[*steps, end - 1][ends[me]]}
         return found
+
+    def _limit(self, running: Running, number: int) -> Limit:
+        now = self.world.steps[number].demand.running[running.name]
+        return Limit(now.most_state, now.most_results)
+
+    def _reads_no_more(self, running: Running, path: Path, number: int) -> bool:
+        """Whether a query that it reads ended for this reader in this step."""
+        makers = _makers(self.world.steps[number].demand, running)
+        return any(number in self.ends.get(((*path, running.name), x.name), ()) for x in makers)
 
     def _of_shared(self, running: Running) -> list[dict[Path, list[Result]]]:
         if running.name not in self._shared:
             self._shared[running.name] = [{} for _ in self.world.steps]
             here = [{p: x for (p, q), x in looking.items() if q == running.name} for looking in self.looking]
-            for first, end in _episodes([bool(x) for x in here]):
-                self._replay_shared(running, here, first, end)
+            first, stuck = 0, set[Path]()
+            while first < len(here):
+                mine = self._sharing(here, first, stuck)
+                end = next((x for x in range(first, len(here)) if not mine[x]), len(here))
+                ended = self._replay_shared(running, mine, first, end) if end > first else None
+                if ended is not None:
+                    self.ends |= {
+                        (x, running.name): self.ends.get((x, running.name), set()) | {ended} for x in mine[ended]
+                    }
+                    stuck, first = {x for x in here[ended] if x in mine[ended] or x in stuck}, ended
+                elif end > first:
+                    first = end - 1
+                first += 1
+                stuck &= here[first].keys() if first < len(here) else set()
         return self._shared[running.name]
+
+    def _sharing(
+        self, here: Sequence[Mapping[Path, Clearance | None]], first: int, stuck: set[Path]
+    ) -> list[dict[Path, Clearance | None]]:
+        """Those who share a view that begins with a step: all but those who are still there since one that ended."""
+        mine: list[dict[Path, Clearance | None]] = [{} for _ in here]
+        for number in range(first, len(here)):
+            stuck = stuck & here[number].keys()
+            mine[number] = {path: x for path, x in here[number].items() if path not in stuck}
+        return mine
 
     def _replay_shared(
         self, running: Running, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
-    ) -> None:
+    ) -> int | None:
+        """Returns the step in which the view ended that exceeded a limit."""
         events, steps = list[Event](), list[int]()
         everyone = {path for looking in here[first:end] for path in looking}
         names = {path: "/".join(path) for path in everyone}
         before = here[first]
         for number in range(first, end):
             coming: list[Event] = [
+                self._limit(running, number),
                 *(Change(names[path], x) for path, x in _changes(before, here[number])),
                 *self._arriving(running, (), number),
             ]
@@ -115,7 +159,8 @@ class Model:
             events += coming
             steps += [number] * len(coming)
         subscribers = {names[path]: here[first].get(path) for path in everyone}
-        received = cumulative(running.query, events, subscribers, **self._setting(running))
+        ends: dict[str, int] = {}
+        received = cumulative(running.query, events, subscribers, **self._setting(running), ends=ends)
         for path in everyone:
             self._share_out(
                 received[names[path]],
@@ -123,6 +168,8 @@ class Model:
                 end,
                 lambda number: self._shared[running.name][number].setdefault(path, []),  # noqa: B023
             )
+        at = next(iter(ends.values()), None)
+        return [*steps, end - 1][at] if at is not None and (at < len(steps) or end == len(here)) else None
 
     def _share_out(
         self, received: Iterable[Result], steps: Sequence[int], end: int, to: Callable[[int], list[Result]]

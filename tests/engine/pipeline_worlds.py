@@ -8,6 +8,7 @@ restart, or end. What is wanted changes between steps, and sometimes between com
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -104,6 +105,10 @@ class Author:
         self.users: dict[str, Clearance | None] = {
             f"u{number}": self.rng.choice(self.clearances) for number in range(self.rng.randint(1, 4))
         }
+        self.limits = random.Random(f"limits {seed}")
+        for number, query in enumerate(self.pool):
+            if self.limits.random() < 0.4:
+                self.pool[number] = self.limited(query)
         self.active = [query.name for query in self.pool if self.chance(0.9)]
         self.subscriptions = {(user, x.name) for user in self.users for x in self.pool if self.chance(0.6)}
         self.demand = self.wanted()
@@ -185,8 +190,17 @@ class Author:
         )
         return Demand(self.rules, dict(self.entrances), queries, tuple(subscribers))
 
+    def limited(self, query: Running) -> Running:
+        """With what the owner's roles allow by now."""
+        state = self.limits.choice((None, 1, 2, 3, 4, 5, 8, 12))
+        return replace(query, most_state=state, most_results=self.limits.choice((None, None, 1, 2, 3, 5, 8)))
+
     def change(self) -> Demand:
-        """One to three changes, or none."""
+        """One to three changes, or none; limits change apart from them."""
+        if self.limits.random() < 0.08:
+            number = self.limits.randrange(len(self.pool))
+            self.pool[number] = self.limited(self.pool[number])
+            self.demand = self.wanted()
         if self.chance(0.3 if self.unrest else 0.6):
             return self.demand
         for _ in range(self.rng.choice((1, 1, 2, 3))):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from engine.noninterference import pair
-from headgate.engine import sinks
+from headgate.engine import meters, sinks
 from headgate.engine.egress import Parcel
-from headgate.engine.kernels.rows import Bools
+from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.lateness import Arrived
 from headgate.engine.mailbox import Mailbox
+from headgate.engine.results import Batch
 from headgate.engine.sights import Sightings
 from headgate.engine.sinks import FileSink
 from headgate.engine.views import View
@@ -39,9 +40,10 @@ def check(first: int, pairs: int, folder: Path) -> Counter[str]:
         counts["pairs"] += 1
         counts["results"] += one.results
         counts["noise"] += noise
+        counts["ended"] += one.ended
         counts["pairs with results"] += one.results > 0
         shutil.rmtree(folder / "pair")
-    assert counts["results"] > 2 * pairs and counts["noise"] > 10 * pairs
+    assert counts["results"] > 2 * pairs and counts["noise"] > 10 * pairs and counts["ended"] > pairs / 20
     return counts
 
 
@@ -129,7 +131,38 @@ def results_come_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Mailbox, "state", lambda _: 0)
 
 
+def state_of_all(patch: pytest.MonkeyPatch) -> None:
+    """MAX STATE counts all tuples that wait, whoever sees them."""
+    enter = View.enter
+
+    def all_enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
+        return enter(view, times, np.ones_like(entering), marks, arrived)
+
+    patch.setattr(View, "enter", all_enter)
+
+
+def results_of_all(patch: pytest.MonkeyPatch) -> None:
+    """MAX RESULTS counts what all views together yield in a batch."""
+    metered, yielded = meters.metered, Counter[int]()
+
+    def anew(views: Iterable[View], found: Sequence[Batch]) -> list[Batch]:
+        yielded.clear()
+        return metered(views, found)
+
+    def together(times: Ints, most: int, second: int, _: int) -> tuple[int | None, int, int]:
+        for number, time in enumerate(times.tolist()):
+            yielded[time // 1000] += 1
+            if yielded[time // 1000] > most:
+                return number, second, 0
+        return None, second, 0
+
+    patch.setattr(meters, "metered", anew)
+    patch.setattr(meters, "too_many_results", together)
+
+
 FAULTS = (
+    state_of_all,
+    results_of_all,
     everything_is_shown,
     one_watermark,
     hidden_columns_are_read,

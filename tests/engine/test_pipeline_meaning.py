@@ -63,6 +63,7 @@ class Records:
     def __init__(self) -> None:
         self.results: Wanted = {}
         self.refused: Counter[str] = Counter()
+        self.ended = set[tuple[str, str]]()
         self.fails = False
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> None:
@@ -83,6 +84,7 @@ class Records:
         for x in deliveries(results):
             found = self.results.setdefault((x.subscriber, x.query), [])
             found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
+        self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
         for part in refused:
             self.refused[part.reason] += len(part.rows)
 
@@ -145,11 +147,18 @@ class Replay:
 def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False) -> None:
     world = Author(seed, unrest=unrest).world()
     replay = Replay(world, home)
-    wanted = Model(world).delivered()
+    model = Model(world)
+    wanted = model.delivered()
+    ends = [
+        {(path[0], q) for (path, q), at in model.ends.items() if n in at and len(path) == 1} for n in range(len(wanted))
+    ]
     try:
         for number, step in enumerate(world.steps):
             compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), wanted[number])
+            if step.kind != "restart" and step.during is step.demand and not step.lost:
+                assert replay.sink.ended == ends[number], f"seed {seed}, step {number}"
             count(step, wanted[number], counts)
+            counts["ended"] += len(ends[number])
     finally:
         replay.pipeline.close()
 
@@ -184,6 +193,7 @@ def check(first: int, cases: int, folder: Path) -> Counter[str]:
     assert counts["exact results"] > 5 * cases and counts["cumulative results"] > cases  # something is compared,
     assert counts["results of stage 1"] > cases / 2 and counts["results of stage 2"] > cases / 10
     assert counts["restart"] > cases and counts["lost"] > cases / 5  # and something happens meanwhile
+    assert counts["ended"] > cases / 2
     return counts
 
 

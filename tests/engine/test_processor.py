@@ -131,7 +131,7 @@ def one_case(seed: int, mode: Mode, counts: Counter[str], restarts: Path | None 
             replay.batch(waiting)
             waiting = []
             replay.change(event)
-        else:
+        elif isinstance(event, Tuple):
             waiting.append(event)
             if rng.random() < 0.3:
                 replay.batch(waiting)

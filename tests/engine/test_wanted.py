@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from engine.harness import Bench, stream
 from headgate.bench.pipelines import reader, running
 from headgate.bench.vitals import STREAMS, demand
 from headgate.engine.demand import Demand
@@ -42,3 +44,16 @@ def test_where_windows_hold_what_somebody_sees_any_change_counts() -> None:
     wanted = Wanted(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
     assert wanted.still(THEN)
     assert not any(wanted.still(now) for now, _ in CHANGED.values())
+
+
+@pytest.mark.parametrize("window", ["", "[ROWS 3]"])
+def test_what_moves_the_time_of_a_window_is_wanted_whether_or_not_it_yields_anything(
+    window: str, tmp_path: Path
+) -> None:
+    """A block without windows beside one with windows: all that it sees of its stream moves the watermark."""
+    found = Bench(tmp_path, stream("s", "a INT"), stream("t", "a INT"))
+    found.query("q", f"SELECT a FROM s WHERE a > 3 UNION ALL SELECT a FROM t {window}")
+    found.subscribed(eve=("q", ""))
+    found.take("s", ("TRUE", 1))
+    wanted = found.pipeline._wanted("s")  # type: ignore[union-attr]
+    assert wanted is not None and (wanted.keep is None) == bool(window)

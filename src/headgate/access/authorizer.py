@@ -47,6 +47,16 @@ class Decision:
         return self.granted
 
 
+@dataclass(frozen=True)
+class RoleLimits:
+    """How many queries of a user run, how many tuples one keeps for a view and how many results it yields to one in a
+    second; None: as many as anybody's."""
+
+    queries: int | None = None
+    state: int | None = None
+    results: int | None = None
+
+
 class Authorizer:
     def __init__(self, state: State) -> None:
         self.state = state
@@ -93,6 +103,16 @@ class Authorizer:
         if known is None:
             known = self._effective[roles] = frozenset({EVERYONE}).union(*map(self.inherited, roles))
         return known
+
+    def limits(self, user: str) -> RoleLimits:
+        """What the queries of a user may cost: of several roles that set a limit the largest counts, active or not, so
+        that laying a role down frees nobody from it."""
+        roles = [x for name in self.effective(self.authorised(user)) if (x := self.state.roles.get(name))]
+        return RoleLimits(
+            max((x.max_queries for x in roles if x.max_queries is not None), default=None),
+            max((x.max_state for x in roles if x.max_state is not None), default=None),
+            max((x.max_results for x in roles if x.max_results is not None), default=None),
+        )
 
     def _forget_if_changed(self) -> None:
         changed = self.state.changed

@@ -41,7 +41,9 @@ class Role(Row):
 
     name: str
     owner: str  # empty: the system's own
-    max_queries: int | None = None
+    max_queries: int | None = None  # how many queries of an owner run
+    max_state: int | None = None  # how many tuples one of them keeps for a view
+    max_results: int | None = None  # how many results one of them yields to a view in a second
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,8 @@ Table(
     Column("name", Text, primary_key=True),
     Column("owner", Text, nullable=False),
     Column("max_queries", Integer),
+    Column("max_state", Integer),
+    Column("max_results", Integer),
 )
 Table(
     "memberships",

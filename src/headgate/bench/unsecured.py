@@ -49,7 +49,14 @@ class _OneSight(Sightings):
         targets = tuple((running.name, number) for number in range(columns))
         self._only = Sight(targets, np.ones((1, columns), np.int32), (frozenset(),), never, never, {})
 
-    def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:  # noqa: ARG002
+    def arriving(
+        self,
+        stream: str,  # noqa: ARG002
+        times: Ints,  # noqa: ARG002
+        labels: Ints,
+        only: tuple[View, ...] | None = None,  # noqa: ARG002
+        arrived: int = 0,  # noqa: ARG002
+    ) -> Ints:
         return labels
 
     def seen(self, sights: Ints) -> None:

@@ -24,7 +24,8 @@ from headgate.labels.levels import Level
 from headgate.labels.text import parse_label
 from headgate.lexing import Cursor, fail
 
-MOST_QUERIES = 1_000_000
+_ROLE_LIMITS = {"MAX QUERIES": 1_000_000, "MAX STATE": 10_000_000, "MAX RESULTS": 10_000_000}
+"""What roles limit, and how much they can allow: of state and results not more than any view may have."""
 
 
 def _create_user(c: Cursor, at: Position) -> s.Statement:
@@ -68,24 +69,31 @@ def _drop_user(c: Cursor, at: Position) -> s.Statement:
     return s.DropUser(at, user, None, cascade=c.take_word("CASCADE"))
 
 
-def _max_queries(c: Cursor) -> int | None:
-    if c.take_word("NONE"):
-        return None
-    return whole_number(c, "a whole number or `NONE`", MOST_QUERIES)
+def _role_limits(c: Cursor) -> tuple[tuple[str, int | None], ...]:
+    limits: dict[str, int | None] = {}
+    while True:
+        start = c.token.offset
+        what = next((words for words in _ROLE_LIMITS if c.take_word(*words.split())), None)
+        if what is None:
+            return tuple(limits.items())
+        if what in limits:
+            raise fail(c.text, start, f"`{what}` is given twice")
+        most = _ROLE_LIMITS[what]
+        limits[what] = None if c.take_word("NONE") else whole_number(c, "a whole number or `NONE`", most)
 
 
 def _create_role(c: Cursor, at: Position) -> s.Statement:
-    role = name(c, "the name of a role")
-    return s.CreateRole(at, role, _max_queries(c) if c.take_word("MAX", "QUERIES") else None)
+    return s.CreateRole(at, name(c, "the name of a role"), _role_limits(c))
 
 
 def _alter_role(c: Cursor, at: Position) -> s.Statement:
     role = name(c, "the name of a role")
-    if c.take_word("MAX", "QUERIES"):
-        return s.AlterRole(at, role, _max_queries(c), None)
     if c.take_word("OWNER", "TO"):
-        return s.AlterRole(at, role, None, name(c, "the name of a user"))
-    raise c.expected("`MAX QUERIES`", "`OWNER TO`")
+        return s.AlterRole(at, role, (), name(c, "the name of a user"))
+    limits = _role_limits(c)
+    if not limits:
+        raise c.expected(*(f"`{words}`" for words in _ROLE_LIMITS), "`OWNER TO`")
+    return s.AlterRole(at, role, limits, None)
 
 
 def _create_separation(c: Cursor, at: Position) -> s.Statement:

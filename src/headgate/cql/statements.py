@@ -70,14 +70,18 @@ class DropUser(Statement):
 
 @dataclass(frozen=True)
 class CreateRole(Statement):
+    """`limits` are (`MAX QUERIES`, number) and so on; without a number there is none."""
+
     name: Name
-    max_queries: int | None
+    limits: tuple[tuple[str, int | None], ...]
 
 
 @dataclass(frozen=True)
 class AlterRole(Statement):
+    """Limits that are not among these stay as they are."""
+
     name: Name
-    max_queries: int | None
+    limits: tuple[tuple[str, int | None], ...]
     owner: Name | None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,12 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.cells import WHOLE, CellName, Cells, resighted, split
-from headgate.engine.kernels.cell import Cell, Found, advance, empty, with_copied
+from headgate.engine.kernels.cell import Cell, Found, advance, empty, keeping, with_copied
 from headgate.engine.kernels.given import HIDDEN, SIGHT, Program, Sight
 from headgate.engine.kernels.passing import passing
 from headgate.engine.kernels.reading import Evaluate
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import distinct
+from headgate.engine.quotas import Changes
 from headgate.engine.results import Batch, packed
 from headgate.engine.shares import Share
 
@@ -39,6 +40,10 @@ class Carrier(Protocol):
 
     def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
         """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
+        ...
+
+    def keeping(self, arriving: pa.Table, sight: Sight, changed: Ints | None, views: Collection[int]) -> list[Changes]:
+        """What such a batch would bring into the windows of these views and take out of them; nothing changes yet."""
         ...
 
 
@@ -67,6 +72,11 @@ class LocalCarrier(Carrier):
             for x, passes in (*((x, False) for x in found), *((x, True) for x in passed))
         ]
 
+    def keeping(self, arriving: pa.Table, sight: Sight, changed: Ints | None, views: Collection[int]) -> list[Changes]:
+        cell = self._cell if changed is None else resighted(self._cell, changed)
+        found = keeping(self._program, cell, arriving, sight, self._evaluate, views)
+        return [Changes(own, *parts) for own, parts in found]
+
 
 class DealtCarrier(Carrier):
     """So many cells for each share that is dealt, in memory, in this process. `program` is that of all shares."""
@@ -90,19 +100,33 @@ class DealtCarrier(Carrier):
         self._restored = cell
 
     def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
-        cells, found = self._cells, list[Found]()
-        if self._restored is not None:
-            cells = {name: cell for share in self._shares for name, cell in self._anew(share, self._restored, sight)}
-        after = {}
-        for share in self._shares:
-            own = _of_share(share, sight)
-            for name, coming in self._dealt(share, arriving, own):
-                cell = cells[name] if changed is None else resighted(cells[name], changed)
-                after[name], yielded = advance(share.program, cell, coming, own, self._evaluate)
-                found += yielded
+        after, found = {}, list[Found]()
+        for share, own, name, cell, coming in self._each(arriving, sight, changed):
+            after[name], yielded = advance(share.program, cell, coming, own, self._evaluate)
+            found += yielded
         passed = passing(self._program, arriving, sight, self._evaluate)
         self._cells, self._restored = after, None
         return _packed(found, passed)
+
+    def keeping(self, arriving: pa.Table, sight: Sight, changed: Ints | None, views: Collection[int]) -> list[Changes]:
+        found = list[Changes]()
+        for share, own, _, cell, coming in self._each(arriving, sight, changed):
+            mine = _views(own).intersection(views)
+            parts = keeping(share.program, cell, coming, own, self._evaluate, mine)
+            found += [Changes(looking, *part) for looking, part in parts]
+        return found
+
+    def _each(
+        self, arriving: pa.Table, sight: Sight, changed: Ints | None
+    ) -> Iterator[tuple[Share, Sight, CellName, Cell, pa.Table]]:
+        """Every cell, with what it is given."""
+        cells = self._cells
+        if self._restored is not None:
+            cells = {name: cell for share in self._shares for name, cell in self._anew(share, self._restored, sight)}
+        for share in self._shares:
+            own = _of_share(share, sight)
+            for name, coming in self._dealt(share, arriving, own):
+                yield share, own, name, cells[name] if changed is None else resighted(cells[name], changed), coming
 
     def _cells_of(self, share: Share) -> int:
         return self._count if share.deal else 1

@@ -146,7 +146,7 @@ class Chain:
         """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
         processor = self._processor_of(query)
         cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
-        there = [view for view in processor.views if cumulative and view.running.name == query]
+        there = [x for x in processor.views if cumulative and x.running.name == query and not x.ended]
         if there:
             processor.change(there[0], clearances)
         view = there[0] if there else processor.subscribe(query, clearances)
@@ -214,8 +214,8 @@ class Chain:
         keys = (fed(name) for name in parcel.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
         if parcel.ended:
-            for view in views.values():
-                self._processor_of(view.running.name).end(view, parcel.ended)
+            for view in views.values():  # after what it makes of the last that it reads
+                view.ending = view.ending or parcel.ended
         if parcel.ended or not views:
             return
         running = self._stages.running[parcel.query]

@@ -178,7 +178,7 @@ class Egress:
         if not others:
             blocks = np.full(len(first), first.block)
             return Parcel((), first.query, blocks, first.time, first.values, first.labels, kinds)
-        order = _order(view, batches)
+        order = in_order(view, batches)
         return Parcel(
             (),
             first.query,
@@ -222,7 +222,7 @@ def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
         return Label(FALSE)
 
 
-def _order(view: View, batches: list[Batch]) -> Ints:
+def in_order(view: View, batches: Sequence[Batch]) -> Ints:
     """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
     passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
     widest = max(len(batch.order) for batch in batches)

@@ -28,10 +28,17 @@ class Arrived:
         follows what is seen by so much; the time of the `others` holds it back."""
         if self._earliest >= others or (self._earliest >= before - lateness and self._falls <= lateness):
             return None
-        there = seen[self._kind]
-        greatest = np.maximum.accumulate(np.concatenate([[before], np.where(there, self._times, NO_TIME)]))
-        late = there & (self._times < np.minimum(greatest[:-1] - lateness, others))
+        late = self.those(seen) & (self._times < self.marks(seen, before, lateness, others)[:-1])
         return late if late.any() else None
+
+    def marks(self, seen: Bools, before: int, lateness: int, others: int) -> Ints:
+        """How far time has come before the first tuple, and after each."""
+        greatest = np.maximum.accumulate(np.concatenate([[before], np.where(self.those(seen), self._times, NO_TIME)]))
+        return np.asarray(np.minimum(greatest - lateness, others), np.int64)
+
+    def those(self, seen: Bools) -> Bools:
+        """The tuples with these sights."""
+        return seen[self._kind]
 
     @cached_property
     def _earliest(self) -> int:

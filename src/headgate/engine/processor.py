@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.engine import meters
 from headgate.engine.carriers import Carrier
 from headgate.engine.cells import Cells, fitted, gathered, resighted
 from headgate.engine.egress import Delivery, Egress, Parcel, deliveries, last_word
@@ -139,7 +140,8 @@ class Processor:
             _, conditions, own = block.passes
             if own == stream:
                 seen = self._sightings.seen_by(block.target, stream, labels)
-                found.append((tuple(seen), self._condition(block, conditions)))
+                timed = any(query == block.query for query, _ in self.program.windowed)  # all it sees moves its time
+                found.append((tuple(seen), None if timed else self._condition(block, conditions)))
         return found
 
     def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:
@@ -180,8 +182,10 @@ class Processor:
         in order, under the rights of now (`deliveries` turns them into single ones)."""
         self.unseen = 0
         self._forget_sights()
+        coming = sum(len(x.times) for x in arrivals)
+        meters.begin(self._sightings, coming, self._carrier.cells, self._changed)
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
-        sight = self._sightings.batch(last=last)
+        sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
         found = self._carrier.run(table, sight, self._changed)
         self._changed = None
         owners = {column: view for view in self._sightings.views for column in view.columns}
@@ -189,14 +193,19 @@ class Processor:
             for view in (owners[column] for column in batch.views):
                 self.end(view, batch.exceeded)
         going_on = [view for view in self._sightings.views if not view.ended]
+        parcels = self._egress.parcels(going_on, meters.metered(going_on, found))
+        for view in (view for view in going_on if view.ending):
+            self.end(view, view.ending)
         ended, self._ended = self._ended, []
-        return [*self._egress.parcels(going_on, found), *map(last_word, ended)]
+        return [*parcels, *map(last_word, ended)]
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
-        sights = self._sightings.arriving(arrivals.stream, arrivals.times, arrivals.labels, arrivals.views)
+        sights = self._sightings.arriving(
+            arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived
+        )
         seen = self._sightings.seen(sights)
         rows = None if seen is None else np.flatnonzero(seen)
         size = len(sights) if rows is None else len(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.engine.kernels.cell import Found
 from headgate.engine.kernels.given import ARRIVAL, STREAM
-from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen
 from headgate.engine.kernels.yielding import Yielded
 
@@ -35,6 +35,18 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.time)
+
+    def where(self, chosen: Bools, views: tuple[int, ...]) -> Batch:
+        """Some of the results, for some of the views."""
+        rows = np.flatnonzero(chosen)
+        return replace(
+            self,
+            views=views,
+            time=self.time[rows],
+            values=tuple(column.take(pa.array(rows)) for column in self.values),
+            labels=self.labels[rows],
+            order=tuple(column[rows] for column in self.order),
+        )
 
 
 def packed(found: Found, *, passing: bool, alone: bool = False) -> Batch:

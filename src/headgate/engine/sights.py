@@ -37,6 +37,10 @@ class _Look:
     mask: int
 
 
+_Missed = tuple[tuple[int, ...], Bools]
+"""Columns, and the tuples of a batch that they do not see."""
+
+
 class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
@@ -81,6 +85,7 @@ class Sightings:
         clearances = {name: view.clearances.pop(name) for name in subscribers}
         new = self.add_view(view.running, clearances)
         new.greatest, new.passed, new.ended = dict(view.greatest), view.passed, view.ended
+        new.second, new.yielded = view.second, view.yielded
         self._copied += zip(new.columns, view.columns, strict=True)
         for row in self._rows:
             row[list(new.columns)] = row[list(view.columns)]
@@ -139,18 +144,20 @@ class Sightings:
         self._levels |= {number: _level_text(label) for number, label in new.items()}
         self._labels |= labels
 
-    def arriving(self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None) -> Ints:
-        """The sights of tuples of one stream, in the order of their arrival; time moves on for those who see them: all
-        views, or `only` some."""
+    def arriving(
+        self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None, arrived: int = 0
+    ) -> Ints:
+        """The sights of tuples of one stream, in the order of their arrival, the first of which has the number
+        `arrived`; time moves on for those who see them: all views, or `only` some."""
         if not len(labels):
             return np.empty(0, np.int64)
         kinds, kind = dense(labels)
         numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
-        late = self._late(stream, times, kind, numbers)
-        if late:
-            return self._with_late(numbers, kind, late)
+        missed = self._missed(stream, times, kind, numbers, arrived)
+        if missed:
+            return self._without(numbers, kind, missed)
         if len(numbers) == 1:
             return self._same.setdefault(stream, Constant()).of(int(numbers[0]), len(kind))
         return numbers[kind]
@@ -176,26 +183,37 @@ class Sightings:
         seen = (self.table[sights][:, columns] != HIDDEN).any(axis=1)
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
-    def _late(self, stream: str, times: Ints, kind: Ints, numbers: Ints) -> list[tuple[View, Bools]]:
-        """The views for which tuples come too late, and which. Tuples that a view cannot see move nothing; what
+    def _missed(self, stream: str, times: Ints, kind: Ints, numbers: Ints, number: int) -> list[_Missed]:
+        """The columns for which tuples come too late, and which. Tuples that a view cannot see move nothing; what
         merely passes cannot be late."""
         arrived = Arrived(times, kind, len(numbers))
-        visible, found = self.table[numbers] != HIDDEN, []
+        visible, found = self.table[numbers] != HIDDEN, list[_Missed]()
         for view in self.views:
             if view.windowed and stream in view.running.streams:
                 seen = visible[:, view.columns[0] : view.columns[-1] + 1].any(axis=1)
-                if seen.any():
+                if seen.any() and view.blind:
+                    found.append((view.columns, np.ones(len(times), np.bool_)))
+                elif seen.any():
                     others = min((view.reached(s) for s in view.running.streams - {stream}), default=1 << 62)
                     before, lateness = view.greatest.get(stream, NO_TIME), view.running.lateness.get(stream, 0)
                     late = arrived.late(seen, before, lateness, others)
-                    view.greatest[stream] = max(before, arrived.latest(seen))
+                    latest = arrived.latest(seen)
+                    if view.watched:
+                        entering = arrived.those(visible[:, view.windowed].any(axis=1))
+                        marks = arrived.marks(seen, before, lateness, others)[1:]
+                        end = view.enter(times, entering if late is None else entering & ~late, marks, number)
+                        if end is not None:  # with that one too many wait, and it sees no more
+                            found.append((view.columns, np.arange(len(times)) >= end))
+                            latest = int(times[:end][arrived.those(seen)[:end]].max(initial=NO_TIME))
+                    if max(before, latest) > NO_TIME:
+                        view.greatest[stream] = max(before, latest)
                     if late is not None:
-                        found.append((view, late))
+                        found.append((tuple(view.windowed), late))
         return found
 
-    def _with_late(self, numbers: Ints, kind: Ints, late: list[tuple[View, Bools]]) -> Ints:
+    def _without(self, numbers: Ints, kind: Ints, found: list[_Missed]) -> Ints:
         which = kind
-        for _, missed in late:
+        for _, missed in found:
             which = dense(which * 2 + missed)[1]
         example = np.zeros(int(which.max()) + 1, np.int64)
         example[which] = np.arange(len(which))
@@ -203,9 +221,9 @@ class Sightings:
         for pattern, at in enumerate(example.tolist()):
             number = int(numbers[kind[at]])
             row = self._rows[number].copy()
-            for view, missed in late:
+            for columns, missed in found:
                 if missed[at]:
-                    row[view.windowed] = HIDDEN
+                    row[list(columns)] = HIDDEN
             sights[pattern] = self._sight(self._label_of[number], row)
         return sights[which]
 
@@ -298,6 +316,8 @@ class Sightings:
                     "greatest": view.greatest,
                     "passed": view.passed,
                     "ended": view.ended,
+                    "second": view.second,
+                    "yielded": view.yielded,
                 }
                 for view in self.views
             ],
@@ -321,6 +341,8 @@ class Sightings:
                 dict(x["greatest"]),
                 x["passed"],
                 x["ended"],
+                x["second"],
+                x["yielded"],
             )
             for x in plain["views"]
             if x["query"] in running
@@ -334,7 +356,7 @@ class Sightings:
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
-            reached = max(view.passed, (1 << 61) if last else view.watermark())
+            reached = max(view.passed, (1 << 61) if last and not view.blind else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
                 since[column], until[column] = view.passed, reached

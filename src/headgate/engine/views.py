@@ -7,8 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
+
 from headgate.engine.dealing import columns_read
+from headgate.engine.kernels.given import Position
 from headgate.engine.kernels.reading import NO_TIME
+from headgate.engine.kernels.rows import Bools, Ints
+from headgate.engine.quotas import WAITS, too_many_wait
 from headgate.labels import Clearance, Label, Level, Rules, parse_level
 from headgate.plan.lowering import lower
 from headgate.plan.queries import Block, Query
@@ -18,8 +23,9 @@ from headgate.plan.secure import Mode
 @dataclass(frozen=True)
 class Running:
     """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
-    stream that its results make for other queries, how many queries stand at most between it and its sources, and
-    whether its subscribers receive together what any of them may see."""
+    stream that its results make for other queries, how many queries stand at most between it and its sources,
+    whether its subscribers receive together what any of them may see, and what its owner's roles allow each view of
+    it at this moment: so many tuples of state, so many results in a second."""
 
     name: str
     query: Query
@@ -29,10 +35,16 @@ class Running:
     output: str = ""
     stage: int = 0
     together: bool = False
+    most_state: int | None = None
+    most_results: int | None = None
 
     @cached_property
     def streams(self) -> frozenset[str]:
         return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
+
+    @property
+    def limited(self) -> bool:
+        return self.most_state is not None or self.most_results is not None
 
     @cached_property
     def column_labels(self) -> tuple[tuple[Label, ...], ...]:
@@ -57,12 +69,49 @@ class View:
     passed: int = NO_TIME
     ended: str = ""
     """Why it sees nothing any more, whatever the rights."""
+    second: int = NO_TIME
+    yielded: int = 0
+    """The second of its last result, and how many came in that; counted where its owner's roles set a limit."""
+    ending: str = ""
+    """Why it ends with the batch that is being computed, after what it yields of it."""
+    blind: bool = False
+    """It ends in the midst of that batch: it sees nothing of what comes."""
+    waiting: Ints | None = None
+    """The times of the tuples that wait in this batch; None: too few for any limit."""
+    cut: Position | None = None
+    """The tuple with which its windows hold too much in this batch."""
+    marks: list[tuple[Ints, Ints]] = field(default_factory=list)
+    """Arrivals of this batch and the watermark after each, if results of blocks with and without windows are put into
+    one order to be counted."""
 
     @cached_property
     def windowed(self) -> list[int]:
         """The columns of blocks with windows: what merely passes cannot be late."""
         blocks = zip(self.columns, self.running.query.blocks, strict=True)
         return [column for column, block in blocks if not block.stateless]
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether some of its blocks have windows and some have none."""
+        return 0 < len(self.windowed) < len(self.columns)
+
+    @property
+    def watched(self) -> bool:
+        """Whether what enters it has to be noted, for the limits that its owner's roles set."""
+        return self.waiting is not None or (self.mixed and self.running.limited)
+
+    def enter(self, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
+        """Notes tuples that arrive, which of them enter windows, and the watermark after each; the first of them has
+        the number `arrived`. Returns the first with which too many wait, if any: there it ends."""
+        end = None
+        if self.waiting is not None and self.running.most_state is not None:
+            end = too_many_wait(self.waiting, times, entering, marks, self.running.most_state)
+            self.waiting = np.concatenate([self.waiting, times[entering]])
+        if end is not None:
+            self.ending, self.blind = WAITS, True
+        if self.mixed:
+            self.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
+        return end
 
     def watermark(self) -> int:
         return min(map(self.reached, self.running.streams))

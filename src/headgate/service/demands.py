@@ -131,6 +131,7 @@ class Demands:
             return None
         output = self._state.objects.get(int(json.loads(query.definition)["output"]))
         stage = max((self._stage(number) for number in planned.inputs), default=0)
+        limits = self._authorizer.limits(query.owner)
         return Running(
             str(query.id),
             planned.meant,
@@ -139,6 +140,8 @@ class Demands:
             planned.mode if self._alike(planned.inputs) else Mode.EXACT,
             source_name(output) if output else "",
             stage,
+            most_state=limits.state,
+            most_results=limits.results,
         )
 
     def _alike(self, inputs: Iterable[int]) -> bool:

@@ -205,16 +205,15 @@ def _consented(q: Request, stream: r.Object | None) -> bool:
 
 
 def _check_running(q: Request, owner: str, counting: Principal) -> None:
-    """The largest limit that any role of the owner sets counts, active or not. Only queries at levels that whoever
-    counts may see are counted, so that nothing at a high level takes a place at a low one."""
-    roles = (q.state.roles.get(name) for name in q.authorizer.effective(q.authorizer.authorised(owner)))
-    limits = [role.max_queries for role in roles if role and role.max_queries is not None]
-    if not limits:
+    """Only queries at levels that whoever counts may see are counted, so that nothing at a high level takes a place at a
+    low one."""
+    most = q.authorizer.limits(owner).queries
+    if most is None:
         return
     levels = set(q.authorizer.visible_levels(counting))
     running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
-    if running >= max(limits):
-        raise AccessDenied(f"the owner's roles allow at most {max(limits)} running queries", hint="stop one first")
+    if running >= most:
+        raise AccessDenied(f"the owner's roles allow at most {most} running queries", hint="stop one first")
 
 
 def _subscribe(q: Request, x: c.Subscribe) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE
@@ -29,7 +30,7 @@ def _create(q: Request, x: s.CreateRole) -> Result:
     q.need_system(Permission.CHANGE_SYSTEM)
     if q.state.roles.get(x.name.text):
         raise Conflict(f"there is already a role `{x.name.text}`", position=x.name.position)
-    q.state.roles.put(r.Role(x.name.text, q.user, x.max_queries))
+    q.state.roles.put(replace(r.Role(x.name.text, q.user), **_limits(x)))
     return Result(f"role {quote(x.name.text)} created")
 
 
@@ -41,8 +42,13 @@ def _alter(q: Request, x: s.AlterRole) -> Result:
         q.need_system(Permission.CHANGE_SYSTEM)
         q.state.roles.put(replace(role, owner=q.find_user(x.owner).name))
     else:
-        q.state.roles.put(replace(role, max_queries=x.max_queries))
+        q.state.roles.put(replace(role, **_limits(x)))
     return Result(f"role {quote(role.name)} altered")
+
+
+def _limits(x: s.CreateRole | s.AlterRole) -> dict[str, Any]:
+    """`MAX QUERIES` is the field `max_queries`, and so on."""
+    return {what.lower().replace(" ", "_"): most for what, most in x.limits}
 
 
 def _drop(q: Request, x: s.DropRole) -> Result:

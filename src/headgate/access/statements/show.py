@@ -103,9 +103,9 @@ def _roles(q: Request) -> Rows:
     mine, active = q.authorizer.authorised(q.user), q.principal.roles
     for role in sorted(q.state.roles, key=lambda x: x.name):
         inherits = ", ".join(sorted(quote(e.junior) for e in q.state.inheritances.peek("senior", role.name)))
-        limit = "" if role.max_queries is None else str(role.max_queries)
+        limits = ("" if x is None else str(x) for x in (role.max_queries, role.max_state, role.max_results))
         held = "active" if role.name in active or role.name == EVERYONE else "yours" if role.name in mine else ""
-        yield role.name, inherits, limit, held
+        yield role.name, inherits, *limits, held
 
 
 def _separations(q: Request) -> Rows:
@@ -220,7 +220,7 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
     "QUERIES": ((*_OBJECT, "inputs", "operators", "output", "status"), _queries),
     "OPERATORS": (("operator", "parameters", "you may use it"), _operators),
     "USERS": (("user", "roles", "clearance", "keys", "state"), _users),
-    "ROLES": (("role", "inherits", "most queries", "yours"), _roles),
+    "ROLES": (("role", "inherits", "most queries", "most state", "most results", "yours"), _roles),
     "SEPARATIONS": (("separation", "kind", "roles", "at most"), _separations),
     "LEVELS": (("level", "above"), _levels),
     "COMPARTMENTS": (("compartment",), _compartments),

@@ -7,13 +7,15 @@ tells them apart any more. Views of blocks without windows have no part in this:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.given import HIDDEN, SIGHT, TIME, Block, Program, Sight
+from headgate.engine.kernels.given import ARRIVAL, HIDDEN, SIGHT, STREAM, TIME, Block, Position, Program, Sight
+from headgate.engine.kernels.keeping import changes
 from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import TooMuch, limited
 from headgate.engine.kernels.reading import Evaluate
@@ -62,13 +64,30 @@ def advance(
     program: Program, cell: Cell, arriving: pa.Table, sight: Sight, evaluate: Evaluate
 ) -> tuple[Cell, list[Found]]:
     """The next batch: tuples that arrive, and times that become final."""
+    tuples, classes, looks = _begun(program, cell, arriving, sight)
+    run = _Batch(program, tuples, sight, evaluate)
+    results = in_threads(run.class_results, classes, len(tuples))
+    after = [moved for moved, _ in results]
+    return _kept(tuples, _joined(after, looks), sight), [x for _, found in results for x in found]
+
+
+def keeping(
+    program: Program, cell: Cell, arriving: pa.Table, sight: Sight, evaluate: Evaluate, wanted: Collection[int]
+) -> list[tuple[tuple[int, ...], tuple[Ints, ...]]]:
+    """What the next batch would bring into the windows of these views and take out of them, block by block; nothing is
+    joined or computed of it, so that whatever has too much of it is known before it costs anything."""
+    tuples, classes, _ = _begun(program, cell, arriving, sight)
+    run = _Batch(program, tuples, sight, evaluate)
+    return [x for class_ in classes if not set(wanted).isdisjoint(class_.views) for x in run.changes(class_, wanted)]
+
+
+def _begun(
+    program: Program, cell: Cell, arriving: pa.Table, sight: Sight
+) -> tuple[Tuples, list[Class], dict[int, bytes]]:
     views = [view for view, target in enumerate(sight.targets) if target in program.windowed]
     tuples, classes = _ordered(program, cell, _entering(arriving, sight, views))
     looks = _looks(views, sight, tuples.present)
-    run = _Batch(program, tuples, sight, evaluate)
-    results = in_threads(run.class_results, _refined(with_copied(classes, sight.copied), looks), len(tuples))
-    after = [moved for moved, _ in results]
-    return _kept(tuples, _joined(after, looks), sight), [x for _, found in results for x in found]
+    return tuples, _refined(with_copied(classes, sight.copied), looks), looks
 
 
 def _entering(arriving: pa.Table, sight: Sight, views: list[int]) -> pa.Table:
@@ -95,7 +114,10 @@ def _looks(views: list[int], sight: Sight, present: Ints) -> dict[int, bytes]:
     """What tells views apart: what they see of what is there, and how far their time has come."""
     seen = np.ascontiguousarray(sight.table[present][:, views].T)
     bounds = np.column_stack([sight.since[views], sight.until[views]])
-    return {view: seen[at].tobytes() + bounds[at].tobytes() for at, view in enumerate(views)}
+    return {
+        view: seen[at].tobytes() + bounds[at].tobytes() + str(sight.cut.get(view, "")).encode()
+        for at, view in enumerate(views)
+    }
 
 
 def with_copied(classes: Sequence[Class], copied: Sequence[tuple[int, int]]) -> tuple[Class, ...]:
@@ -154,13 +176,16 @@ class _Batch:
         self._sight = sight
         self._evaluate = evaluate
 
-    def class_results(self, class_: Class) -> tuple[Class, list[Found]]:
-        """Where a class stands after the batch, and what its blocks yielded."""
+    def _run(self, class_: Class) -> tuple[ViewRun, Seen, Ints, int]:
+        """The work of a class, its tuples, their places among all, and how many wait for their time."""
         view = class_.views[0]
         since, until = int(self._sight.since[view]), int(self._sight.until[view])
         seen = self._sight.visible(view)[self._tuples.numbers(SIGHT)]
         held = {key: places[seen[places]] for key, places in class_.held.items()}
-        first, last = np.searchsorted(self._tuples.numbers(TIME), [since, until])
+        first, last = np.searchsorted(self._tuples.numbers(TIME), [since, until]).tolist()
+        waiting = int(np.count_nonzero(seen[last:]))
+        if view in self._sight.cut:
+            last, until, waiting = self._before(self._sight.cut[view]), self._sight.cut[view].time, 0
         taken = np.zeros(len(seen), np.bool_)
         taken[first:last] = seen[first:last]
         for places in held.values():
@@ -175,10 +200,38 @@ class _Batch:
             until,
             class_.last,
         )
+        return run, tuples, places, waiting
+
+    def _before(self, position: Position) -> int:
+        """How many tuples stand before a position."""
+        first, end = np.searchsorted(self._tuples.numbers(TIME), [position.time, position.time + 1]).tolist()
+        names = zip(*(self._tuples.numbers(x)[first:end].tolist() for x in (STREAM, ARRIVAL)), strict=True)
+        return int(first + sum(name < position[1:] for name in names))
+
+    def _looking(self, class_: Class) -> dict[tuple[str, int], list[int]]:
+        """The views of a class by the block that they look at."""
         looking: dict[tuple[str, int], list[int]] = {}
         for each in class_.views:
             looking.setdefault(self._sight.targets[each], []).append(each)
-        waiting = int(np.count_nonzero(seen[last:]))
+        return looking
+
+    def changes(self, class_: Class, wanted: Collection[int]) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
+        """For those views that are wanted; a block that goes beyond what any view may have has none."""
+        run, tuples, *_ = self._run(class_)
+        looking = self._looking(class_)
+        for block in (block for block in self._program.blocks if block.target in looking):
+            views = tuple(view for view in looking[block.target] if view in wanted)
+            if views:
+                found = None
+                with suppress(TooMuch), limited(self._sight.limits):
+                    found = changes(block.top, run.rows, tuples)
+                if found is not None:
+                    yield views, found
+
+    def class_results(self, class_: Class) -> tuple[Class, list[Found]]:
+        """Where a class stands after the batch, and what its blocks yielded."""
+        run, tuples, places, waiting = self._run(class_)
+        looking = self._looking(class_)
         found, going_on = [], []
         for block in (block for block in self._program.blocks if block.target in looking):
             views = tuple(looking[block.target])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,14 @@ Mask = frozenset[tuple[str, str]]
 
 
 _ORDERED = ({Type.DOUBLE}, {Type.STRING})
+
+
+class Position(NamedTuple):
+    """The place of a tuple in the order of SPEC.md, 4.2; streams have numbers in the order of their names."""
+
+    time: int
+    stream: int
+    arrival: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,8 @@ class Sight:
     """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
     which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
     tuples become final with this batch; `levels` are the levels of labels, as text; `copied` are views that go on from
-    where others are, with these; no view may exceed the `limits`."""
+    where others are, with these; no view may exceed the `limits`; some end with this batch, and see nothing from a
+    position on (`cut`)."""
 
     targets: tuple[tuple[str, int], ...]
     table: Sights
@@ -93,6 +103,7 @@ class Sight:
     levels: Mapping[int, str]
     copied: tuple[tuple[int, int], ...] = ()
     limits: Limits = field(default_factory=Limits)
+    cut: Mapping[int, Position] = field(default_factory=dict)
 
     def visible(self, view: int) -> Bools:
         """Of which sights the view sees the tuples."""

@@ -19,7 +19,7 @@ receive. `value_of` and `aggregate` are section 4.1. Times are in milliseconds s
 from headgate.testing.oracle.aggregates import aggregate
 from headgate.testing.oracle.arrival import cumulative, exact
 from headgate.testing.oracle.meaning import meaning
-from headgate.testing.oracle.tuples import Change, Event, Result, Tuple
+from headgate.testing.oracle.tuples import Change, Event, Limit, Result, Tuple
 from headgate.testing.oracle.values import value_of
 
-__all__ = ["Change", "Event", "Result", "Tuple", "aggregate", "cumulative", "exact", "meaning", "value_of"]
+__all__ = ["Change", "Event", "Limit", "Result", "Tuple", "aggregate", "cumulative", "exact", "meaning", "value_of"]

@@ -7,13 +7,13 @@ windows move on with its watermark, and keep nothing that they lost.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headgate.labels import LEAST, Clearance, Label, Level, Rules
 from headgate.plan.queries import Block, Query, Stream
 from headgate.testing.oracle.blocks import BlockOver, Row, Yield
-from headgate.testing.oracle.tuples import Change, Event, Position, Result, Seen, Tuple
+from headgate.testing.oracle.tuples import Change, Event, Limit, Position, Result, Seen, Tuple
 from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
 
 Subscribers = Mapping[str, Clearance | None]
@@ -27,10 +27,12 @@ def exact(
     rules: Rules | None = None,
     lateness: Mapping[str, int] | None = None,
     level: Level = LEAST,
+    ends: dict[str, int] | None = None,
 ) -> dict[str, list[Result]]:
-    """What each subscriber receives, each by its own view. `lateness` is by stream, in milliseconds."""
+    """What each subscriber receives, each by its own view. `lateness` is by stream, in milliseconds; `ends` is told
+    with which event the views of some ended that exceeded a limit."""
     setting = _Setting(query, rules or Rules(), lateness or {}, level, masking=True)
-    return {name: _replay(setting, events, {name: subscribers[name]})[name] for name in subscribers}
+    return {name: _replay(setting, events, {name: subscribers[name]}, ends)[name] for name in subscribers}
 
 
 def cumulative(
@@ -41,10 +43,11 @@ def cumulative(
     rules: Rules | None = None,
     lateness: Mapping[str, int] | None = None,
     level: Level = LEAST,
+    ends: dict[str, int] | None = None,
 ) -> dict[str, list[Result]]:
     """What each subscriber of one shared plan receives."""
     setting = _Setting(query, rules or Rules(), lateness or {}, level, masking=False)
-    return _replay(setting, events, subscribers)
+    return _replay(setting, events, subscribers, ends)
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ class _Rights:
         return frozenset(name for name, label in stream.labels if not self.permit(label, block))
 
 
-def _replay(setting: _Setting, events: Sequence[Event], subscribers: Subscribers) -> dict[str, list[Result]]:
+def _replay(
+    setting: _Setting, events: Sequence[Event], subscribers: Subscribers, ends: dict[str, int] | None
+) -> dict[str, list[Result]]:
     received: dict[str, list[Result]] = {name: [] for name in subscribers}
     view = _View(setting, _Rights(setting, subscribers))
 
@@ -98,7 +103,15 @@ def _replay(setting: _Setting, events: Sequence[Event], subscribers: Subscribers
                 deliver(view.arrive(event, number))
             case Change() if event.subscriber in subscribers:
                 view.change({**view.rights.subscribers, event.subscriber: event.clearance})
-    deliver(view.advance(math.inf, len(events)))
+            case Limit():
+                view.limit = event
+        if view.ended:
+            break
+    else:
+        number = len(events)
+        deliver(view.advance(math.inf, number))
+    if view.ended and ends is not None:
+        ends |= dict.fromkeys(subscribers, number)
     return received
 
 
@@ -108,6 +121,9 @@ class _View:
         self._setting = setting
         self._runs = [_Run(block, setting, rights) for block in setting.query.blocks]
         self._greatest: dict[str, int] = {}
+        self.limit = Limit()
+        self.ended = False
+        self._second, self._yielded = -math.inf, 0
 
     @property
     def _watermark(self) -> float:
@@ -118,6 +134,7 @@ class _View:
         position = Position(arriving.time, arriving.stream, number)
         late = arriving.time < self._watermark
         passed: list[Result] = []
+        entered = False
         for place, run in enumerate(self._runs):
             stream = run.stream(arriving.stream)
             if stream is None or not self.rights.permit(arriving.label, run.block):
@@ -125,11 +142,37 @@ class _View:
             self._greatest[stream.name] = max(arriving.time, self._greatest.get(stream.name, arriving.time))
             seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
             if run.block.stateless:
-                found = run.pass_through(position, seen)
-                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in found)
+                yields = run.pass_through(position, seen)
+                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in yields)
             elif not late:
                 run.tuples[position] = seen
-        return [*self.advance(self._watermark, number), *passed]
+                entered = True
+        if entered and self._exceeds(self._waiting(), self.limit.state):
+            return []
+        found = self.advance(self._watermark, number)
+        return [*found, *([] if self.ended else self._counted(passed))]
+
+    def _waiting(self) -> int:
+        """How many tuples wait for their time, whichever blocks they wait for."""
+        return len({x for run in self._runs for x in run.tuples if x.time >= self._watermark})
+
+    def _exceeds(self, number: int, most: int | None) -> bool:
+        exceeds = most is not None and number > most
+        self.ended = self.ended or exceeds
+        return exceeds
+
+    def _counted(self, results: list[Result]) -> list[Result]:
+        """As many as may come in a second, that of the latest that came; with one more the view ends. What came while
+        there was no limit does not count."""
+        if self.limit.results is None:
+            return results
+        for number, result in enumerate(results):
+            second = max(self._second, result.time // 1000)
+            self._yielded = self._yielded + 1 if second == self._second else 1
+            self._second = second
+            if self._exceeds(self._yielded, self.limit.results):
+                return results[:number]
+        return results
 
     def change(self, subscribers: Subscribers) -> None:
         self.rights = _Rights(self._setting, subscribers)
@@ -137,12 +180,20 @@ class _View:
             run.lose(self.rights)
 
     def advance(self, until: float, number: int) -> list[Result]:
-        """Evaluates all instants before `until` that were not yet."""
-        found: list[tuple[Instant, int, Yield]] = []
-        for place, run in enumerate(self._runs):
-            found += ((instant, place, yielded) for instant, yielded in run.advance(until))
-        found.sort(key=lambda x: x[:2])
-        return [Result(instant.time, *yielded, block=place, after=number) for instant, place, yielded in found]
+        """Evaluates all instants before `until` that were not yet, as far as the windows hold no more than they may."""
+        found: list[Result] = []
+        moves = [set(run.moves(until)) for run in self._runs]
+        for instant in sorted(set().union(*moves)):
+            moving = [(place, run) for place, run in enumerate(self._runs) if instant in moves[place]]
+            for _, run in moving:
+                run.move(instant)
+            if instant.position and self._exceeds(sum(x.holds(instant.time) for x in self._runs), self.limit.state):
+                break
+            for place, run in moving:
+                found += (Result(instant.time, *x, block=place, after=number) for x in run.yields(instant))
+        for run in self._runs:
+            run.passed = until
+        return self._counted(found)
 
 
 class _Run:
@@ -158,7 +209,7 @@ class _Run:
         self._contents: list[list[Position]] = [[] for _ in block.readings]
         self._held: list[list[Position]] = [[] for _ in block.readings]
         self._before: list[Row] = []
-        self._passed = -math.inf
+        self.passed = -math.inf
 
     def _hidden_by(self, rights: _Rights) -> dict[str, frozenset[str]]:
         return {x.stream.name: rights.hide(x.stream, self.block) for x in self.block.readings}
@@ -189,31 +240,38 @@ class _Run:
                 contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
         self._before = self._over.rows(self._held)
 
-    def advance(self, until: float) -> Iterator[tuple[Instant, Yield]]:
+    def yields(self, instant: Instant) -> list[Yield]:
+        """What the block yields at an instant to which its windows have moved."""
         slides = bool(slide_of(self.block))
-        for instant in self._moves(until):
-            self._move(instant)
-            if instant.slides == slides and not self._passed_over():
-                now = self._over.rows(self._contents)
-                for yielded in self._over.yields(now, self._before, sliding=slides):
-                    yield instant, yielded
-                self._before, self._held = now, list(self._contents)
-        self._passed = until
-
-    def _moves(self, until: float) -> list[Instant]:
-        """Tuples that come into windows, and instants of sliding, whose time has now passed."""
-        if until <= self._passed:
+        if instant.slides != slides or self._passed_over():
             return []
-        coming = (x for x in self.tuples if self._passed <= x.time < until and self._over.enters_any(x))
+        now = self._over.rows(self._contents)
+        found = self._over.yields(now, self._before, sliding=slides)
+        self._before, self._held = now, list(self._contents)
+        return found
+
+    def holds(self, time: int) -> int:
+        """How many tuples the windows hold at a time, those of all sources together."""
+        return sum(
+            len(held(reading.window, content, time, self._over.partition(source)))
+            for source, (reading, content) in enumerate(zip(self.block.readings, self._contents, strict=True))
+            if reading.window is not None
+        )
+
+    def moves(self, until: float) -> list[Instant]:
+        """Tuples that come into windows, and instants of sliding, whose time has now passed."""
+        if until <= self.passed:
+            return []
+        coming = (x for x in self.tuples if self.passed <= x.time < until and self._over.enters_any(x))
         found = set(map(Instant.of, coming))
         for source, reading in enumerate(self.block.readings):
             if reading.window and reading.window.slide:
                 for position in self.tuples:
                     if self._over.enters(source, position):
-                        found.update(slides_over(reading.window, position, self._passed, until))
+                        found.update(slides_over(reading.window, position, self.passed, until))
         return sorted(found)
 
-    def _move(self, instant: Instant) -> None:
+    def move(self, instant: Instant) -> None:
         for source, reading in enumerate(self.block.readings):
             content, coming = self._contents[source], instant.position
             if coming is not None and self._over.enters(source, coming):

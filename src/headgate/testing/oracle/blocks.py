@@ -42,10 +42,11 @@ class BlockOver:
         self._least_label = rules.normal(Label(levels=frozenset({level})))
         sources = range(len(block.readings))
         before = conjuncts(block.before)
-        self._entering = [[c for c in before if c.inputs == {source}] for source in sources]
-        joining = [*conjuncts(block.after), *(c for c in before if len(c.inputs) != 1)]
-        self._joining = [[c for c in joining if max(c.inputs, default=0) == source] for source in sources]
         self._order = sorted(sources, key=lambda source: block.readings[source].stream.name)
+        first = self._order[0]
+        self._entering = [[c for c in before if (c.inputs or {first}) == {source}] for source in sources]
+        joining = [*conjuncts(block.after), *(c for c in before if len(c.inputs) > 1)]
+        self._joining = [[c for c in joining if max(c.inputs, default=0) == source] for source in sources]
         self._columns = [label for source in sources for label in _column_labels(block, source, hidden or {})]
         self._enters: dict[tuple[int, Position], bool] = {}
         self._joins: dict[Row, bool] = {}

@@ -33,7 +33,16 @@ class Change:
     clearance: Clearance | None
 
 
-Event = Tuple | Change
+@dataclass(frozen=True)
+class Limit:
+    """From here on the roles of the query's owner allow each view so many tuples of state and so many results in a
+    second; None: any number."""
+
+    state: int | None = None
+    results: int | None = None
+
+
+Event = Tuple | Change | Limit
 
 
 @dataclass(frozen=True)

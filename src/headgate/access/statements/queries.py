@@ -205,8 +205,8 @@ def _consented(q: Request, stream: r.Object | None) -> bool:
 
 
 def _check_running(q: Request, owner: str, counting: Principal) -> None:
-    """Only queries at levels that whoever counts may see are counted, so that nothing at a high level takes a place at a
-    low one."""
+    """Only queries at levels that whoever counts may see are counted, so that nothing at a high level takes a place at
+    a low one."""
     most = q.authorizer.limits(owner).queries
     if most is None:
         return

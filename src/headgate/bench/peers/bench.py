@@ -4,7 +4,8 @@ Every run is a process of its own, on the same files, with checkpoints, on two c
 clock runs from before the first query is defined until the last result has its name. What compiles itself while it
 runs (Spark, Flink and Headgate) has done the same work on small streams in the same process before; bytewax does not.
 A run whose results are not exactly those expected has no time. Of several ways to write a workload in one engine the
-fastest counts: all are tried with few tuples, the best one is measured with many.
+fastest counts: all are tried with few tuples, the best one is measured with many, unless it is so slow that this would
+take more than some minutes: then its rate with few counts.
 """
 
 from __future__ import annotations
@@ -137,6 +138,8 @@ def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], pro
     chosen = best(tried)
     kept = [chosen or tried[0]]
     for tuples in sizes[1:] if chosen else ():
+        if chosen and chosen.seconds * tuples / sizes[0] > place.limit:
+            break
         progress.step(f"{workload} {engine} {chosen.way.name if chosen else ''}, {tuples:,} tuples")
         runs = [place.run(kept[0].way, workload, tuples)]
         if runs[0].done and runs[0].seconds < ENOUGH:
@@ -146,12 +149,11 @@ def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], pro
 
 
 def goals(found: Sequence[Found]) -> list[Goal]:
-    """By the largest number of tuples that was tried."""
+    """By the largest number of tuples that each engine was given."""
 
     def rate(workload: str, *engines: str) -> float:
-        largest = max((x.tuples for x in found if x.workload == workload), default=0)
-        rates = [x.rate for x in found if x.workload == workload and x.tuples == largest and x.way.engine in engines]
-        return max((x for x in rates if x == x), default=float("nan"))
+        own = {x.way.engine: x.rate for x in sorted(found, key=lambda x: x.tuples) if x.workload == workload}
+        return max((own[x] for x in engines if x in own and own[x] == own[x]), default=float("nan"))
 
     def goal(workload: str, least: float, name: str, *engines: str) -> Goal:
         measured_ = rate(workload, HEADGATE) / rate(workload, *engines)
@@ -191,7 +193,8 @@ def run(quick: bool, progress: Progress) -> Report:
             for engine in engines:
                 found += measured(place, workload, engine, sizes, progress)
     notes += [
-        f"A run is ended after {place.limit} s: its rate is an upper bound, the ratio to it a lower one.",
+        f"A run is ended after {place.limit} s: its rate is an upper bound, the ratio to it a lower one. Whatever would "
+        "take longer than that with many tuples is measured with few.",
         "W3r, W4r: Headgate's windows hold what each reader may see, as those of the others do.",
     ]
     return Report(

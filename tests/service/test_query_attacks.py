@@ -6,19 +6,18 @@ import json
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from conftest import System
+from counting import counted
 
 from headgate.access.request import Result
 from headgate.access.rows import Object
-from headgate.access.state import Table
 from headgate.cql.queries import MAX_QUERY
 from headgate.errors import AccessDenied, Conflict, HeadgateError, TextError
-from headgate.labels import LevelOrder
 
 STREAMS = """
 CREATE STREAM vitals (sid INT, bp INT, awake BOOLEAN, name STRING);
@@ -53,27 +52,6 @@ def planned(system: System) -> set[str]:
 def records(system: System, newest: int = 1) -> list[tuple[str, ...]]:
     """The newest audit records without time and session, as root reads them."""
     return [(user, *rest) for _, user, _, *rest in system.rows(f"SHOW AUDIT LIMIT {newest}")]
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts every look-up in the state and every comparison of levels."""
-    calls: Counter[str] = Counter()
-
-    def count(owner: type, name: str) -> None:
-        real = getattr(owner, name)
-
-        def counting(self: Any, *args: Any) -> Any:
-            calls[f"{owner.__name__}.{name}"] += 1
-            return real(self, *args)
-
-        patch.setattr(owner, name, counting)
-
-    with monkeypatch.context() as patch:
-        for name in ("get", "find", "peek", "__iter__", "put", "remove"):
-            count(Table, name)
-        count(LevelOrder, "dominates")
-        yield calls
 
 
 @pytest.fixture

@@ -58,8 +58,8 @@ READERS: dict[str, Callable[[str], Label]] = {
 
 @dataclass(frozen=True)
 class Entrance:
-    """What ingress knows of a stream. `labels` are the columns that hold labels, by what they hold; `skew` in
-    milliseconds."""
+    """What ingress knows of a stream, or of a table, all of whose tuples come at once. `labels` are the columns that
+    hold labels, by what they hold; `skew` in milliseconds."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
@@ -67,6 +67,7 @@ class Entrance:
     labels: Mapping[str, str] = field(default_factory=dict)
     policy: Label = PUBLIC
     skew: int | None = None
+    table: bool = False
 
 
 @dataclass(frozen=True)

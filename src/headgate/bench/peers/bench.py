@@ -193,8 +193,8 @@ def run(quick: bool, progress: Progress) -> Report:
             for engine in engines:
                 found += measured(place, workload, engine, sizes, progress)
     notes += [
-        f"A run is ended after {place.limit} s: its rate is an upper bound, the ratio to it a lower one. Whatever would "
-        "take longer than that with many tuples is measured with few.",
+        f"A run is ended after {place.limit} s: its rate is an upper bound, the ratio to it a lower one.",
+        "What would take longer than that with many tuples is measured with few.",
         "W3r, W4r: Headgate's windows hold what each reader may see, as those of the others do.",
     ]
     return Report(

@@ -102,8 +102,8 @@ class Place:
             data.make(made, tuples)
         return made
 
-    def run(self, way: Way, workload: str, tuples: int) -> Found:
-        warm = None if way.engine == "bytewax" else self.streams(WARM)
+    def run(self, way: Way, workload: str, tuples: int, *, cold: bool = False) -> Found:
+        warm = None if cold or way.engine == "bytewax" else self.streams(WARM)
         given = self.streams(tuples)
         found = run_one(
             way.engine, workload, way.variant, given, self.folder / "work", self.limit, way.options, warm=warm
@@ -130,20 +130,22 @@ def best(found: Iterable[Found]) -> Found | None:
 
 
 def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], progress: Progress) -> list[Found]:
-    """All ways with few tuples, the best of them with many."""
+    """All ways with few tuples, by engines that have just been started; then the best of them."""
+    every = ways(workload)[engine]
     tried = []
-    for way in ways(workload)[engine]:
+    for way in every if len(every) > 1 else ():
         progress.step(f"{workload} {engine} {way.name}, {sizes[0]:,} tuples")
-        tried.append(place.run(way, workload, sizes[0]))
+        tried.append(place.run(way, workload, sizes[0], cold=True))
     chosen = best(tried)
-    kept = [chosen or tried[0]]
-    for tuples in sizes[1:] if chosen else ():
-        if chosen and chosen.seconds * tuples / sizes[0] > place.limit:
-            break
-        progress.step(f"{workload} {engine} {chosen.way.name if chosen else ''}, {tuples:,} tuples")
-        runs = [place.run(kept[0].way, workload, tuples)]
+    way = chosen.way if chosen else every[0]
+    kept: list[Found] = []
+    for tuples in sizes:
+        progress.step(f"{workload} {engine} {way.name}, {tuples:,} tuples")
+        if kept and not kept[-1].seconds * tuples / sizes[0] <= place.limit:
+            break  # too slow, or it did not end well
+        runs = [place.run(way, workload, tuples)]
         if runs[0].done and runs[0].seconds < ENOUGH:
-            runs.append(place.run(kept[0].way, workload, tuples))
+            runs.append(place.run(way, workload, tuples))
         kept.append(best(runs) or runs[0])
     return kept
 
@@ -185,7 +187,8 @@ def installed() -> tuple[list[str], list[str]]:
 def run(quick: bool, progress: Progress) -> Report:
     engines, notes = installed()
     sizes = (FEW,) if quick else (FEW, MANY)
-    progress.expect(sum(len(ways(w)[e]) + len(sizes) - 1 for w in WORKLOADS for e in engines))
+    tries = sum(len(x) for w in WORKLOADS for e in engines if len(x := ways(w)[e]) > 1)
+    progress.expect(tries + len(WORKLOADS) * len(engines) * len(sizes))
     found: list[Found] = []
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), QUICK_LIMIT if quick else LIMIT)

@@ -32,7 +32,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LONG = re.compile(r"[0-9]{19}|[0-9]+\.[0-9]{19}")
 _EXPONENT = re.compile(r"[0-9]+(\.[0-9]+)?[eE][+-]?[0-9]+")
 _UNCLOSED = {'"': "quoted name", "`": "name in backticks", "'": "string", "/": "comment"}
@@ -87,7 +86,7 @@ def name_fault(name: str) -> str | None:
 
 def quote(name: str, reserved: Iterable[str] = ()) -> str:
     """A name as it is written: plain where that reads back as the same name, quoted otherwise."""
-    if _PLAIN.fullmatch(name) and name.upper() not in reserved:
+    if name.isascii() and name.isidentifier() and not (reserved and name.upper() in reserved):
         return name
     return '"' + name.replace('"', '""') + '"'
 

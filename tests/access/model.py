@@ -8,6 +8,7 @@ is: who may ask; then what exists for the asker; then which rule of the catalog 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -459,6 +460,19 @@ class Model:
         self.members = {(user, role) for user, role in self.members if user != name}
         self._end_sessions(name)
         del self.users[name]
+        if heir is not None:
+            self._pass_on(heir, [i for i in sorted(owned) if self.things[i].running])
+
+    def _pass_on(self, heir: str, running: list[int]) -> None:
+        """What ran goes on only if the heir could start it, at its level."""
+        for i in running:
+            self.things[i] = replace(self.things[i], running=False)
+        for i in running:
+            query = self.things[i]
+            with suppress(Refused):
+                refuse_if(not self.dominates(self.users[heir].clearance, query.level), "AccessDenied")
+                self._check_start(query.level, query)
+                self.things[i] = replace(query, running=True)
 
     # Roles and separations ------------------------------------------------------------------------------------------
 
@@ -671,10 +685,10 @@ class Model:
         self.need(me, "SET QUERY STATUS", i)
         query = self.things[i]
         if running and not query.running:
-            self._check_start(me, query)
+            self._check_start(me.session.level, query)
         self.things[i] = replace(query, running=running)
 
-    def _check_start(self, me: Caller, query: Thing) -> None:
+    def _check_start(self, level: Level, query: Thing) -> None:
         """The owner may run one more, and with what is left of the roles the query was created with, run this one."""
         refuse_if(query.broken, "Conflict")
         owner = Session(query.owner, query.roles, query.level, 0, 0)
@@ -684,7 +698,7 @@ class Model:
             operator = self.find(owner, Target("OPERATOR", name))
             refuse_if(not self.allowed(owner, "USE", operator, parameters), "AccessDenied")
         running = [t for t in self.things.values() if t.owner == query.owner and t.running]
-        seen = [t for t in running if self.dominates(me.session.level, t.level)]
+        seen = [t for t in running if self.dominates(level, t.level)]
         roles = self.authorised(query.owner)
         limits = [limit for role in roles if (limit := self.roles[role].max_queries) is not None]
         refuse_if(bool(limits) and len(seen) >= max(limits), "AccessDenied")

@@ -12,22 +12,21 @@ import stat
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
+from counting import counted
 from sqlalchemy import event
 
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
-from headgate.access.state import Table
 from headgate.cql import parse_script
 from headgate.cql.reading import target
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, TextError
 from headgate.labels import Label, parse_label, parse_level, roles
-from headgate.labels.levels import LevelOrder
 from headgate.lexing import Cursor
 from headgate.service import Headgate
 from headgate.service import headgate as facade
@@ -112,27 +111,6 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.headgate.close()
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts every look-up in the state and every comparison of levels."""
-    calls: Counter[str] = Counter()
-
-    def count(owner: type, name: str) -> None:
-        real = getattr(owner, name)
-
-        def counting(self: Any, *args: Any) -> Any:
-            calls[f"{owner.__name__}.{name}"] += 1
-            return real(self, *args)
-
-        patch.setattr(owner, name, counting)
-
-    with monkeypatch.context() as patch:
-        for name in ("get", "find", "peek", "__iter__", "put", "remove"):
-            count(Table, name)
-        count(LevelOrder, "dominates")
-        yield calls
 
 
 def seen_by(act: Callable[[], object]) -> tuple[object, ...]:

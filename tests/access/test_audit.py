@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ADMIN, PASSWORD, System
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from headgate.access import tables
-from headgate.access.audit import MAX_FIELD, START, Event, Seal
+from headgate.access.audit import MAX_FIELD, START, Event, Seal, sealed_text
 from headgate.access.permissions import Permission
 from headgate.cql.statements import Target
 from headgate.errors import AccessDenied, AuthenticationFailed, HeadgateError, Position
@@ -21,7 +26,8 @@ from headgate.labels import parse_level
 
 FIELDS = ["number", "time", "user", "session", "level", "action", "object", "granted", "reason", "mac"]
 COLUMNS = ", ".join(f'"{field}"' for field in FIELDS)
-OTHER_SEAL = Seal(b"another key".ljust(32))
+OTHER_KEY = b"another key".ljust(32)
+OTHER_SEAL = Seal(OTHER_KEY)
 ROLLED_BACK = "the expected head is not in this trail: it was rolled back or replaced"
 Record = dict[str, object]
 
@@ -46,6 +52,40 @@ def said(record: Record) -> tuple[object, ...]:
 
 def session_of(system: System, token: str) -> str:
     return system.rows("SHOW SESSION", token)[0][0]
+
+
+# What is sealed
+
+TEXTS = st.text() | st.sampled_from(['say "ah"', "back\\slash", "\x00", "\ud800", "é", "\U0001f512"])
+ANYTHING = TEXTS | st.none() | st.integers() | st.floats() | st.binary() | st.booleans()
+
+
+def slowly(previous: object, number: int, time: object, event: Event) -> str:
+    """JSON with sorted keys, of whatever stands there."""
+    fields = dict(zip(Event._fields, event, strict=True))
+    return json.dumps([previous, number, time, fields], sort_keys=True, ensure_ascii=True, default=repr)
+
+
+@given(TEXTS, st.integers(0), st.floats(), st.builds(Event, *[TEXTS] * 5, st.booleans(), TEXTS))
+def test_a_record_is_sealed_as_json(previous: str, number: int, time: float, event: Event) -> None:
+    """The form of all records there are: one that is written otherwise would look altered."""
+    assert sealed_text(previous, number, time, event) == slowly(previous, number, time, event)
+
+
+@given(ANYTHING, st.integers(0), ANYTHING, st.builds(Event, *[ANYTHING] * 7))
+def test_what_a_damaged_store_holds_has_a_form_too(previous: Any, number: int, time: Any, event: Event) -> None:
+    assert sealed_text(previous, number, time, event) == slowly(previous, number, time, event)
+
+
+def test_a_seal_is_the_plain_hmac_of_that_text() -> None:
+    """Computed here with another library: trails that were written before stay valid."""
+    event = Event("joe", "0123456789ab", "U", "CREATE SCHEMA", 'schema joe."a b"', True, "user joe owns it")
+    key = OTHER_KEY
+    for purpose, text, seal in (
+        ("record", slowly(START, 7, 1.5, event), OTHER_SEAL.record(START, 7, 1.5, event)),
+        ("head", f"7:{START}", OTHER_SEAL.head(7, START).seal),
+    ):
+        assert hmac.digest(key, f"{purpose}\n{text}".encode(), "sha256").hex() == seal
 
 
 # Every request leaves one record

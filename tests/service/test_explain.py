@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations
 
@@ -58,6 +59,22 @@ def test_a_query_is_explained_with_what_it_shares_and_what_results_carry(field: 
         "  of root.Position: what its tuples bring",
         "  level U, the level of the query",
     ]
+
+
+@pytest.mark.parametrize("what", ["QUERIES", "QUERY q5", Q4])
+def test_nobody_waits_while_an_answer_is_drawn(field: System, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Somebody else's request, made in the middle of it, is answered before it ends."""
+    field.run(f"CREATE QUERY q5 AS {Q5}; START QUERY q5")
+    answered = []
+
+    def meanwhile(*_: object) -> str:
+        other = threading.Thread(target=lambda: answered.append(field.run("SHOW ROLES")))
+        other.start()
+        other.join(timeout=10)
+        return f"{len(answered)} answered"
+
+    monkeypatch.setattr("headgate.access.statements.explain.picture", meanwhile)
+    assert explained(field, what).picture == "1 answered"
 
 
 def test_a_stricter_selection_is_computed_from_a_weaker_one(field: System) -> None:

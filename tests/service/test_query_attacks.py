@@ -6,19 +6,18 @@ import json
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from conftest import System
+from counting import counted
 
 from headgate.access.request import Result
 from headgate.access.rows import Object
-from headgate.access.state import Table
 from headgate.cql.queries import MAX_QUERY
 from headgate.errors import AccessDenied, Conflict, HeadgateError, TextError
-from headgate.labels import LevelOrder
 
 STREAMS = """
 CREATE STREAM vitals (sid INT, bp INT, awake BOOLEAN, name STRING);
@@ -53,27 +52,6 @@ def planned(system: System) -> set[str]:
 def records(system: System, newest: int = 1) -> list[tuple[str, ...]]:
     """The newest audit records without time and session, as root reads them."""
     return [(user, *rest) for _, user, _, *rest in system.rows(f"SHOW AUDIT LIMIT {newest}")]
-
-
-@contextmanager
-def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Counts every look-up in the state and every comparison of levels."""
-    calls: Counter[str] = Counter()
-
-    def count(owner: type, name: str) -> None:
-        real = getattr(owner, name)
-
-        def counting(self: Any, *args: Any) -> Any:
-            calls[f"{owner.__name__}.{name}"] += 1
-            return real(self, *args)
-
-        patch.setattr(owner, name, counting)
-
-    with monkeypatch.context() as patch:
-        for name in ("get", "find", "peek", "__iter__", "put", "remove"):
-            count(Table, name)
-        count(LevelOrder, "dominates")
-        yield calls
 
 
 @pytest.fixture
@@ -316,6 +294,44 @@ def test_an_heir_does_not_see_or_start_what_a_query_reads(ward: System, ann: str
     error = refused(ward, "STOP QUERY q; START QUERY q", bob)
     assert isinstance(error, AccessDenied)
     assert "vitals" not in str(error)
+
+
+def running(ward: System) -> int:
+    """How many queries there are for the engine."""
+    return sum(len(plan.queries) for plan in ward.headgate.plan().plans.values())
+
+
+def test_a_query_does_not_go_on_for_an_heir_who_could_not_start_it(ward: System, ann: str) -> None:
+    """Its output is the heir's own now: the heir would read through it what ann could read."""
+    ward.run("CREATE QUERY q AS SELECT bp FROM vitals; START QUERY q", ann)
+    bob = ward.new_user("bob", "heir")
+    assert running(ward) == 1
+    ward.run("DROP USER ann REASSIGN TO bob")
+    assert running(ward) == 0
+    assert isinstance(refused(ward, "START QUERY q", bob), AccessDenied)
+
+
+def test_what_an_heir_could_start_goes_on_up_to_its_limit(ward: System, ann: str) -> None:
+    ward.run("; ".join(f"CREATE QUERY q{n} AS SELECT bp FROM vitals; START QUERY q{n}" for n in range(3)), ann)
+    bob = ward.new_user("bob", "heir")
+    ward.run("ALTER ROLE heir MAX QUERIES 2")
+    for role in {row[1] for row in ward.rows("SHOW USERS") if row[0] == "ann"}:
+        ward.run(f"GRANT ROLE {role} TO USER bob")
+    ward.run("DROP USER ann REASSIGN TO bob")
+    assert running(ward) == 2
+    assert "at most 2 running queries" in str(refused(ward, "START QUERY q2", bob))
+
+
+def test_a_query_above_an_heirs_clearance_stops_without_a_word(ward: System) -> None:
+    ward.run("CREATE LEVEL H; CREATE ROLE adder; GRANT ADD ON SYSTEM TO adder")
+    ward.new_user("cleared", "adder", clearance="H")
+    ward.new_user("bob", "adder")
+    high = ward.login("cleared", level="H")
+    ward.run("CREATE STREAM s (a INT); CREATE QUERY q AS SELECT a FROM s; START QUERY q", high)
+    assert running(ward) == 1
+    (told,) = ward.run("DROP USER cleared REASSIGN TO bob")
+    assert running(ward) == 0
+    assert told.text == "user cleared dropped"
 
 
 def test_a_subscription_does_not_outlive_the_stream_or_move_to_its_successor(system: System) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.access import rows as r
+from headgate.access.limits import NO_LIMITS, exceeded
 from headgate.access.permissions import WRITES, Kind, Permission
 from headgate.access.state import State
 from headgate.cql.statements import Limit
@@ -22,7 +23,6 @@ EVERYONE = "PUBLIC"
 SYSTEM_ID = 0
 MAX_COMPARTMENTS = 64
 MOST_REMEMBERED = 10_000
-NO_LIMITS = "{}"
 
 
 @dataclass(frozen=True)
@@ -198,6 +198,15 @@ class Authorizer:
             thing.owner == principal.user or self._grant(principal, permission, thing) is not None
         )
 
+    def allows_use(self, principal: Principal, operator: r.Object, parameters: Mapping[str, Limit]) -> bool:
+        """Whether some grant covers these parameters: `judge` without the words."""
+        if self._level_fault(principal, Permission.USE, operator) is not None:
+            return False
+        return operator.owner == principal.user or any(
+            grant.limits == NO_LIMITS or not exceeded(json.loads(grant.limits), parameters)
+            for grant in self._grants(principal, Permission.USE, operator)
+        )
+
     def decide(
         self,
         principal: Principal,
@@ -206,19 +215,24 @@ class Authorizer:
         parameters: Mapping[str, Limit] | None = None,
     ) -> Decision:
         """The same decision with its reason, and for USE with the limits of each grant."""
-        granted, reason = self._judge(principal, permission, thing, parameters or {})
+        granted, reason = self.judge(principal, permission, thing, parameters)
         return Decision(granted, permission, shown(thing), reason)
 
-    def _judge(
-        self, principal: Principal, permission: Permission, thing: r.Object, parameters: Mapping[str, Limit]
+    def judge(
+        self,
+        principal: Principal,
+        permission: Permission,
+        thing: r.Object,
+        parameters: Mapping[str, Limit] | None = None,
     ) -> tuple[bool, str]:
+        """The same, as it is asked for every step of every statement: whether, and why."""
         if fault := self._level_fault(principal, permission, thing):
             return False, fault
         if thing.owner == principal.user:
             return True, f"user {quote(principal.user)} owns it"
         reasons = []
         for grant in self._grants(principal, permission, thing):
-            faults = exceeded(json.loads(grant.limits), parameters) if grant.limits != NO_LIMITS else []
+            faults = exceeded(json.loads(grant.limits), parameters or {}) if grant.limits != NO_LIMITS else []
             if not faults:
                 return True, self._because(principal, grant)
             reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")
@@ -261,24 +275,6 @@ class Authorizer:
             f"roles of {quote(principal.user)}: {active}; inherited: {also}; level {principal.level}",
             f"{permission} is held by {', '.join(map(quote, held)) or 'no role'}",
         ]
-
-
-def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
-    """Which limits of a grant these parameters break, in words. What is limited must be given; of several limited
-    numbers at least one (a window has rows or seconds)."""
-    faults, missing, sized = [], [], False
-    for key, limit in limits.items():
-        given = parameters.get(key)
-        if isinstance(limit, list | tuple):
-            if not isinstance(given, list | tuple) or not set(given) <= set(limit):
-                faults.append(f"{key} only {', '.join(limit)}")
-        elif not isinstance(given, int | float):
-            missing.append(f"{key} of at most {limit}")
-        else:
-            sized = True
-            if given > limit:
-                faults.append(f"{key} of at most {limit}")
-    return faults if sized else faults + missing
 
 
 def shown(thing: r.Object) -> str:

@@ -49,12 +49,12 @@ class Catalog:
     def _candidates(self, principal: Principal, kind: Kind, name: str) -> Iterable[r.Object]:
         """Own objects and those that active roles may view, at levels that may be read."""
         objects, grants = self._state.objects, self._state.grants
-        owner = "" if kind == Kind.OPERATOR else principal.user
+        owner, what = "" if kind == Kind.OPERATOR else principal.user, kind.value
         roles = self._authorizer.effective(principal.roles)
         for level in self._authorizer.visible_levels(principal):
-            yield from objects.peek("owned_name", (owner, kind.value, name, level))
+            yield from objects.peek("owned_name", (owner, what, name, level))
             for role in roles:
-                for grant in grants.peek("viewed_name", (role, kind.value, name, level)):
+                for grant in grants.peek("viewed_name", (role, what, name, level)):
                     yield self._of(grant)
 
     def _of(self, grant: r.Grant) -> r.Object:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.audit import Record
-from headgate.access.authorizer import Authorizer, Decision, Principal, known_level, shown
+from headgate.access.authorizer import Authorizer, Principal, known_level, shown
 from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
@@ -31,6 +31,20 @@ class Result:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     picture: str = ""  # SVG
+
+    def finished(self) -> Result:
+        return self
+
+
+@dataclass(frozen=True)
+class Unfinished(Result):
+    """An answer whose content is settled but takes long to write: written when nobody waits for the lock any longer.
+    `write` knows values only, nothing that may change meanwhile."""
+
+    write: Callable[[], Result] = field(kw_only=True)
+
+    def finished(self) -> Result:
+        return self.write()
 
 
 MOST_HASHES = 3
@@ -56,7 +70,7 @@ Handler = Callable[["Request", Any], Result]
 
 @dataclass
 class Request:
-    """The parts are the system's; `principal` and `session` are the caller's; `decisions` grows while it runs."""
+    """The parts are the system's; `principal` and `session` are the caller's; `reasons` grow as it runs, each once."""
 
     state: State
     authorizer: Authorizer
@@ -72,7 +86,7 @@ class Request:
     given: list[tuple[str, str]] = field(default_factory=list)
     hashed: int = 0
     explained: int = 0
-    decisions: list[Decision] = field(default_factory=list)
+    reasons: dict[str, None] = field(default_factory=dict)
 
     @property
     def principal(self) -> Principal:
@@ -106,10 +120,10 @@ class Request:
         principal: Principal | None = None,
     ) -> None:
         """Goes on only if the caller, or a narrower principal it acts as, has the permission."""
-        decision = self.authorizer.decide(principal or self.principal, permission, thing, parameters)
-        self.decisions.append(decision)
-        if not decision:
-            raise AccessDenied(f"{permission} on {decision.object} is denied: {decision.reason}")
+        granted, reason = self.authorizer.judge(principal or self.principal, permission, thing, parameters)
+        if not granted:
+            raise AccessDenied(f"{permission} on {shown(thing)} is denied: {reason}")
+        self.reasons[reason] = None
 
     def need_system(self, permission: Permission) -> None:
         self.need(permission, self.catalog.system)
@@ -121,7 +135,7 @@ class Request:
             raise AccessDenied(f"only its owner may change {shown(thing)}")
         if self.authorizer.level(thing.level) != self.principal.level:
             raise AccessDenied(f"{shown(thing)} has level {thing.level}", hint="log in at that level to change it")
-        self.decisions.append(Decision(True, Permission.CHANGE_PERM, shown(thing), "owner"))
+        self.reasons["owner"] = None
 
     def may_administer(self) -> bool:
         return self.may(Permission.CHANGE_SYSTEM, self.catalog.system)

@@ -12,7 +12,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -210,7 +209,9 @@ class Store:
             version += 1
             self._write_changes(connection, changes)
             self._write_log(connection, version, changes)
-        head = self._append(connection, Head(found["audit_count"], found["audit_mac"], ""), work.events)
+        head = Head(found["audit_count"], found["audit_mac"], found["audit_seal"])
+        if work.events:
+            head = self._append(connection, head, work.events)
         values = {"version": version, "next_object": work.next_object, "audit_count": head.count}
         connection.execute(update(t.head).where(_HEAD).values(audit_mac=head.mac, audit_seal=head.seal, **values))
         return version
@@ -259,14 +260,14 @@ class Store:
     def _append(self, connection: Connection, head: Head, events: list[Event]) -> Head:
         count, mac, now = head.count, head.mac, self._clock.now()
         rows = []
-        for event_ in (given.clean() for given in events):
+        for given in events:
+            clean = given.clean()
             count += 1
-            mac = self._seal.record(mac, count, now, event_)
-            rows.append((count, now, *vars(event_).values(), mac))
-        if rows:
-            cursor = connection.connection.cursor()  # the driver's own: every request comes by here
-            cursor.executemany(self._new_record, rows)
-            cursor.close()
+            mac = self._seal.record(mac, count, now, clean)
+            rows.append((count, now, *clean, mac))
+        cursor = connection.connection.cursor()  # the driver's own: every request comes by here
+        cursor.executemany(self._new_record, rows)
+        cursor.close()
         return self._seal.head(count, mac)
 
     def audit_head(self) -> Head:
@@ -388,7 +389,7 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
 
 def _insertion(engine: Engine) -> str:
     """How audit records are inserted, in the driver's own words: the one statement that every request needs."""
-    names = ["number", "time", *(field.name for field in fields(Event)), "mac"]
+    names = ["number", "time", *Event._fields, "mac"]
     mark = "?" if engine.dialect.paramstyle == "qmark" else "%s"
     columns, values = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
     return f"INSERT INTO audit ({columns}) VALUES ({values})"  # noqa: S608

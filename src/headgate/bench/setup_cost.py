@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from headgate.access.authorizer import Authorizer, Decision, Principal
+from headgate.access.authorizer import Authorizer, Principal
 from headgate.access.permissions import Permission
 from headgate.access.request import Result
 from headgate.access.rows import Object, Session
@@ -97,11 +97,11 @@ class _Anything(Authorizer):
     def allows(self, principal: Principal, permission: Permission, thing: Object) -> bool:  # noqa: ARG002
         return True
 
-    def decide(self, *_: object) -> Decision:
-        return _GRANTED
+    def allows_use(self, *_: object) -> bool:
+        return True
 
-
-_GRANTED = Decision(True, Permission.USE, "", "")
+    def judge(self, *_: object) -> tuple[bool, str]:
+        return True, ""
 
 
 def script(size: Size, number: int) -> str:

@@ -12,6 +12,7 @@ from headgate.lexing import quote
 
 UNCLASSIFIED = "U"
 MAX_LEVELS = 64
+_NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,9 @@ class LevelOrder:
 
     @cached_property
     def _down(self) -> dict[str, frozenset[str]]:
-        """For each level all levels it dominates, itself included."""
-        down = {name: self.below(name) | {name, UNCLASSIFIED} for name in self.above}
+        """For each level all known levels it dominates, itself included."""
+        known = frozenset({*self.above, UNCLASSIFIED})
+        down = {name: (self.below(name) | {name, UNCLASSIFIED}) & known for name in self.above}
         down[UNCLASSIFIED] = frozenset({UNCLASSIFIED})
         return down
 
@@ -82,11 +84,7 @@ class LevelOrder:
 
     def dominates(self, high: Level, low: Level) -> bool:
         """Whether `high` is `low` or above it, compartments included."""
-        return (
-            low.name in self._down.get(high.name, frozenset())
-            and low.name in self
-            and low.compartments <= high.compartments
-        )
+        return low.name in self._down.get(high.name, _NOTHING) and low.compartments <= high.compartments
 
     def dominated_by(self, level: Level) -> list[Level]:
         """The levels a person cleared to `level` may log in at, with all compartments of `level`: the principals

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
@@ -142,12 +142,12 @@ class Headgate:
                     refusal = self._sessions.admit(user, stored, proved)
                     if refusal is None:
                         token, session = self._sessions.open(user, roles, level)
-                        work.events.append(replace(event, session=session.id, granted=True))
+                        work.events.append(event._replace(session=session.id, granted=True))
                         self._authorizer.prepare(self._authorizer.level(session.level))
                         return token
-                    work.events.append(replace(event, reason=refusal))
+                    work.events.append(event._replace(reason=refusal))
             except (AccessDenied, Conflict) as error:
-                self._record(None, replace(event, reason=error.message))
+                self._record(None, event._replace(reason=error.message))
                 raise
             raise AuthenticationFailed(REFUSED)
 
@@ -198,13 +198,14 @@ class Headgate:
             try:
                 with self._transaction() as work:
                     session = self._sessions.touch(self._sessions.current(session.token_hash))
-                    return self._run(session, statements, work, tried)
+                    results = self._run(session, statements, work, tried)
             except StoreError:
                 raise
             except HeadgateError as error:
                 failed = [_undone(event) if event.granted else event for event in tried]
                 self._record(session, *(failed or [_event(session, "EXECUTE", "script", reason=error.message)]))
                 raise
+        return [result.finished() for result in results]
 
     def _familiar(self, token: str) -> r.Session | None:
         """The session, if it lived when the store was last looked at; whoever acts on it looks again."""
@@ -230,7 +231,7 @@ class Headgate:
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
         for statement in statements:
-            request.subject, request.given, request.decisions = "", [], []
+            request.subject, request.given, request.reasons = "", [], {}
             try:
                 results.append(HANDLERS[type(statement)](request, statement))
                 rows += len(results[-1].rows)
@@ -241,8 +242,7 @@ class Headgate:
             except HeadgateError as error:
                 tried += _events(session, statement, request, granted=False, reason=error.message)
                 raise error.at(statement.position) from None
-            reasons = "; ".join(dict.fromkeys(decision.reason for decision in request.decisions))
-            done = _events(session, statement, request, granted=True, reason=reasons)
+            done = _events(session, statement, request, granted=True, reason="; ".join(request.reasons))
             work.events += done
             tried += done
         if not statements:
@@ -250,7 +250,7 @@ class Headgate:
         return results
 
     def _rights_version(self) -> int:
-        return sum(self._state.changed[table] for table in _RIGHTS)
+        return sum(map(self._state.changed.__getitem__, _RIGHTS))
 
     def _request(self, session: r.Session, work: Transaction) -> Request:
         return Request(
@@ -407,16 +407,15 @@ def _event(session: r.Session | None, action: str, about: str, *, granted: bool 
 
 
 def _undone(event: Event) -> Event:
-    return replace(event, granted=False, reason="undone: a later statement failed")
+    return event._replace(granted=False, reason="undone: a later statement failed")
 
 
 def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:
     """One record, or one for each receiver of what is given or taken."""
     action = action_of(statement)
-    return [
-        _event(session, f"{action} {whom}".strip(), about, granted=granted, reason=reason)
-        for about, whom in request.given or [(request.subject, "")]
-    ]
+    if not request.given:
+        return [Event(session.user, session.id, session.level, action, request.subject, granted, reason)]
+    return [_event(session, f"{action} {whom}", about, granted=granted, reason=reason) for about, whom in request.given]
 
 
 def action_of(statement: Statement) -> str:

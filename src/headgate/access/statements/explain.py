@@ -7,18 +7,20 @@ their names, not their number, not what is computed from them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from headgate.access import rows as r
 from headgate.access.authorizer import shown, source_name
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import stored_query
-from headgate.access.request import Handler, Request, Result
+from headgate.access.request import Handler, Request, Result, Unfinished
 from headgate.access.running import Planned
 from headgate.access.statements.queries import bind_for
 from headgate.cql import continuous as c
 from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
+from headgate.labels import Level
 from headgate.lexing import quote
 from headgate.plan import nodes as n
 from headgate.plan.explain import shares, tree, trees
@@ -33,7 +35,8 @@ MOST_EXPLAINED = 10
 
 
 def _explain(q: Request, x: c.ExplainQuery) -> Result:
-    """Plans are made anew for every answer, and everyone waits meanwhile: a script asks for a few."""
+    """Plans are made anew for every answer, which takes long: a script asks for a few. What an answer is made of is
+    found here; it is put together when nobody waits for it any more."""
     q.explained += 1
     if q.explained > MOST_EXPLAINED:
         raise Conflict(f"a script must not explain more than {MOST_EXPLAINED} times")
@@ -75,15 +78,31 @@ def _shows(q: Request, streams: Iterable[int]) -> bool:
 
 
 def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode: Mode, level: str) -> Result:
-    """Beside the running queries that the caller may see, of the same mode and level, that read some same stream."""
+    """Beside the running queries that the caller may see, of the same mode and level."""
     root = lower(query)
+    beside = {
+        _name(planned.query): planned.root
+        for planned in _seen(q)
+        if planned.mode == mode and planned.query.level == level
+    }
+    return Unfinished("", write=partial(_written, name, query, root, beside, inputs, mode, level))
+
+
+def _written(
+    name: str,
+    query: Query,
+    root: n.Node,
+    beside: Mapping[str, n.Node],
+    inputs: list[r.Object],
+    mode: Mode,
+    level: str,
+) -> Result:
+    """Only those beside it count that read some same stream."""
     streams = _streams(root)
     plan = MergedPlan()
-    for planned in _seen(q):
-        other = _name(planned.query)
-        fits = planned.mode == mode and planned.query.level == level and not streams.isdisjoint(_streams(planned.root))
-        if fits and other != name:
-            plan.add(other, planned.root)
+    for other, found_root in beside.items():
+        if other != name and not streams.isdisjoint(_streams(found_root)):
+            plan.add(other, found_root)
     plan.add(name, root)
     others = {other: other for other in plan.queries if other != name}
     found = shares(plan, name, others)
@@ -124,9 +143,13 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
 def _all(q: Request) -> Result:
     """The merged plans of everything that runs and that the caller may see. A name is one query's in its plan only:
     its owner may have another one of that name at another level."""
+    seen = [(planned, q.authorizer.level(planned.query.level)) for planned in _seen(q)]
+    return Unfinished("", write=partial(_all_written, seen))
+
+
+def _all_written(seen: list[tuple[Planned, Level]]) -> Result:
     plans: dict[SharingClass, MergedPlan] = {}
-    for planned in _seen(q):
-        level = q.authorizer.level(planned.query.level)
+    for planned, level in seen:
         sharing = SharingClass.of(planned.root, planned.mode, level, trusted=False)
         plans.setdefault(sharing, MergedPlan()).add(_name(planned.query), planned.root)
     shared = sum(len(plan.nodes()) for plan in plans.values())

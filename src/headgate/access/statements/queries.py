@@ -14,7 +14,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.queries import QuerySyntax
 from headgate.cql.statements import Statement, Target
-from headgate.errors import AccessDenied, Conflict
+from headgate.errors import AccessDenied, Conflict, HeadgateError
 from headgate.lexing import quote
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.uses import uses
@@ -90,8 +90,8 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
     for role in syntax.roles:
         if role.text not in principal.roles:
             raise AccessDenied(f"role {quote(role.text)} is not active", position=role.position)
-    roles = frozenset(role.text for role in syntax.roles) or principal.roles
-    bound = BoundFor(Principal(principal.user, roles, principal.level))
+    narrowed = frozenset(role.text for role in syntax.roles)
+    bound = BoundFor(Principal(principal.user, narrowed, principal.level) if narrowed else principal)
 
     known: dict[tuple[str | None, str], tuple[r.Object, Stream]] = {}
 
@@ -133,7 +133,6 @@ def _readable(q: Request, reader: Principal, target: Target) -> r.Object:
     except AccessDenied:
         if not q.authorizer.allows(reader, Permission.AGGREGATE_READ, thing):
             raise
-        q.decisions.pop()
         q.need(Permission.AGGREGATE_READ, thing, principal=reader)
     return thing
 
@@ -146,7 +145,7 @@ def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
         raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
     if x.running and not definition["running"]:
         _check_rights(q, thing, definition)
-        _check_running(q, thing.owner)
+        _check_running(q, thing.owner, q.principal)
     objects.redefine(q.state, thing, running=x.running)
     return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
 
@@ -166,8 +165,29 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
         raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
     for name, parameters in definition["operators"]:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
-        if not q.authorizer.decide(owner, Permission.USE, operator, parameters):
+        if not q.authorizer.allows_use(owner, operator, parameters):
             raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+
+
+def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
+    """What ran for somebody else goes on only if its heir could start it now, at its level; otherwise it stops. Nobody
+    is told: whoever drops a user may not see all that it owned."""
+    found = [q.state.objects.get(number) for number in sorted(inherited)]
+    running = [
+        thing for thing in found if thing and thing.kind == Kind.QUERY and json.loads(thing.definition)["running"]
+    ]
+    for thing in running:
+        objects.redefine(q.state, thing, running=False)
+    for thing in running:
+        level = q.authorizer.level(thing.level)
+        if not q.authorizer.order.dominates(q.authorizer.level(heir.clearance), level):
+            continue
+        try:
+            _check_rights(q, thing, json.loads(thing.definition))
+            _check_running(q, heir.name, Principal(heir.name, frozenset(), level))
+        except HeadgateError:  # whatever stands in the way
+            continue
+        objects.redefine(q.state, thing, running=True)
 
 
 def _consented(q: Request, stream: r.Object | None) -> bool:
@@ -184,13 +204,13 @@ def _consented(q: Request, stream: r.Object | None) -> bool:
     return True
 
 
-def _check_running(q: Request, owner: str) -> None:
-    """Only queries at levels that the caller may see are counted, so that nothing at a high level takes a place at a
-    low one."""
+def _check_running(q: Request, owner: str, counting: Principal) -> None:
+    """Only queries at levels that whoever counts may see are counted, so that nothing at a high level takes a place at
+    a low one."""
     most = q.authorizer.limits(owner).queries
     if most is None:
         return
-    levels = set(q.authorizer.visible_levels(q.principal))
+    levels = set(q.authorizer.visible_levels(counting))
     running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
     if running >= most:
         raise AccessDenied(f"the owner's roles allow at most {most} running queries", hint="stop one first")

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 
 from headgate.access import parameters
 from headgate.access import rows as r
-from headgate.access.authorizer import EVERYONE, exceeded, kind_word, shown
+from headgate.access.authorizer import EVERYONE, kind_word, shown
+from headgate.access.limits import exceeded
 from headgate.access.permissions import OPERATORS, Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.objects import column_text

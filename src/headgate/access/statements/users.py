@@ -9,6 +9,7 @@ from headgate.access.objects import drop, rename_owner
 from headgate.access.passwords import read_public_key
 from headgate.access.permissions import Permission
 from headgate.access.request import Handler, Request, Result
+from headgate.access.statements.queries import pass_on
 from headgate.cql import statements as s
 from headgate.errors import AccessDenied, Conflict
 from headgate.labels import LEAST, Level
@@ -106,6 +107,8 @@ def _settle_estate(q: Request, user: r.User, heir: r.User | None, *, cascade: bo
             rename_owner(q.state, thing, heir.name)
         elif q.state.objects.get(thing.id):  # a query takes its output along
             drop(q.state, thing)
+    if heir:
+        pass_on(q, heir, [thing.id for thing in owned])
 
 
 HANDLERS: dict[type[s.Statement], Handler] = {s.CreateUser: _create, s.AlterUser: _alter, s.DropUser: _drop}

@@ -1,0 +1,27 @@
+"""The limits of USE grants: which parameters of an operator a grant does not cover (paper 000, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.cql.statements import Limit
+
+NO_LIMITS = "{}"  # as grants store them
+
+
+def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
+    """Which limits of a grant these parameters break, in words. What is limited must be given; of several limited
+    numbers at least one (a window has rows or seconds)."""
+    faults, missing, sized = [], [], False
+    for key, limit in limits.items():
+        given = parameters.get(key)
+        if isinstance(limit, list | tuple):
+            if not isinstance(given, list | tuple) or not set(given) <= set(limit):
+                faults.append(f"{key} only {', '.join(limit)}")
+        elif not isinstance(given, int | float):
+            missing.append(f"{key} of at most {limit}")
+        else:
+            sized = True
+            if given > limit:
+                faults.append(f"{key} of at most {limit}")
+    return faults if sized else faults + missing

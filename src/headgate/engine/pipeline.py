@@ -55,6 +55,8 @@ class Counts:
     """By query and subscriber, for those who are still there."""
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By user and stream, for all who ever were."""
+    lag: dict[str, float] = field(default_factory=dict)
+    """Seconds from when the last batch of a stream arrived until its results were out."""
     withheld: int = 0
 
 
@@ -156,8 +158,11 @@ class Pipeline:
 
     def take(self, stream: str, number: int, given: Incoming | pa.Table) -> None:
         """The next tuples of a stream; a batch whose number was taken before is not taken again."""
-        batch: Incoming = TableBatch(given) if isinstance(given, pa.Table) else given
-        now = int(self._clock.now() * 1000)
+        arrived = self._clock.now()
+        self._take(stream, number, TableBatch(given) if isinstance(given, pa.Table) else given, int(arrived * 1000))
+        self.counts.lag[stream] = self._clock.now() - arrived
+
+    def _take(self, stream: str, number: int, batch: Incoming, now: int) -> None:
         with self._unharmed():
             wanted = self._wanted(stream)
         compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile

@@ -31,7 +31,8 @@ from headgate.plan import nodes as n
 
 @dataclass(frozen=True)
 class Class:
-    """Views, what each window holds for them (as places in the cell's table), the last instants of their blocks."""
+    """Views, what each window holds for them (as places in the cell's table), what some held at the last instant of a
+    block that remembers it, the last instants of their blocks."""
 
     views: tuple[int, ...]
     held: Mapping[str, Ints] = field(default_factory=dict)
@@ -241,22 +242,32 @@ class _Batch:
         """Where a class stands after the batch, and what its blocks yielded."""
         run, tuples, places, waiting = self._run(class_)
         looking = self._looking(class_)
-        found, going_on = [], []
+        found, going_on = list[Found](), list[tuple[Block, ViewRun]]()
         for block in (block for block in self._program.blocks if block.target in looking):
-            views = tuple(looking[block.target])
+            views, own = tuple(looking[block.target]), run.alone(block.top)
             try:
                 with limited(self._sight.limits):
-                    yielded = run.results(block.top)
-                    run.fits(block.top, waiting)
+                    yielded = own.results(block.top)
+                    own.fits(block.top, waiting)
             except TooMuch as exceeded:
                 found.append(Found(block, views, NOTHING, tuples, str(exceeded)))
                 continue
-            going_on.append(block)
+            going_on.append((block, own))
             if len(yielded.instant):
                 found.append(Found(block, views, yielded, tuples))
-        windows = {node.key: node for block in going_on for node in block.top.walk() if isinstance(node, n.Window)}
-        content = {key: places[run.content(window)] for key, window in windows.items()}
-        return Class(class_.views, content, {**class_.last, **run.last_instants()}), found
+        return self._after(class_, going_on, places), found
+
+    def _after(self, class_: Class, going_on: Sequence[tuple[Block, ViewRun]], places: Ints) -> Class:
+        windows = {node.key: node for block, _ in going_on for node in block.top.walk() if isinstance(node, n.Window)}
+        runs = list({id(run): run for _, run in going_on}.values())
+        held, last = dict[str, Ints](), dict(class_.last)
+        for key, window in windows.items():
+            content = [run.content(window) for run in runs if run.looked_at(window)]
+            held[key] = content[0] if len(content) == 1 else np.unique(np.concatenate(content))
+        for block, run in going_on:
+            held |= run.remembers(block.top)
+            last |= run.last_instants()
+        return Class(class_.views, {key: places[x] for key, x in held.items()}, last)
 
 
 def empty(table: pa.Schema) -> Cell:

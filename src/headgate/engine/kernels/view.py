@@ -21,6 +21,7 @@ from headgate.engine.kernels.joining import equality, joining_order
 from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
 from headgate.engine.kernels.limits import bounded, few_tuples, taken
 from headgate.engine.kernels.reading import NO_TIME, Evaluate, Tuples, Values, meets, stream_of, streams_of, values_of
+from headgate.engine.kernels.remembering import name_of, remembered, there_at, with_gone
 from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, lasting, window_rows
 from headgate.engine.kernels.sorting import distinct, in_rows_order
 from headgate.engine.kernels.yielding import (
@@ -37,7 +38,8 @@ from headgate.plan.expressions import AggregateCall, Column, Expr, wider
 
 class ViewRun:
     """`since` and `until` bound the times that become final in this batch; `last` are the times of the last instants of
-    blocks, by the key of their rows."""
+    blocks, by the key of their rows. `before` is what some windows held at the last instant of the one block that is
+    asked for results, if that is not known from what they hold."""
 
     def __init__(
         self,
@@ -47,13 +49,16 @@ class ViewRun:
         since: int,
         until: int,
         last: Mapping[str, int],
+        before: Mapping[str, Ints] | None = None,
     ) -> None:
         self._tuples = tuples
         self._held = held
+        self._given = evaluate
         self._evaluate = bounded(evaluate)
         self._since = since
         self._until = until
         self._last = last
+        self._before = dict(before or {})
         self._old = int(np.searchsorted(tuples.times, since))
         self._chosen: dict[str, Bools] = {}
         self._rows: dict[str, Rows] = {}
@@ -62,6 +67,14 @@ class ViewRun:
         self._arguments: dict[tuple[str, Expr], pa.Array] = {}
         self._lives: dict[str, Lives] = {}
         self._points: dict[tuple[str, frozenset[Column], bool], tuple[Points, Ints]] = {}
+
+    def alone(self, block: n.Node) -> ViewRun:
+        """Where to ask for the results of a block: here, or in a run of its own if it remembers what others do not."""
+        windows = remembered(block)
+        if not windows:
+            return self
+        before = {x.key: self._held.get(name_of(block, x), _NOTHING) for x in windows}
+        return ViewRun(self._tuples, self._held, self._given, self._since, self._until, self._last, before)
 
     # What comes out ---------------------------------------------------------------------------------------------------
 
@@ -85,6 +98,17 @@ class ViewRun:
         seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
         alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
         return rows.sides[0][np.flatnonzero(alive)]
+
+    def looked_at(self, window: n.Window) -> bool:
+        return any(window.key in windows for windows in self._windows.values())
+
+    def remembers(self, block: n.Node) -> dict[str, Ints]:
+        """What windows held at the last instant of a block that was asked for results here, by name."""
+        passed = [int(x.passed[-1]) for x in self._instants.values() if len(x)]
+        return {
+            name_of(block, x): there_at(self.rows(x), passed[0]) if passed else self._before[x.key]
+            for x in remembered(block)
+        }
 
     def fits(self, block: n.Node, waiting: int) -> None:
         """Raises `TooMuch` if the windows of a block that has yielded its results hold too much, with what waits."""
@@ -120,9 +144,16 @@ class ViewRun:
 
     def _window(self, node: n.Window) -> Rows:
         chosen = self.chosen(node.input)  # asked again of what is held: a column that was lost may have been the reason
-        held = self._held.get(node.key, np.empty(0, np.int64))
-        held, entering = held[chosen[held]], self._entering(chosen)
-        partition = np.empty(0, np.int64)
+        held = self._held.get(node.key, _NOTHING)
+        rows = self._moving(node, held[chosen[held]], self._entering(chosen))
+        if node.key not in self._before:
+            return rows
+        before = self._before[node.key]
+        self._before[node.key] = self._moving(node, before[chosen[before]], _NOTHING).sides[0]
+        return with_gone(rows, self._before[node.key])
+
+    def _moving(self, node: n.Window, held: Ints, entering: Ints) -> Rows:
+        partition = _NOTHING
         if node.kind == "PARTITIONED":
             stream, places = stream_of(node), np.concatenate([held, entering])
             columns = [self._tuples.column(stream, column.name, places) for column in node.partition]
@@ -303,4 +334,5 @@ class ViewRun:
         return self._points[key]
 
 
+_NOTHING = np.empty(0, np.int64)
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}

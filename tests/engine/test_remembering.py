@@ -50,7 +50,7 @@ def expected(query: Running, batches: Sequence[Batch]) -> list[tuple[int, tuple[
 def test_what_left_between_two_instants_is_known_at_the_next(text: str, tmp_path: Path) -> None:
     query = running("q", text)
     for number, sizes in enumerate(([14], [1] * 14, [4, 1, 1, 0, 8], [5, 0, 0, 9])):
-        batches = [("a", [(n, ("TRUE", "a")[n % 2]) for n in places]) for places in _places(sizes)]
+        batches: list[Batch] = [("a", [(n, ("TRUE", "a")[n % 2]) for n in places]) for places in _places(sizes)]
         assert received([query], batches, tmp_path / str(number)) == expected(query, batches) != []
 
 
@@ -64,8 +64,8 @@ def test_what_was_displaced_does_not_return_when_that_which_displaced_it_is_lost
     text: str, between: int, tmp_path: Path
 ) -> None:
     query = running("q", text)
-    before: list[Batch] = [("a", [(n, "TRUE")]) for n in (1, 2, 3, 4)] + [("a", [(5, "a")]), ("a", [(5, "TRUE")])]
-    lost: list[Batch] = [*[("", ())] * between, *(("", [(n, "TRUE")]) for n in (6, 7, 8, 9, 10, 11, 13))]
+    before: list[Batch] = [("a", [(n, "a" if n > 3 else "TRUE")]) for n in (1, 2, 3, 4, 5, 7)]
+    lost: list[Batch] = [*[("", ())] * between, *(("", [(n, "TRUE")]) for n in (8, 9, 10, 11, 13))]
     batches = [*before, *lost]
     assert received([query], batches, tmp_path) == expected(query, batches)
 

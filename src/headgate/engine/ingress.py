@@ -96,6 +96,9 @@ class Ingress:
     def take(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
         """`now` is the time of arrival, in milliseconds."""
         refused: list[Refused] = []
+        for number, field_ in enumerate(batch.schema):
+            if pa.types.is_string(field_.type):
+                batch = batch.set_column(number, field_.name, as_texts(batch.column(number)))
         if SPOILT in batch.schema.names:
             spoilt = batch.column(SPOILT).is_valid()
             batch = self._without(batch, spoilt, NO_FORM, refused).drop_columns([SPOILT])
@@ -176,6 +179,18 @@ class Ingress:
         except HeadgateError:
             return None
         return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
+
+
+def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts whose bytes are UTF-8. Files can hold others, which nobody reads on without failing, and what fails here
+    fails for everybody: what is no UTF-8 is read as U+FFFD."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        given = column.cast(pa.string()).cast(pa.binary()).to_pylist()
+        texts = pa.array([None if x is None else x.decode(errors="replace") for x in given], pa.string())
+        return pa.chunked_array([texts]).cast(column.type)
+    return column
 
 
 def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:

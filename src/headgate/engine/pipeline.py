@@ -139,18 +139,29 @@ class Pipeline:
                 compact = None
             if compact is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
-            self._done[stream] = number
             if stream not in self._ingress:  # whoever wanted it left while it was being read
+                self._done[stream] = number
                 self._finish(demand, (), ())
                 return
-            self.counts.batches += 1
             if compact is not None:
+                self._done[stream] = number
+                self.counts.batches += 1
                 self.counts.unseen[stream] += compact.unseen
                 self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
                 return
-            arrivals, refused = self._ingress[stream].take(whole, now)
+            arrivals, refused = self._taken_in(stream, whole, now)
+            self._done[stream] = number
+            self.counts.batches += 1
             self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
             self._finish(demand, self._results(arrivals, len(whole)), refused)
+
+    def _taken_in(self, stream: str, whole: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
+        """What is in a batch is up to whoever sends it: if it cannot be dealt with, that is the matter of its stream
+        alone."""
+        try:
+            return self._ingress[stream].take(whole, now)
+        except Exception as error:
+            raise SourceError(f"stream {stream} could not be taken in ({type(error).__name__})") from None
 
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
         with self._unharmed():

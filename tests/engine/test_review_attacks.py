@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 from engine.harness import Bench, Row, stream
 from headgate.engine.compact import Compact
+from headgate.engine.demand import Subscriber
 from headgate.engine.files import Files, opened
-from headgate.engine.ingress import NO_LABEL, SPOILT, Ingress
+from headgate.engine.ingress import NO_LABEL, SPOILT, Entrance, Ingress
+from headgate.engine.parquet import ParquetSink
+from headgate.engine.sources import StreamSource, in_order, read_stream
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import SourceError
+from headgate.plan.expressions import Type
+from headgate.plan.secure import Mode
 
 COLUMNS = "a INT, w STRING"
 BROKEN, READ = b"caf\xe9", "caf\ufffd"
@@ -161,3 +168,53 @@ def test_a_long_text_is_not_hidden_behind_a_short_one_of_the_same_name(tmp_path:
     there = files(found, pa.table({"other": hidden, **{x: rows.column(x) for x in rows.column_names}}))
     wanted = Wanted(found.now, ("w",), {("TRUE",): 0}, longest=1000)
     assert there.compact(wanted, 1 << 50, lambda _: None) is None
+
+
+def test_spark_hands_over_texts_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    """Neither from files that hold bytes, nor in what it says of lines that it cannot read."""
+    entrance = Entrance("s", (("a", Type.INT), ("w", Type.STRING)))
+    rows = with_bytes(pa.table({"a": pa.array([1, 2], pa.int32()), "w": ["y", "y"]}), "w", 1, BROKEN)
+    for format_, content in (("json", b'{"a": 1, "w": "y"}\n{"a": 2, "w": "' + BROKEN + b'"}\n'), ("parquet", b"")):
+        folder = tmp_path / format_
+        folder.mkdir()
+        (folder / "1").write_bytes(content) if content else pq.write_table(rows, folder / "1")
+        found: list[pa.Table] = []
+        frame = read_stream(spark, StreamSource(entrance, format_, {"path": str(folder)}))
+        writer = frame.writeStream.foreachBatch(lambda x, _, found=found: found.append(in_order(x.toArrow())))
+        writer.option("checkpointLocation", str(tmp_path / f"{format_}-home")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+        (batch,) = found
+        batch.validate(full=True)
+        assert READ in str(batch.to_pylist())
+
+
+# What is beside results -----------------------------------------------------------------------------------------------
+
+
+def test_a_parquet_file_holds_no_labels_but_those_of_its_results(tmp_path: Path) -> None:
+    found = bench(tmp_path)
+    found.query("q", "SELECT a FROM s", mode=Mode.CUMULATIVE)
+    found.subscribed(spy=("q", "nurse"), dora=("q", "nurse,doctor"))
+    found.begin(ParquetSink(tmp_path / "out", found))
+    found.take("s", ("doctor", 1, ""), ("nurse", 2, ""), ("doctor & nurse", 3, ""))
+    for who, labels in (
+        ("spy", {"nurse FROM s"}),
+        ("dora", {"doctor FROM s", "nurse FROM s", "doctor & nurse FROM s"}),
+    ):
+        (file,) = (tmp_path / "out" / who / "q").iterdir()
+        (chunk,) = pq.ParquetFile(file, read_dictionary=["headgate_label"]).read().column("headgate_label").chunks
+        assert set(chunk.dictionary.to_pylist()) == labels
+
+
+def test_who_has_lost_the_right_to_a_query_is_not_told_that_it_ended(tmp_path: Path) -> None:
+    found = bench(tmp_path)
+    found.query("q", "SELECT COUNT(*) AS n FROM s [ROWS 9]", mode=Mode.CUMULATIVE)
+    found.queries["q"] = replace(found.queries["q"], most_state=1)
+    found.subscribed(ann=("q", "nurse"))
+    found.now = replace(found.now, subscribers=(*found.now.subscribers, Subscriber("spy", "q", None)))
+    found.begin(found.files())
+    found.take("s", ("nurse", 1, ""), ("nurse", 2, ""), ("nurse", 3, ""))
+    found.end()
+    assert "ended" in (tmp_path / "out" / "ann" / "q.jsonl").read_text()
+    assert not (tmp_path / "out" / "spy").exists()

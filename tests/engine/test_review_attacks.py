@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from engine.harness import Bench, Row, stream
 from headgate.engine.compact import Compact
@@ -170,6 +170,18 @@ def test_a_long_text_is_not_hidden_behind_a_short_one_of_the_same_name(tmp_path:
     assert there.compact(wanted, 1 << 50, lambda _: None) is None
 
 
+def batches(frame: DataFrame, home: Path) -> list[pa.Table]:
+    """All that a source holds, as Spark hands it over."""
+    found: list[pa.Table] = []
+
+    def batch(part: DataFrame, _: int) -> None:
+        found.append(in_order(part.toArrow()))
+
+    writer = frame.writeStream.foreachBatch(batch).option("checkpointLocation", str(home))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    return found
+
+
 def test_spark_hands_over_texts_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     """Neither from files that hold bytes, nor in what it says of lines that it cannot read."""
     entrance = Entrance("s", (("a", Type.INT), ("w", Type.STRING)))
@@ -178,13 +190,8 @@ def test_spark_hands_over_texts_and_nothing_else(spark: SparkSession, tmp_path: 
         folder = tmp_path / format_
         folder.mkdir()
         (folder / "1").write_bytes(content) if content else pq.write_table(rows, folder / "1")
-        found: list[pa.Table] = []
         frame = read_stream(spark, StreamSource(entrance, format_, {"path": str(folder)}))
-        writer = frame.writeStream.foreachBatch(lambda x, _, found=found: found.append(in_order(x.toArrow())))
-        writer.option("checkpointLocation", str(tmp_path / f"{format_}-home")).trigger(
-            availableNow=True
-        ).start().awaitTermination()
-        (batch,) = found
+        (batch,) = batches(frame, tmp_path / f"{format_}-home")
         batch.validate(full=True)
         assert READ in str(batch.to_pylist())
 
@@ -205,6 +212,7 @@ def test_a_parquet_file_holds_no_labels_but_those_of_its_results(tmp_path: Path)
         (file,) = (tmp_path / "out" / who / "q").iterdir()
         (chunk,) = pq.ParquetFile(file, read_dictionary=["headgate_label"]).read().column("headgate_label").chunks
         assert set(chunk.dictionary.to_pylist()) == labels
+        assert pq.read_schema(file).metadata is None  # the numbers of queries tell how many objects there are
 
 
 def test_who_has_lost_the_right_to_a_query_is_not_told_that_it_ended(tmp_path: Path) -> None:

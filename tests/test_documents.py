@@ -26,10 +26,11 @@ def consoles(document: str) -> list[tuple[str, str]]:
     return steps
 
 
-def test_the_readme_shows_what_happens(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("document", "commands"), [("README.md", 7), ("docs/tables.md", 6)])
+def test_a_document_shows_what_happens(document: str, commands: int, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{HEADGATE.parent}:{os.environ['PATH']}"}
     ran = 0
-    for command, shown in consoles("README.md"):
+    for command, shown in consoles(document):
         words = shlex.split(command, comments=True)
         if words[0] == "export":
             name, _, value = words[1].partition("=")
@@ -41,7 +42,7 @@ def test_the_readme_shows_what_happens(tmp_path: Path) -> None:
             done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
             assert (done.stdout + done.stderr).rstrip("\n") == shown, command
             ran += 1
-    assert ran >= 7
+    assert ran >= commands
 
 
 def test_the_exchange_is_played_as_its_document_shows() -> None:

@@ -15,11 +15,13 @@ from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.duck import evaluate
 from headgate.engine.egress import deliveries
 from headgate.engine.ingress import Entrance
+from headgate.engine.kernels.limits import Limits
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sights import Running
 from headgate.engine.sinks import Address, FileSink, Sink
 from headgate.engine.sql.types import ARROW
+from headgate.errors import SourceError
 from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
@@ -38,8 +40,15 @@ def stream(name: str, columns: str, labels: Mapping[str, Label] | None = None) -
     return Stream(name, tuple((x, Type(y)) for x, y in pairs), tuple((labels or {}).items()))
 
 
+def table(name: str, columns: str, labels: Mapping[str, Label] | None = None) -> Stream:
+    """The same without times."""
+    pairs = (column.split() for column in f"{columns}, policy STRING".split(", "))
+    return Stream(name, tuple((x, Type(y)) for x, y in pairs), tuple((labels or {}).items()), table=True)
+
+
 class Bench:
-    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart."""
+    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart; `content` is
+    what tables hold, which cannot be read if it is None."""
 
     def __init__(self, home: Path, *streams: Stream, skew: int | None = 3_600_000) -> None:
         self.home = home
@@ -47,9 +56,16 @@ class Bench:
         self.queries: dict[str, Running] = {}
         self.mailbox = Mailbox()
         self.clock = ManualClock(NOW.timestamp())
-        self.entrances = {x.name: Entrance(x.name, x.columns, "at", {"LABEL": "policy"}, skew=skew) for x in streams}
+        self.entrances = {
+            x.name: Entrance(x.name, x.columns, None, {"LABEL": "policy"}, table=True)
+            if x.table
+            else Entrance(x.name, x.columns, "at", {"LABEL": "policy"}, skew=skew)
+            for x in streams
+        }
+        self.content: dict[str, list[Row] | None] = {}
         self.now = Demand(RULES, self.entrances)
         self.pipeline: Pipeline | None = None
+        self.limits: Limits | None = None
         self._numbers: dict[str, int] = {}
         self._seconds = 0
 
@@ -89,8 +105,17 @@ class Bench:
             lambda _, program, schema: LocalCarrier(program, schema, evaluate),
             [self.mailbox, *sinks],
             self.clock,
+            self.limits,
+            self.read_table,
         )
         return self.pipeline
+
+    def read_table(self, entrance: Entrance) -> pa.Table:
+        rows = self.content[entrance.name]
+        if rows is None:
+            raise SourceError(f"table {entrance.name} cannot be read as `csv` (PATH_NOT_FOUND)")
+        full = [(*values, label) for label, *values in rows]
+        return pa.table({x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(entrance.columns)})
 
     def files(self) -> FileSink:
         return FileSink(self.home / "out", self)

@@ -3,6 +3,7 @@
 A *world* is what both runs have in common: streams, queries (some over results of others), those who subscribe, when
 they come, go and change their rights, and the tuples that the observer may see, split into batches. *Noise* is put in
 for each run anew: tuples, bad rows and whole batches that it may not see, and values of columns that it may not read.
+The same is put into a table, which queries of the observer's read beside streams.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from plan import test_meaning as random_plans
 
 from engine.dealt_queries import STREAMS, dealt_query
+from engine.pipeline_queries import tabled
 from engine.test_dealing_meaning import evaluate as plainly
 from headgate.cql.queries import parse_query
 from headgate.engine import duck
@@ -61,6 +63,7 @@ LABELS = (
     "TRUE AT TS",
 )
 SKEW = 3_600_000
+TABLE = Stream("d", (("a", Type.INT), ("b", Type.INT), ("v", Type.STRING)), table=True)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,11 @@ class World:
     cells: int
     quick: bool
     queries: list[Running] = field(default_factory=list)
+    table: Stream = TABLE
+    content: tuple[Row, ...] = ()
 
+
+DOCTOR = Clearance(frozenset(ROLES), Level("TS"), frozenset({"s", "t", "d", "out.d0", "out.d1"}))
 
 # What both runs have in common ----------------------------------------------------------------------------------------
 
@@ -116,7 +123,11 @@ def random_world(rng: Random) -> World:
     streams = _streams(rng)
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
     queries = _queries(rng, streams, lateness)
+    apart = Random(repr(rng.getstate()))  # what concerns the table, so that all else is what it is without one
+    table = _labelled(apart, TABLE, (POLICY, Type.STRING))
+    beside = _beside(apart, streams, table, lateness)
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
+    entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*entrances, *(query.output for query in queries)})
     own = [query for query in queries if query.mode == Mode.EXACT]
     watched = rng.sample(own, min(3, len(own)))
@@ -128,14 +139,15 @@ def random_world(rng: Random) -> World:
 
     held = clearance()
     clearances, others = [held], dict[tuple[str, str], Clearance | None]()
-    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, queries)
+    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, [*queries, *beside], table)
 
     def wanted() -> Wanted:
         subscribers = [Subscriber(OBSERVER, query.name, held) for query in watched]
         subscribers += [Subscriber(name, query, x) for (name, query), x in others.items()]
         rng.shuffle(subscribers)
+        subscribers += [Subscriber(name, x.name, y) for x in beside for name, y in ((OBSERVER, held), ("doc", DOCTOR))]
         names = {x.query for x in subscribers}
-        running = _with_makers(queries, names)
+        running = _with_makers(world.queries, names)
         read = {stream for query in running for stream in query.streams}
         return Wanted(Demand(RULES, {k: x for k, x in entrances.items() if k in read}, running, tuple(subscribers)))
 
@@ -166,21 +178,33 @@ def random_world(rng: Random) -> World:
         if rng.random() < 0.1:
             world.steps.append(Restart())
     visible = Visible(world)
+    content = (Row(table.name, None, apart.choice(LABELS), _values(apart, table)) for _ in range(apart.randint(0, 12)))
+    world.content = tuple(x for x in content if x.label is not None and visible.row(x.stream, x.label))
     world.steps = [_only_visible(step, visible) for step in world.steps]
     return world
 
 
 def _streams(rng: Random) -> tuple[Stream, ...]:
     found = STREAMS if rng.random() < 0.8 else random_streams(rng)
-    more = ((AT, Type.TIMESTAMP), (POLICY, Type.STRING))
-    return tuple(
-        Stream(
-            x.name,
-            x.columns + more,
-            tuple((name, parse_label(rng.choice(LABELS))) for name, _ in x.columns if rng.random() < 0.2),
-        )
-        for x in found
-    )
+    return tuple(_labelled(rng, x, (AT, Type.TIMESTAMP), (POLICY, Type.STRING)) for x in found)
+
+
+def _labelled(rng: Random, stream: Stream, *more: tuple[str, Type]) -> Stream:
+    """With labels on some columns, and with these more."""
+    labels = tuple((name, parse_label(rng.choice(LABELS))) for name, _ in stream.columns if rng.random() < 0.2)
+    return Stream(stream.name, (*stream.columns, *more), labels, stream.table)
+
+
+def _beside(rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int]) -> list[Running]:
+    """Queries that read the table beside a stream."""
+    found: list[Running] = []
+    while len(found) < 2 and streams[0].name == "s":
+        try:
+            query = bind_query(parse_query(tabled(rng, (table,))), finder((*streams, table)))
+        except HeadgateError:
+            continue
+        found.append(Running(f"d{len(found)}", query, Level("S"), lateness, Mode.EXACT, f"out.d{len(found)}"))
+    return found
 
 
 def _queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, int]) -> list[Running]:
@@ -261,7 +285,8 @@ class Visible:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._labels = {(stream.name, name): label for stream in world.streams for name, label in stream.labels}
+        streams = (*world.streams, world.table)
+        self._labels = {(stream.name, name): label for stream in streams for name, label in stream.labels}
 
     def row(self, stream: str, label: str) -> bool:
         return self._permitted(_from(label, stream))
@@ -289,6 +314,7 @@ class Noise:
     def __init__(self, rng: Random, world: World) -> None:
         self._rng = rng
         self._streams = {stream.name: stream for stream in world.streams}
+        self._table = world.table
         self._visible = Visible(world)
         self._much = rng.choice((0.0, 0.3, 1.0, 3.0))
         self.rows = 0
@@ -299,6 +325,21 @@ class Noise:
                 stream = self._rng.choice(list(self._streams))
                 yield Batch(stream, tuple(x for _ in range(3) if (x := self._hidden(stream))))
             yield self._noisy(step) if isinstance(step, Batch) else step
+
+    def content(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        """What the table holds in this run."""
+        rng, found = Random(repr(self._rng.getstate())), list[Row]()
+        hidden = [x for x in LABELS if not self._visible.row(self._table.name, x)]
+        for row in (*rows, None):
+            while rng.random() < self._much / (1 + self._much):
+                label = rng.choice([*hidden, None, "doctor &", "TRUE AT NOWHERE"])
+                found.append(Row(self._table.name, None, label, _values(rng, self._table)))
+                self.rows += 1
+            if row is not None:
+                other = _values(rng, self._table)
+                seen = {k: v for k, v in row.values.items() if self._visible.column(row.stream, k)}
+                found.append(replace(row, values=other | seen))
+        return tuple(found)
 
     def _noisy(self, batch: Batch) -> Batch:
         rows: list[Row] = []
@@ -369,8 +410,9 @@ class Seen:
 class Run:
     """One run of a world, watched."""
 
-    def __init__(self, world: World, home: Path) -> None:
+    def __init__(self, world: World, home: Path, content: tuple[Row, ...] = ()) -> None:
         self._world = world
+        self._content = content
         self._home = home
         self._out = home / "out"
         self._gate = Gate()
@@ -384,7 +426,11 @@ class Run:
     def _begin(self) -> None:
         self._mailbox = Mailbox(most=12)
         sinks: list[Sink] = [self._mailbox, FileSink(self._out, Places(self._world))]
-        self._pipeline = Pipeline(self._home / "engine", self._gate, self._make, sinks, self._clock)
+        home, read = self._home / "engine", self._read_table
+        self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
+
+    def _read_table(self, entrance: Entrance) -> pa.Table:
+        return _table(entrance.columns, self._content)
 
     def _make(self, running: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
         values = plainly if self._world.quick else duck.evaluate
@@ -456,5 +502,8 @@ def pair(seed: int, home: Path) -> tuple[Seen, Seen, int]:
     """Two runs of one world, and how many rows they differ in at least."""
     world = random_world(Random(seed))
     noise = [Noise(Random(f"{seed} {number}"), world) for number in range(2)]
-    one, two = (Run(world, home / f"{seed}-{n}").all(x.steps(world.steps)) for n, x in enumerate(noise))
+    one, two = (
+        Run(world, home / f"{seed}-{n}", x.content(world.content)).all(x.steps(world.steps))
+        for n, x in enumerate(noise)
+    )
     return one, two, sum(x.rows for x in noise)

@@ -96,7 +96,7 @@ class Model:
                     break
             ends: dict[str, int] = {}
             subscribers = {me: self.looking[first][key]}
-            received = exact(running.query, events, subscribers, **self._setting(running), ends=ends)[me]
+            received = exact(running.query, events, subscribers, **self._setting(running, first), ends=ends)[me]
             self._share_out(received, steps, end, found.__getitem__)
             if me in ends and (ends[me] < len(steps) or end == len(self.world.steps)):
                 self.ends[key] = self.ends.get(key, set()) - {end - 1} | {[*steps, end - 1][ends[me]]}
@@ -160,7 +160,7 @@ class Model:
             steps += [number] * len(coming)
         subscribers = {names[path]: here[first].get(path) for path in everyone}
         ends: dict[str, int] = {}
-        received = cumulative(running.query, events, subscribers, **self._setting(running), ends=ends)
+        received = cumulative(running.query, events, subscribers, **self._setting(running, first), ends=ends)
         for path in everyone:
             self._share_out(
                 received[names[path]],
@@ -199,8 +199,15 @@ class Model:
         except LabelError:
             return Label(FALSE)
 
-    def _setting(self, running: Running) -> dict[str, Any]:
-        return {"rules": self.world.rules, "lateness": running.lateness, "level": running.level}
+    def _setting(self, running: Running, step: int) -> dict[str, Any]:
+        tables = [x for name in sorted(running.tables) for x in self._snapshot(name, step)]
+        return {"tables": tables, "rules": self.world.rules, "lateness": running.lateness, "level": running.level}
+
+    def _snapshot(self, table: str, step: int) -> list[Tuple]:
+        """What a table held at the first of all steps up to this one in which some query reads it."""
+        read = (any(table in query.tables for query in x.demand.queries) for x in self.world.steps)
+        begun = next(first for first, end in _episodes(read) if first <= step < end)
+        return [found for _, found in self.world.steps[begun].content[table]]
 
 
 def _looking(demand: Demand) -> Iterator[tuple[Key, Clearance | None]]:

@@ -19,6 +19,7 @@ def over(rng: Random, streams: tuple[Stream, ...]) -> str:
     (one, first), (other, second) = ((x, _names(rng, x)) for x in (rng.choice(streams[:2]), streams[-1]))
     columns = ", ".join(f"x.{name} AS r{n}" for n, name in enumerate(first))
     source = f"FROM {one.name} {_window(rng, first)} x"
+    beside = "" if other.table else _window(rng, second)
     match rng.randrange(6):
         case 0:
             return f"SELECT * FROM {one.name}"
@@ -30,7 +31,7 @@ def over(rng: Random, streams: tuple[Stream, ...]) -> str:
         case 4:
             return f"SELECT COUNT(*) AS n, x.{first[0]} AS g {source} GROUP BY x.{first[0]}"
         case _:
-            return f"SELECT {columns}, y.{second[0]} AS s {source}, {other.name} {_window(rng, second)} y"
+            return f"SELECT {columns}, y.{second[0]} AS s {source}, {other.name} {beside} y"
 
 
 def _names(rng: Random, stream: Stream) -> list[str]:
@@ -42,6 +43,37 @@ def _window(rng: Random, columns: list[str]) -> str:
     """ROWS and UNBOUNDED more often: a join over them has rows."""
     kinds = ("[ROWS 1]", "[ROWS 3]", "[UNBOUNDED]", "[RANGE 2 SECONDS]", f"[PARTITIONED BY {columns[0]} ROWS 1]")
     return rng.choice(kinds)
+
+
+def tabled(rng: Random, tables: tuple[Stream, ...]) -> str:
+    """Streams beside tables, on columns that they have in common or on none."""
+    used = [table.name for table in tables if rng.random() < 0.8] or [tables[0].name]
+    if rng.random() < 0.15:
+        used.append(used[0])
+    sources = [f"s {rng.choice(_BESIDE)} x", *(f"{name} {_TABLES[n]}" for n, name in enumerate(used))]
+    joins = [
+        rng.choice((f"x.b = {_TABLES[n]}.b", f"x.b = {_TABLES[n]}.b", f"x.a < {_TABLES[n]}.b", "x.a > 0"))
+        for n in range(len(used))
+    ]
+    if rng.random() < 0.3:
+        sources.append(f"t {rng.choice(_BESIDE)} y")
+        joins.append("x.a = y.a")
+    one = _TABLES[0]
+    own = ("{}.b > 1", "{}.b IS NULL", "{}.LEVEL <> 'S'", "x.a > 1", "{}.b IN (1, 2)")
+    before, after = ([rng.choice(own).format(one)] if rng.random() < 0.3 else [] for _ in range(2))
+    (joins if rng.random() < 0.5 else before).extend(after)
+    rng.shuffle(sources)
+    first = f" WHERE {' AND '.join(before)}" if before else ""
+    rest = f"{first} FROM {', '.join(sources)} WHERE {' AND '.join(joins)}"
+    if rng.random() < 0.35:
+        by = rng.choice(("x.a", f"{one}.b"))
+        return f"SELECT {rng.choice(('', 'RSTREAM '))}COUNT(*) AS n, MAX({one}.b) AS m, {by} AS g{rest} GROUP BY {by}"
+    kind = rng.choice(("", "", "", "DSTREAM ", "RSTREAM ", "DISTINCT "))
+    return f"SELECT {kind}x.a AS r0, {one}.b AS r1{rest}"
+
+
+_TABLES = ("k", "l", "m")
+_BESIDE = ("", "", "[ROWS 1]", "[ROWS 3]", "[UNBOUNDED]", "[RANGE 2 SECONDS]", "[NOW]", "[PARTITIONED BY a ROWS 1]")
 
 
 def restless(rng: Random) -> str:

@@ -18,7 +18,7 @@ from plan import test_meaning as random_plans
 
 from engine.dealt_queries import STREAMS as DEALT
 from engine.dealt_queries import dealt_query
-from engine.pipeline_queries import over, restless, usable
+from engine.pipeline_queries import over, restless, tabled, usable
 from headgate.cql.queries import parse_query
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, Entrance
@@ -48,6 +48,12 @@ BROUGHT_BY: tuple[Mapping[str, str], ...] = (
     {"ROLES": "p", "LEVEL": "q"},
     {"LABEL": "p"},
 )
+TABLES = (
+    Stream("d", (("a", Type.INT), ("b", Type.INT), ("v", Type.STRING)), table=True),
+    Stream("z", (("b", Type.INT), ("w", Type.STRING)), table=True),
+)
+Content = tuple[tuple[Mapping[str, Value], Tuple], ...]
+"""The rows of a table, each with the tuple that it is."""
 OVER_RESULTS = Features(blocks=2, sources=2, spelling=False, roles=(), depth=1)
 _FEW: dict[Type, tuple[Value, ...]] = {
     Type.INT: (0, 1, 2, 3, 4, None),
@@ -60,7 +66,8 @@ _FEW: dict[Type, tuple[Value, ...]] = {
 @dataclass(frozen=True)
 class Step:
     """`tuples` are those that get in, as they should; `rows` all that come, as they are; `refused` why others do not.
-    `during` is what is wanted when results go out; `lost`: the process ends before they do."""
+    `during` is what is wanted when results go out; `lost`: the process ends before they do; `content` is what tables
+    hold by then."""
 
     kind: Literal["batch", "restart", "end"]
     demand: Demand
@@ -71,6 +78,7 @@ class Step:
     refused: Mapping[str, int] = field(default_factory=dict)
     now: float = 0.0
     lost: bool = False
+    content: Mapping[str, Content] = field(default_factory=dict)
 
 
 @dataclass
@@ -83,9 +91,10 @@ class World:
 
 
 class Author:
-    """`unrest`: columns with labels, joins over them, and rights that change all the time; nothing over results."""
+    """`unrest`: columns with labels, joins over them, and rights that change all the time; nothing over results. With
+    `tables` all queries read some."""
 
-    def __init__(self, seed: int, *, unrest: bool = False) -> None:
+    def __init__(self, seed: int, *, unrest: bool = False, tables: bool = False) -> None:
         self.seed = seed
         self.unrest = unrest
         self.rng = Random(seed)
@@ -95,7 +104,10 @@ class Author:
         made = {"plain": random_plans.STREAMS, "dealt": DEALT, "random": ()}[self.kind] or random_streams(self.rng)
         self.labelled = 0.5 if unrest else self.rng.choice((0.0, 0.3, 0.3))
         self.streams = tuple(map(self.stream, made))
-        self.entrances = {stream.name: self.entrance(stream) for stream in self.streams}
+        self.tabled = 1.0 if tables else 0.4
+        some = (TABLES[:1], TABLES[1:], TABLES) if tables else ((), TABLES[:1], TABLES[1:], TABLES)
+        self.tables = tuple(map(self.stream, self.rng.choice(some)))
+        self.entrances = {stream.name: self.entrance(stream) for stream in (*self.streams, *self.tables)}
         self.lateness = {x.name: self.rng.choice((0, 0, 0, 500, 500, 4000)) for x in self.streams}
         self.pool = self.queries()
         names = [*self.entrances, *(x.output for x in self.pool), LAB]
@@ -112,6 +124,7 @@ class Author:
         self.active = [query.name for query in self.pool if self.chance(0.9)]
         self.subscriptions = {(user, x.name) for user in self.users for x in self.pool if self.chance(0.6)}
         self.demand = self.wanted()
+        self.content = {table.name: self.table(table) for table in self.tables}
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -122,17 +135,18 @@ class Author:
         more = (("at", Type.TIMESTAMP), ("p", Type.STRING), ("q", Type.STRING))
         likely = ON_COLUMNS[:3] if self.unrest else ON_COLUMNS
         labels = {name: self.rng.choice(likely) for name, _ in made.columns if self.chance(self.labelled)}
-        return Stream(made.name, (*made.columns, *more), tuple(labels.items()))
+        return Stream(made.name, (*made.columns, *more), tuple(labels.items()), made.table)
 
     def entrance(self, stream: Stream) -> Entrance:
-        timed = self.chance(0.9)
+        timed = self.chance(0.9) and not stream.table
         return Entrance(
             stream.name,
             stream.columns,
             "at" if timed else None,
-            {} if self.unrest else self.rng.choice(BROUGHT_BY),
+            {"ROLES": "p"} if stream.table else {} if self.unrest else self.rng.choice(BROUGHT_BY),
             self.rng.choice(POLICIES),
             2_000 if timed and self.chance(0.2) else None,
+            stream.table,
         )
 
     def clearance(self, names: list[str], roles: frozenset[str]) -> Clearance:
@@ -146,12 +160,13 @@ class Author:
     # Queries ----------------------------------------------------------------------------------------------------------
 
     def queries(self) -> list[Running]:
-        found = [self.running(number, self.bound(self.streams), 0) for number in range(self.rng.randint(2, 4))]
+        every = (*self.streams, *self.tables)
+        found = [self.running(number, self.bound(every), 0) for number in range(self.rng.randint(2, 4))]
         for stage in () if self.unrest else (1, 2):
             makers = [x for x in found if x.stage == stage - 1 and usable(x.query)]
             for _ in range(self.rng.choice((0, 1, 1, 2)) if makers else 0):
                 outputs = [Stream(x.output, x.query.columns) for x in makers]
-                query = self.bound((*outputs, *self.streams), {x.name for x in outputs})
+                query = self.bound((*outputs, *every), {x.name for x in outputs})
                 found.append(self.running(len(found), query, stage))
         return found
 
@@ -166,6 +181,8 @@ class Author:
             if among is not None:
                 some = streams[: self.rng.randint(len(among), len(streams))]
                 text = random_query(self.rng, some, OVER_RESULTS) if self.chance(0.2) else over(self.rng, some)
+            elif self.tables and self.kind != "random" and self.chance(self.tabled):
+                text = tabled(self.rng, self.tables)
             elif self.unrest and self.chance(0.6):
                 text = restless(self.rng)
             elif self.kind == "random":
@@ -213,7 +230,7 @@ class Author:
                 case 6:
                     self.active = [x.name for x in self.pool if (x.name in self.active) != (x.name == query)]
                 case 7:
-                    name = self.rng.choice(sorted(self.entrances))
+                    name = self.rng.choice([stream.name for stream in self.streams])
                     self.entrances[name] = replace(self.entrances[name], skew=self.rng.choice((None, 500, 5000)))
         self.demand = self.wanted()
         return self.demand
@@ -226,10 +243,26 @@ class Author:
             steps.append(self.batch(self.change()))
             if steps[-1].lost or self.chance(0.15):
                 demand = self.change()
-                steps.append(Step("restart", demand, demand))
+                steps.append(Step("restart", demand, demand, content=self.changed_content()))
         demand = self.change()
-        steps.append(Step("end", demand, demand))
+        steps.append(Step("end", demand, demand, content=self.changed_content()))
         return World(self.seed, self.rules, self.streams, self.entrances, steps)
+
+    def changed_content(self) -> Mapping[str, Content]:
+        """What tables hold by now."""
+        for table in self.tables:
+            if self.chance(0.3):
+                self.content[table.name] = self.table(table)
+        return dict(self.content)
+
+    def table(self, table: Stream) -> Content:
+        entrance, found = self.entrances[table.name], []
+        for _ in range(self.rng.choice((0, 1, 3, 5, 8))):
+            row: dict[str, Value] = {name: self.value(type_) for name, type_ in table.columns}
+            label, readable = self.label(entrance, row)
+            if readable:
+                found.append((row, Tuple(table.name, 0, row, label)))
+        return tuple(found)
 
     def batch(self, demand: Demand) -> Step:
         stream = self.rng.choice(self.streams)
@@ -245,7 +278,8 @@ class Author:
                 refused[found] = refused.get(found, 0) + 1
         during = self.change() if self.chance(0.1) else demand
         lost = self.chance(0.06)
-        return Step("batch", demand, during, stream.name, tuple(rows), tuple(tuples), refused, self.now, lost=lost)
+        rest = tuple(rows), tuple(tuples), refused, self.now
+        return Step("batch", demand, during, stream.name, *rest, lost=lost, content=self.changed_content())
 
     def row(self, stream: Stream, entrance: Entrance) -> tuple[Mapping[str, Value], Tuple | str]:
         """A row, and the tuple that it is; or why it is none."""

@@ -81,6 +81,19 @@ def hidden_columns_are_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sightings, "_hidden", lambda *_: frozenset())
 
 
+def tables_are_shown(patch: pytest.MonkeyPatch) -> None:
+    """The ingress filter is off for tables; egress still decides about every result."""
+
+    def of_table(self: Sightings, table: str, labels: Ints) -> Ints:
+        found = made(self, table, labels)
+        for number in self._of_tables.values():
+            self._rows[number][:] = 1
+        return found
+
+    made = Sightings.of_table
+    patch.setattr(Sightings, "of_table", of_table)
+
+
 def numbered_files(patch: pytest.MonkeyPatch) -> None:
     """Files are called after the batch that everybody shares."""
     written = FileSink.write
@@ -166,6 +179,7 @@ FAULTS = (
     everything_is_shown,
     one_watermark,
     hidden_columns_are_read,
+    tables_are_shown,
     numbered_files,
     numbered_lines,
     one_mailbox,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -25,13 +25,14 @@ from headgate.engine import duck
 from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
 from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel, deliveries
-from headgate.engine.ingress import Refused
+from headgate.engine.ingress import Entrance, Refused
 from headgate.engine.kernels import threads
 from headgate.engine.kernels.given import Program
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
 from headgate.engine.sql.types import ARROW
+from headgate.plan.expressions import Type, Value
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 
@@ -104,6 +105,7 @@ class Replay:
         self.home = home
         self.evaluate = evaluate if self.rng.random() < 0.85 else duck.evaluate
         self.numbers: Counter[str] = Counter()
+        self.content = world.steps[0].content
         self.pipeline = self.fresh()
 
     def fresh(self) -> Pipeline:
@@ -114,11 +116,15 @@ class Replay:
                 return LocalCarrier(program, schema, self.evaluate)
             return DealtCarrier(program, dealt(queries), cells, self.evaluate)
 
-        return Pipeline(self.home, self.gate, make, [self.sink], self.clock)
+        return Pipeline(self.home, self.gate, make, [self.sink], self.clock, read_table=self.read_table)
+
+    def read_table(self, entrance: Entrance) -> pa.Table:
+        return _arrow(entrance.columns, [row for row, _ in self.content[entrance.name]])
 
     def step(self, step: Step) -> Records:
         """What went out with it."""
         self.sink = Records()
+        self.content = step.content
         if step.kind == "restart":
             self.pipeline.close()
             self.gate.now = self.gate.during = step.demand
@@ -140,12 +146,16 @@ class Replay:
 
     def table(self, step: Step) -> pa.Table:
         columns = next(x.columns for x in self.world.streams if x.name == step.stream)
-        arrays = [pa.array([row.get(name) for row in step.rows], ARROW[type_]) for name, type_ in columns]
-        return pa.table(arrays, names=[name for name, _ in columns])
+        return _arrow(columns, step.rows)
 
 
-def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False) -> None:
-    world = Author(seed, unrest=unrest).world()
+def _arrow(columns: Sequence[tuple[str, Type]], rows: Sequence[Mapping[str, Value]]) -> pa.Table:
+    arrays = [pa.array([row.get(name) for row in rows], ARROW[type_]) for name, type_ in columns]
+    return pa.table(arrays, names=[name for name, _ in columns])
+
+
+def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False, tables: bool = False) -> None:
+    world = Author(seed, unrest=unrest, tables=tables).world()
     replay = Replay(world, home)
     model = Model(world)
     wanted = model.delivered()
@@ -180,18 +190,21 @@ def count(step: Step, wanted: Wanted, counts: Counter[str]) -> None:
         counts["results"] += len(results)
         counts[f"results of stage {step.during.running[query].stage}"] += len(results)
         counts[f"{step.during.running[query].mode} results"] += len(results)
+        counts["results with tables"] += len(results) * bool(step.during.running[query].tables)
 
 
 def check(first: int, cases: int, folder: Path) -> Counter[str]:
-    """Every third world is one of unrest; in every second one, classes of views are computed in threads."""
+    """Every third world is one of unrest, half of these with tables in all queries; in every second one, classes of
+    views are computed in threads."""
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(threads, "WORTH_IT", 0 if seed % 2 else threads.WORTH_IT)
-            one_case(seed, folder / str(seed), counts, unrest=seed % 3 == 0)
+            one_case(seed, folder / str(seed), counts, unrest=seed % 3 == 0, tables=seed % 12 in (0, 3))
         shutil.rmtree(folder / str(seed))
     assert counts["exact results"] > 5 * cases and counts["cumulative results"] > cases  # something is compared,
     assert counts["results of stage 1"] > cases / 2 and counts["results of stage 2"] > cases / 10
+    assert counts["results with tables"] > cases
     assert counts["restart"] > cases and counts["lost"] > cases / 5  # and something happens meanwhile
     assert counts["ended"] > cases / 2
     return counts

@@ -127,11 +127,11 @@ def test_a_batch_that_ingress_cannot_take_is_the_matter_of_its_stream_alone(
     found = bench(tmp_path, q="SELECT a FROM s", r="SELECT a FROM t")
     found.subscribed(ann=("q", "nurse"), bob=("r", "nurse"))
     pipeline = found.begin()
-    rows, taken = found.table("s", [("nurse", 1, "y")]), Ingress.take
-    monkeypatch.setattr(Ingress, "take", lambda *_: pa.array(["secret"]).cast(pa.int64()))
+    rows, taken = found.table("s", [("nurse", 1, "y")]), Ingress._taken
+    monkeypatch.setattr(Ingress, "_taken", lambda *_: pa.array(["secret"]).cast(pa.int64()))
     with pytest.raises(SourceError, match=r"^stream s could not be taken in \(ArrowInvalid\)$"):
         pipeline.take("s", 0, rows)
-    monkeypatch.setattr(Ingress, "take", taken)
+    monkeypatch.setattr(Ingress, "_taken", taken)
     found.take("t", ("nurse", 1, "b"))
     assert found.fetched("bob", "r") == [(1,)]
     pipeline.take("s", 0, rows)

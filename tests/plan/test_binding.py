@@ -35,6 +35,7 @@ STREAMS = (
         ),
     ),
     Stream("Position", (("sid", Type.INT), ("lat", Type.DOUBLE), ("lon", Type.STRING))),
+    Stream("Wards", (("sid", Type.INT), ("ward", Type.STRING)), table=True),
 )
 
 

@@ -117,6 +117,18 @@ def everyone(ward: System, tmp_path: Path) -> tuple[Work, Mailbox]:
     return Work(ward, ward.headgate, tmp_path / "engine", mailbox, files), mailbox
 
 
+def test_whoever_runs_the_system_is_told_what_became_of_tuples(ward: System, tmp_path: Path) -> None:
+    ward.run("SUBSCRIBE TO root.high", ward.login("ned"))
+    work, _ = everyone(ward, tmp_path)
+    work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
+    (title, columns, (row,)), _ = Desk(ward.headgate, ward.login("root"), everyone=True).summary(work.pipeline.counts)
+    told = dict(zip(columns, row, strict=True))
+    assert title == "streams"
+    assert [told[x] for x in ("tuples", "seen by nobody", "routed")] == ["3", "1", "1"]
+    assert told["lag"].endswith(" s")
+    assert [value for name, value in told.items() if name.startswith("refused")] == ["1"]
+
+
 def fetched(ward: System, mailbox: Mailbox, token: str) -> dict[str, list[tuple[object, ...]]]:
     session = ward.headgate.session_of(token)
     with ward.headgate.open() as now:

@@ -282,7 +282,16 @@ def shown(thing: r.Object) -> str:
     if thing.kind == Kind.SYSTEM:
         return "system"
     owner = f"{quote(thing.owner)}." if thing.owner else ""
-    return f"{thing.kind.lower()} {owner}{quote(thing.name)}"
+    return f"{kind_word(thing)} {owner}{quote(thing.name)}"
+
+
+def kind_word(thing: r.Object) -> str:
+    """A table is a stream with all rights and duties of one, and is called a table."""
+    return "table" if is_table(thing) else thing.kind.lower()
+
+
+def is_table(thing: r.Object) -> bool:
+    return thing.kind == Kind.STREAM and bool(json.loads(thing.definition).get("table"))
 
 
 def source_name(stream: r.Object) -> str:

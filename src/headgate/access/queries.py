@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 
 from headgate.access import rows as r
-from headgate.access.authorizer import source_name
+from headgate.access.authorizer import is_table, source_name
 from headgate.cql.queries import parse_query
 from headgate.cql.statements import Target
 from headgate.labels import parse_label
@@ -24,6 +24,7 @@ def as_stream(thing: r.Object) -> Stream:
         source_name(thing),
         tuple((column["name"], Type(column["type"])) for column in columns),
         tuple((column["name"], parse_label(column["label"])) for column in columns if "label" in column),
+        is_table(thing),
     )
 
 

@@ -164,28 +164,49 @@ def _semantics(c: Cursor) -> Semantics:
 
 def _create_stream(c: Cursor, at: Position) -> s.Statement:
     stream = name(c, "the name of a stream")
-    columns: tuple[s.Column, ...] = ()
-    schema = None
-    if c.at_symbol("("):
-        columns = _columns(c)
-    elif c.take_word("SCHEMA"):
-        schema = object_name(c, "SCHEMA")
-    else:
-        raise c.expected("`(`", "`SCHEMA`")
+    form = _form(c)
     clauses: dict[str, object] = {}
-    while True:
-        start = c.token.offset
-        found = next((words for words in _STREAM_CLAUSES if c.take_word(*words.split())), None)
-        if found is None:
-            if c.ended or c.at_symbol(";"):
-                break
-            raise c.expected(*(f"`{words}`" for words in _STREAM_CLAUSES), "`;`")
-        key, value = _STREAM_CLAUSES[found](c)
-        if key in clauses:
-            raise fail(c.text, start, f"`{found}` is given twice")
-        clauses[key] = value
-    from_columns = tuple((kind, column) for kind in ("LABEL", "ROLES", "LEVEL") if (column := clauses.pop(kind, None)))
-    return s.CreateStream(at, stream, columns, schema, label_columns=from_columns, **clauses)  # type: ignore[arg-type]
+    while not c.ended and not c.at_symbol(";"):
+        _clause(c, _STREAM_CLAUSES, clauses, "`;`")
+    return s.CreateStream(at, stream, *form, **_with_label_columns(clauses))  # type: ignore[arg-type]
+
+
+def _create_table(c: Cursor, at: Position) -> s.Statement:
+    """Its source comes last, and is always given: nobody publishes tuples to a table."""
+    table = name(c, "the name of a table")
+    form = _form(c)
+    clauses: dict[str, object] = {}
+    while "source" not in clauses:
+        _clause(c, _TABLE_CLAUSES, clauses)
+    return s.CreateTable(at, table, *form, **_with_label_columns(clauses))  # type: ignore[arg-type]
+
+
+def _form(c: Cursor) -> tuple[tuple[s.Column, ...], s.Target | None]:
+    """Columns, or the schema that has them."""
+    if c.at_symbol("("):
+        return _columns(c), None
+    if c.take_word("SCHEMA"):
+        return (), object_name(c, "SCHEMA")
+    raise c.expected("`(`", "`SCHEMA`")
+
+
+def _clause(
+    c: Cursor, known: dict[str, Callable[[Cursor], tuple[str, object]]], clauses: dict[str, object], *others: str
+) -> None:
+    start = c.token.offset
+    found = next((words for words in known if c.take_word(*words.split())), None)
+    if found is None:
+        raise c.expected(*(f"`{words}`" for words in known), *others)
+    key, value = known[found](c)
+    if key in clauses:
+        raise fail(c.text, start, f"`{found}` is given twice")
+    clauses[key] = value
+
+
+def _with_label_columns(clauses: dict[str, object]) -> dict[str, object]:
+    kinds = ("LABEL", "ROLES", "LEVEL")
+    rest = {key: value for key, value in clauses.items() if key not in kinds}
+    return rest | {"label_columns": tuple((kind, clauses[kind]) for kind in kinds if kind in clauses)}
 
 
 def _label_column(kind: str) -> Callable[[Cursor], tuple[str, object]]:
@@ -225,6 +246,9 @@ _STREAM_CLAUSES: dict[str, Callable[[Cursor], tuple[str, object]]] = {
     "ALLOW CUMULATIVE": lambda _: ("cumulative", True),
     "SOURCE": lambda c: ("source", _input(c)),
 }
+_TABLE_CLAUSES = {
+    words: read for words, read in _STREAM_CLAUSES.items() if words not in ("EVENT TIME", "LATENESS", "SKEW")
+}
 
 
 def _alter_stream(c: Cursor, at: Position) -> s.Statement:
@@ -258,6 +282,7 @@ READERS: dict[tuple[str, ...], Reader] = {
     ("CREATE", "SEPARATION"): _create_separation,
     ("CREATE", "SCHEMA"): _create_schema,
     ("CREATE", "STREAM"): _create_stream,
+    ("CREATE", "TABLE"): _create_table,
     ("ALTER", "USER"): _alter_user,
     ("ALTER", "ROLE"): _alter_role,
     ("ALTER", "LEVEL"): _alter_level,

@@ -167,7 +167,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class CreateStream(Statement):
+class StreamDefinition(Statement):
     """`label` is the stream's own policy, combined with the labels that tuples bring in `label_columns` (by what the
     column holds: LABEL, ROLES or LEVEL). Times in milliseconds."""
 
@@ -182,6 +182,16 @@ class CreateStream(Statement):
     label_columns: tuple[tuple[str, Name], ...] = ()
     cumulative: bool = False
     source: Input | None = None
+
+
+@dataclass(frozen=True)
+class CreateStream(StreamDefinition):
+    """Tuples come one after the other, each with its time."""
+
+
+@dataclass(frozen=True)
+class CreateTable(StreamDefinition):
+    """A stream all of whose tuples are there from the beginning: it always has a source, and never times."""
 
 
 @dataclass(frozen=True)

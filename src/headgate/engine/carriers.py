@@ -38,8 +38,9 @@ class Carrier(Protocol):
         """Goes on from what other cells, gathered into one, have kept."""
         ...
 
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
-        """`changed` says for each sight which one takes its place, if rights changed since the last batch."""
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None, tables: pa.Table | None) -> list[Batch]:
+        """`changed` says for each sight which one takes its place, if rights changed since the last batch; `tables` are
+        the tuples of tables, which cells do not keep."""
         ...
 
     def keeping(self, arriving: pa.Table, sight: Sight, changed: Ints | None, views: Collection[int]) -> list[Changes]:
@@ -62,10 +63,10 @@ class LocalCarrier(Carrier):
     def restore(self, cell: Cell) -> None:
         self._cell = cell
 
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None, tables: pa.Table | None) -> list[Batch]:
         cell = self._cell if changed is None else resighted(self._cell, changed)
         passed = passing(self._program, arriving, sight, self._evaluate)
-        self._cell, found = advance(self._program, cell, arriving, sight, self._evaluate)
+        self._cell, found = advance(self._program, cell, arriving, sight, self._evaluate, tables)
         blocks = Counter(block.query for block in (*self._program.blocks, *self._program.passing))
         return [
             packed(x, passing=passes, alone=blocks[x.block.query] == 1)
@@ -99,10 +100,13 @@ class DealtCarrier(Carrier):
         """It is dealt out with the next batch: by then the levels of labels are known, which may be keys."""
         self._restored = cell
 
-    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None) -> list[Batch]:
+    def run(self, arriving: pa.Table, sight: Sight, changed: Ints | None, tables: pa.Table | None) -> list[Batch]:
         after, found = {}, list[Found]()
+        there: dict[CellName, pa.Table] = {}
+        for share in self._shares if tables is not None else ():
+            there |= self._dealt(share, tables, _of_share(share, sight))
         for share, own, name, cell, coming in self._each(arriving, sight, changed):
-            after[name], yielded = advance(share.program, cell, coming, own, self._evaluate)
+            after[name], yielded = advance(share.program, cell, coming, own, self._evaluate, there.get(name))
             found += yielded
         passed = passing(self._program, arriving, sight, self._evaluate)
         self._cells, self._restored = after, None

@@ -92,6 +92,12 @@ class Chain:
         self._demand, self._stages = demand, stages
         self._meet_subscribers()
 
+    def feed(self, tables: Mapping[str, Arrivals]) -> None:
+        """The tuples of all tables that could be read."""
+        self._know()
+        for processor in self._processors:
+            processor.feed([tables[name] for name in sorted(tables)])
+
     def _rule(self, demand: Demand) -> None:
         """What a stream's owner demands now also protects the tuples that came before."""
         stricter = demand.entrances != self._demand.entrances and self.numbers.protect(demand.protected)

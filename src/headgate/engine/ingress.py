@@ -25,7 +25,7 @@ from headgate.engine.kernels.sorting import Constant, dense
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.sql.types import ARROW
-from headgate.errors import HeadgateError, LabelError
+from headgate.errors import HeadgateError, LabelError, SourceError
 from headgate.labels import PUBLIC, Label, Rules
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.plan.expressions import Type
@@ -58,8 +58,8 @@ READERS: dict[str, Callable[[str], Label]] = {
 
 @dataclass(frozen=True)
 class Entrance:
-    """What ingress knows of a stream. `labels` are the columns that hold labels, by what they hold; `skew` in
-    milliseconds."""
+    """What ingress knows of a stream, or of a table, all of whose tuples come at once. `labels` are the columns that
+    hold labels, by what they hold; `skew` in milliseconds."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
@@ -67,6 +67,7 @@ class Entrance:
     labels: Mapping[str, str] = field(default_factory=dict)
     policy: Label = PUBLIC
     skew: int | None = None
+    table: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,16 @@ class Ingress:
             self._numbers([()])
 
     def take(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
-        """`now` is the time of arrival, in milliseconds."""
+        """`now` is the time of arrival, in milliseconds. What is in a batch is up to whoever sends it: if it cannot be
+        dealt with at all, that is the matter of its stream alone, and changes nothing."""
+        try:
+            return self._taken(batch, now)
+        except Exception as error:
+            what = "table" if self._entrance.table else "stream"
+            text = f"{what} {self._entrance.name} could not be taken in ({type(error).__name__})"
+            raise SourceError(text) from None
+
+    def _taken(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
         refused: list[Refused] = []
         for number, field_ in enumerate(batch.schema):
             if pa.types.is_string(field_.type):

@@ -31,11 +31,13 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
+from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Wanted
 from headgate.errors import Conflict, SourceError
 
 WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
 UNREAD = "a stream that it reads could not be read to its end"
+NO_TABLE = "a table that it reads cannot be read"
 """What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
 
 _LOCK = "lock"
@@ -53,14 +55,24 @@ class Counts:
     """By query and subscriber, for those who are still there."""
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By user and stream, for all who ever were."""
+    lag: dict[str, float] = field(default_factory=dict)
+    """Seconds from when the last batch of a stream arrived until its results were out."""
     withheld: int = 0
 
 
 class Pipeline:
-    """`make` makes what runs the cells of a program; `sinks` take what goes out."""
+    """`make` makes what runs the cells of a program; `sinks` take what goes out; `read_table` is asked for the content
+    of tables."""
 
     def __init__(
-        self, home: Path, gate: Gate, make: Make, sinks: Sequence[Sink], clock: Clock, limits: Limits | None = None
+        self,
+        home: Path,
+        gate: Gate,
+        make: Make,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        limits: Limits | None = None,
+        read_table: ReadTable = no_tables,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._alone = _hold(home)
@@ -69,6 +81,8 @@ class Pipeline:
         self._clock = clock
         self._lock = threading.Lock()
         self._states = StateFolder(home / "state")
+        self._tables = Tables(self._states, read_table)
+        self._refused: list[Refused] = []
         self._version = 0
         self._done: dict[str, int] = {}
         self._sunk: dict[str, Any] = {}
@@ -96,6 +110,7 @@ class Pipeline:
             self._meet(demand)
             return
         self._version, self._done = saved.version, dict(saved.rest["done"])
+        self._tables.restore(saved.rest.get("tables", {}))
         self._chain.restore(saved.cells, saved.rest["chain"], saved.rest["labels"], demand)
         self._meet(demand)
         out = self._states.out(saved.version)
@@ -110,11 +125,30 @@ class Pipeline:
         """Brings queries, views and rights in line with what is wanted now."""
         if demand is self._demand:
             return
-        self._chain.meet(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
             number = self._chain.numbers.number
             self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
+        tuples, refused = self._tables.meet(demand, self._ingress)
+        self.counts.tuples.update(tuples)
+        self._refuse(refused)
+        self._chain.meet(demand)
+        self._chain.feed(self._tables.snapshots)
+        self._chain.end(self._tableless(demand), NO_TABLE)
         self._demand = demand
+
+    def _tableless(self, demand: Demand) -> set[tuple[str, str]]:
+        """Who is told that a table cannot be read. All others see nothing of it anyway."""
+        return {key for table in self._tables.unreadable for key in demand.concerned(table)}
+
+    @property
+    def unreadable(self) -> Mapping[str, SourceError]:
+        """The tables that cannot be read, and why."""
+        return self._tables.unreadable
+
+    def _refuse(self, refused: Sequence[Refused]) -> None:
+        """What goes to the owners of streams with the next version."""
+        self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
+        self._refused += refused
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -124,8 +158,11 @@ class Pipeline:
 
     def take(self, stream: str, number: int, given: Incoming | pa.Table) -> None:
         """The next tuples of a stream; a batch whose number was taken before is not taken again."""
-        batch: Incoming = TableBatch(given) if isinstance(given, pa.Table) else given
-        now = int(self._clock.now() * 1000)
+        arrived = self._clock.now()
+        self._take(stream, number, TableBatch(given) if isinstance(given, pa.Table) else given, int(arrived * 1000))
+        self.counts.lag[stream] = self._clock.now() - arrived
+
+    def _take(self, stream: str, number: int, batch: Incoming, now: int) -> None:
         with self._unharmed():
             wanted = self._wanted(stream)
         compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile
@@ -141,27 +178,19 @@ class Pipeline:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
             if stream not in self._ingress:  # whoever wanted it left while it was being read
                 self._done[stream] = number
-                self._finish(demand, (), ())
+                self._finish(demand, ())
                 return
             if compact is not None:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += compact.unseen
-                self._finish(demand, self._results(compact.arrivals, compact.tuples), ())
+                self._finish(demand, self._results(compact.arrivals, compact.tuples))
                 return
-            arrivals, refused = self._taken_in(stream, whole, now)
+            arrivals, refused = self._ingress[stream].take(whole, now)  # or it cannot be taken, and nothing is changed
             self._done[stream] = number
             self.counts.batches += 1
-            self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
-            self._finish(demand, self._results(arrivals, len(whole)), refused)
-
-    def _taken_in(self, stream: str, whole: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
-        """What is in a batch is up to whoever sends it: if it cannot be dealt with, that is the matter of its stream
-        alone."""
-        try:
-            return self._ingress[stream].take(whole, now)
-        except Exception as error:
-            raise SourceError(f"stream {stream} could not be taken in ({type(error).__name__})") from None
+            self._refuse(refused)
+            self._finish(demand, self._results(arrivals, len(whole)))
 
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
         with self._unharmed():
@@ -176,7 +205,7 @@ class Pipeline:
         return self._chain.wanted(stream, ingress.known) if ingress else None
 
     def _results(self, arrivals: Arrivals, tuples: int) -> list[Parcel]:
-        results = self._chain.batch([arrivals])
+        results = _told(self._chain.batch([arrivals]), NO_TABLE, self._tableless(self._demand))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._chain.unseen
         return results
@@ -191,9 +220,11 @@ class Pipeline:
             concerned = {key for stream in unread or () for key in demand.concerned(stream)}
             self._chain.end(concerned, UNREAD)
             found = self._chain.batch([], last=True)
-            told = [x if x.ended != UNREAD else x.to(_of(x, concerned)) for x in found]
+            told = _told(_told(found, UNREAD, concerned), NO_TABLE, self._tableless(demand))
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
-            self._finish(demand, [x for x in told if x.subscribers], _reasons(unread or {}))
+            self._tables.forget()
+            self._refused += _reasons(unread or {})
+            self._finish(demand, told)
 
     def wait(self, unread: Mapping[str, str]) -> None:
         """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
@@ -202,7 +233,8 @@ class Pipeline:
             self._meet(demand)
             concerned = sorted({key for stream in unread for key in demand.concerned(stream)})
             told = [said((name,), query, waits=WAITS) for name, query in concerned]
-            self._finish(demand, told, _reasons({x: why for x, why in unread.items() if x in demand.entrances}))
+            self._refused += _reasons({x: why for x, why in unread.items() if x in demand.entrances})
+            self._finish(demand, told)
 
     def settle(self) -> None:
         """Forgets those who have left, also if no more batches come."""
@@ -236,8 +268,9 @@ class Pipeline:
                 self._failed = error
                 raise
 
-    def _finish(self, demand: Demand, results: Sequence[Parcel], refused: Sequence[Refused]) -> None:
+    def _finish(self, demand: Demand, results: Sequence[Parcel]) -> None:
         self._version += 1
+        refused, self._refused = self._refused, []
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         cells, chain = self._chain.save()
@@ -245,11 +278,13 @@ class Pipeline:
             "done": self._done,
             "chain": chain,
             "labels": self._chain.numbers.plain(),
+            "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
             "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
         }
         kept = () if all(sink.keeps for sink in self._sinks) else results
         self._states.save(Saved(self._version, cells, rest, kept))
+        self._tables.saved()
         self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
 
     def _deliver(
@@ -270,6 +305,12 @@ class Pipeline:
             for name in parcel.subscribers if len(parcel) else ():
                 self.counts.received[now.account(name, parcel.query)] += len(parcel)
         self._keep(now)
+
+
+def _told(found: Sequence[Parcel], reason: str, concerned: Collection[tuple[str, str]]) -> list[Parcel]:
+    """Only some, by subscriber and query, are told that it ended for this reason."""
+    told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
+    return [x for x in told if x.subscribers]
 
 
 def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:

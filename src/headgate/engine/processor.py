@@ -69,6 +69,8 @@ class Processor:
         """How many tuples of the last batch nobody sees."""
         self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
+        self._fed: tuple[Arrivals, ...] = ()
+        self._tables: pa.Table | None = None
         self._ended: list[View] = []
 
     # Who looks --------------------------------------------------------------------------------------------------------
@@ -123,6 +125,7 @@ class Processor:
             used = self._carrier.sights()
             self._renumber(self._sightings.keep(used if self._changed is None else self._changed[used]))
             self._most_sights = MOST_SIGHTS + 2 * len(self._sightings)
+            self._tables = None
 
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
@@ -177,16 +180,33 @@ class Processor:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
+    def feed(self, tables: Sequence[Arrivals]) -> None:
+        """The tuples of the tables that are read, all of them: they are there at every instant."""
+        fed = tuple(x for x in tables if x.stream in self.program.streams)
+        if list(map(id, fed)) != list(map(id, self._fed)):
+            self._fed, self._tables = fed, None
+
+    def _there(self) -> pa.Table | None:
+        """The tuples of tables in their order, with sights that stay theirs."""
+        if self._fed and self._tables is None:
+            found = [
+                self._table(x, np.arange(len(x.times)), self._sightings.of_table(x.stream, x.labels))
+                for x in sorted(self._fed, key=lambda x: x.stream)
+            ]
+            self._tables = pa.concat_tables(found).combine_chunks()
+        return self._tables
+
     def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
         """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
         in order, under the rights of now (`deliveries` turns them into single ones)."""
         self.unseen = 0
         self._forget_sights()
+        tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
         meters.begin(self._sightings, coming, self._carrier.cells, self._changed)
         table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
         sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
-        found = self._carrier.run(table, sight, self._changed)
+        found = self._carrier.run(table, sight, self._changed, tables)
         self._changed = None
         owners = {column: view for view in self._sightings.views for column in view.columns}
         for batch in (batch for batch in found if batch.exceeded):
@@ -208,22 +228,22 @@ class Processor:
             arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived
         )
         seen = self._sightings.seen(sights)
-        rows = None if seen is None else np.flatnonzero(seen)
-        size = len(sights) if rows is None else len(rows)
-        self.unseen += len(sights) - size
-        known = {
-            TIME: arrivals.times,
-            ARRIVAL: self._arrived + np.arange(len(sights)),
-            LABEL: arrivals.labels,
-            SIGHT: sights,
-        }
+        rows = None if seen is None or seen.all() else np.flatnonzero(seen)
+        self.unseen += len(sights) - (len(sights) if rows is None else len(rows))
+        arrived = self._arrived + np.arange(len(sights))
         self._arrived += len(sights)
+        return self._table(arrivals, arrived, sights, rows)
+
+    def _table(self, arrivals: Arrivals, arrived: Ints, sights: Ints, rows: Ints | None = None) -> pa.Table:
+        """Tuples as cells have them: all, or some `rows` of them."""
+        known = {TIME: arrivals.times, ARRIVAL: arrived, LABEL: arrivals.labels, SIGHT: sights}
+        size = len(sights) if rows is None else len(rows)
         columns = {
             field: arrivals.columns[name]
             for (stream, name), field in self.program.columns.items()
             if stream == arrivals.stream
         }
-        if rows is not None and size < len(sights):
+        if rows is not None:
             known = {name: numbers[rows] for name, numbers in known.items()}
             columns = {field: column.take(pa.array(rows)) for field, column in columns.items()}
         known[STREAM] = np.full(size, self.program.streams.index(arrivals.stream), np.int16)

@@ -3,7 +3,8 @@
 Each tuple gets a *sight*, one small number for its label under the rights of the moment it arrives: which views see
 it, and with which columns hidden. Views are what subscribers look through: one for each query block and clearance,
 shared by all who came together and whose rights have been the same since. Rights that change turn sights into others;
-what was lost stays lost (SPEC.md, 4.3).
+what was lost stays lost (SPEC.md, 4.3). Tuples of tables have sights of their own, which change in their places: of a
+table everyone sees what the rights of the moment permit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.limits import Limits
-from headgate.engine.kernels.reading import NO_TIME
+from headgate.engine.kernels.reading import BEGINNING, NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import Constant, dense, distinct
 from headgate.engine.lateness import Arrived
@@ -56,6 +57,7 @@ class Sightings:
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._levels: dict[int, str] = {}
         self._first: dict[tuple[str, int], int] = {}
+        self._of_tables: dict[tuple[str, int], int] = {}
         self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
@@ -113,21 +115,27 @@ class Sightings:
         return after
 
     def _see_first(self, view: View) -> None:
-        """What tuples that may come will be for a view whose rights are new."""
+        """What tuples that may come will be for a view whose rights are new, and what those of tables are."""
+        for (stream, label), number in self._of_tables.items():
+            self._rows[number][list(view.columns)] = self._sees(view, label, stream)
+            self._table = None
         for (stream, label), number in self._first.items():
             row = self._rows[number].copy()
             row[list(view.columns)] = self._sees(view, label, stream)
             self._first[stream, label] = self._sight(label, row)
 
     def keep(self, used: Ints) -> Ints:
-        """Forgets all sights but those used and those of tuples that may come; returns the new number of each."""
-        kept = distinct(np.concatenate([used, np.array(list(self._first.values()), np.int64)]))
+        """Forgets all sights but those used, those of tables and those of tuples that may come; returns the new number
+        of each."""
+        coming = [*self._first.values(), *self._of_tables.values()]
+        kept = distinct(np.concatenate([used, np.array(coming, np.int64)]))
         after = np.zeros(len(self._rows), np.int64)
         after[kept] = np.arange(len(kept))
         self._rows = [self._rows[number] for number in kept.tolist()]
         self._label_of = [self._label_of[number] for number in kept.tolist()]
         self._first = {key: int(after[number]) for key, number in self._first.items()}
-        self._alive = set(range(len(kept)))
+        self._of_tables = {key: int(after[number]) for key, number in self._of_tables.items()}
+        self._alive = set(range(len(kept))) - set(self._of_tables.values())
         self._number_rows()
         return after
 
@@ -162,6 +170,18 @@ class Sightings:
             return self._same.setdefault(stream, Constant()).of(int(numbers[0]), len(kind))
         return numbers[kind]
 
+    def of_table(self, table: str, labels: Ints) -> Ints:
+        """The sights of the tuples of a table; they move no time."""
+        kinds, kind = dense(labels)
+        for label in kinds.tolist():
+            if (table, label) not in self._of_tables:
+                self._of_tables[table, label] = len(self._rows)
+                self._rows.append(self._seen_now(table, label))
+                self._label_of.append(label)
+                self._table = None
+        numbers = np.array([self._of_tables[table, label] for label in kinds.tolist()], np.int64)
+        return numbers[kind] if len(kinds) else np.empty(0, np.int64)
+
     def seen(self, sights: Ints) -> Bools | None:
         """Which tuples anybody sees; None: all of them."""
         visible = (self.table != HIDDEN).any(axis=1)
@@ -194,7 +214,8 @@ class Sightings:
                 if seen.any() and view.blind:
                     found.append((view.columns, np.ones(len(times), np.bool_)))
                 elif seen.any():
-                    others = min((view.reached(s) for s in view.running.streams - {stream}), default=1 << 62)
+                    timed = view.running.streams - view.running.tables
+                    others = min((view.reached(s) for s in timed - {stream}), default=1 << 62)
                     before, lateness = view.greatest.get(stream, NO_TIME), view.running.lateness.get(stream, 0)
                     late = arrived.late(seen, before, lateness, others)
                     latest = arrived.latest(seen)
@@ -231,12 +252,15 @@ class Sightings:
         """That of a tuple that comes in time; the same until somebody's rights change."""
         key = stream, label
         if key not in self._first:
-            row = [HIDDEN] * self._columns
-            for view in self.views:
-                if stream in view.running.streams:
-                    row[view.columns[0] : view.columns[-1] + 1] = self._sees(view, label, stream)
-            self._first[key] = self._sight(label, np.array(row, np.int32))
+            self._first[key] = self._sight(label, self._seen_now(stream, label))
         return self._first[key]
+
+    def _seen_now(self, stream: str, label: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        row = [HIDDEN] * self._columns
+        for view in self.views:
+            if stream in view.running.streams:
+                row[view.columns[0] : view.columns[-1] + 1] = self._sees(view, label, stream)
+        return np.array(row, np.int32)
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
         """The same sight, but for all other views. Views of queries that run later, or ran before, are not ours: their
@@ -295,8 +319,8 @@ class Sightings:
 
     def _number_rows(self) -> None:
         self._table = None
-        known = zip(self._label_of, self._rows, strict=True)
-        self._numbers = {(label, row.tobytes()): number for number, (label, row) in enumerate(known)}
+        known, apart = zip(self._label_of, self._rows, strict=True), set(self._of_tables.values())
+        self._numbers = {(x, row.tobytes()): number for number, (x, row) in enumerate(known) if number not in apart}
 
     # To go on later ---------------------------------------------------------------------------------------------------
 
@@ -326,6 +350,7 @@ class Sightings:
     def restore(self, plain: Mapping[str, Any], running: Mapping[str, Running]) -> None:
         """As it was; views of queries that no longer run are gone."""
         self._first.clear()
+        self._of_tables.clear()
         self._looks.clear()
         self._alive = set(range(len(plain["rows"])))
         self._columns = plain["columns"]
@@ -359,7 +384,7 @@ class Sightings:
             reached = max(view.passed, (1 << 61) if last and not view.blind else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
-                since[column], until[column] = view.passed, reached
+                since[column], until[column] = max(view.passed, BEGINNING + 1), max(reached, BEGINNING + 1)
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
         masks = tuple(self.masks)

@@ -7,15 +7,17 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headgate.engine.compact import BLOCK, FILE, MODIFIED
 from headgate.engine.ingress import SPOILT, Entrance
@@ -41,6 +43,9 @@ _OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket", "kafka"})
 _ENDLESS = frozenset({"rate", "rate-micro-batch", "socket"})
 """Formats that have no end; what they hold cannot be read to it."""
 _PLACE = (MODIFIED, FILE, BLOCK)
+
+
+Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 
 @dataclass(frozen=True)
@@ -69,20 +74,37 @@ class StreamSource:
 
 def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
     """Unknown formats, missing folders and the like are said in one line."""
-    reader = spark.readStream.format(source.format).options(**dict(source.options))
+    with _said(source, "stream"):
+        frame = _reader(spark.readStream, source).load()
+        if source.format in _OWN_COLUMNS:
+            _check_columns(frame, source)
+        return _shaped(frame, source)
+
+
+def read_table(spark: SparkSession, source: StreamSource) -> pa.Table:
+    """All that a table holds now, in the order of files and their rows."""
+    with _said(source, "table"):
+        return in_order(_shaped(_reader(spark.read, source).load(), source).toArrow())
+
+
+def _reader(reader: Reader, source: StreamSource) -> Reader:
+    reader = reader.format(source.format).options(**dict(source.options))
     if source.format not in _OWN_COLUMNS:
         reader = reader.schema(source.schema)
     if source.format in _SPOILABLE:
         reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", SPOILT)
+    return reader
+
+
+@contextmanager
+def _said(source: StreamSource, what: str) -> Iterator[None]:
+    """Spark's own text may be pages long, and name what is on the machine."""
     try:
-        frame = reader.load()
-        if source.format in _OWN_COLUMNS:
-            _check_columns(frame, source)
-        return _shaped(frame, source)
+        yield
     except SourceError:
         raise
     except Exception as error:
-        raise SourceError(f"stream {source.name} cannot be read as `{source.format}` ({kind_of(error)})") from None
+        raise SourceError(f"{what} {source.name} cannot be read as `{source.format}` ({kind_of(error)})") from None
 
 
 def kind_of(error: Exception) -> str:

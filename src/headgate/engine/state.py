@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ KEPT = 2
 NO_LIMIT = 1 << 40
 """Of labels that were read before: whatever they are, they are kept as they are."""
 _TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"
-_OUT = "out.json"
+_OUT, _TABLES = "out.json", "tables"
 
 
 @dataclass(frozen=True)
@@ -56,26 +57,51 @@ class StateFolder:
 
     def save(self, saved: Saved) -> None:
         """Afterwards this version is the newest, whatever happens."""
-        try:
+        with self._said():
             self._save(saved)
+
+    def note_out(self, version: int, sinks: Mapping[str, Any]) -> None:
+        """The results of this version are out, and this is what sinks need to know to go on. If the note is lost they
+        go out again, so nothing waits for the disk."""
+        new = self._folder / f"{_OUT}~"
+        with self._said():
+            new.write_text(json.dumps({"version": version, "sinks": sinks}))
+            new.rename(self._folder / _OUT)
+
+    def save_table(self, file: str, table: pa.Table) -> None:
+        """What versions to come will need as it is, by this name."""
+        folder = self._folder / _TABLES
+        with self._said():
+            folder.mkdir(exist_ok=True, mode=0o700)
+            _write(folder / file, _ipc(table))
+            _sync(folder)
+
+    def table(self, file: str) -> pa.Table:
+        try:
+            return _read(self._folder / _TABLES / file)
+        except (OSError, ValueError, pa.ArrowException):
+            raise self._damaged(self._folder / _TABLES / file) from None
+
+    def forget_tables(self, kept: set[str]) -> None:
+        """All but these."""
+        with self._said():
+            for path in (self._folder / _TABLES).glob("*"):
+                if path.name not in kept:
+                    path.unlink()
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StoreError(
                 f"the state cannot be written to `{self._folder}` ({error.strerror})",
                 hint="see to that and run again: nothing is lost",
             ) from None
 
-    def note_out(self, version: int, sinks: Mapping[str, Any]) -> None:
-        """The results of this version are out, and this is what sinks need to know to go on. If the note is lost they
-        go out again, so nothing waits for the disk."""
-        new = self._folder / f"{_OUT}~"
-        try:
-            new.write_text(json.dumps({"version": version, "sinks": sinks}))
-            new.rename(self._folder / _OUT)
-        except OSError as error:
-            raise StoreError(
-                f"the state cannot be written to `{self._folder}` ({error.strerror})",
-                hint="see to that and run again: nothing is lost",
-            ) from None
+    def _damaged(self, path: Path) -> StoreError:
+        hint = "put back a copy of the whole folder above it, or read everything again with --fresh"
+        return StoreError(f"the state in `{path}` is damaged", hint=hint)
 
     def out(self, version: int) -> Mapping[str, Any] | None:
         """What sinks need to know after the results of this version; None if these may not be out."""
@@ -120,10 +146,7 @@ class StateFolder:
                 begins[share] += size
             return Saved(version, cells, whole["rest"], results)
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
-            raise StoreError(
-                f"the state in `{folder}` is damaged",
-                hint="put back a copy of the whole folder above it, or read everything again with --fresh",
-            ) from None
+            raise self._damaged(folder) from None
 
 
 def _plain_cell(name: CellName, cell: Cell) -> dict[str, Any]:

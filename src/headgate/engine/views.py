@@ -47,6 +47,12 @@ class Running:
         return self.most_state is not None or self.most_results is not None
 
     @cached_property
+    def tables(self) -> frozenset[str]:
+        """Those of its streams that are tables."""
+        readings = (reading for block in self.query.blocks for reading in block.readings)
+        return frozenset(reading.stream.name for reading in readings if reading.stream.table)
+
+    @cached_property
     def column_labels(self) -> tuple[tuple[Label, ...], ...]:
         """By block, the labels of the labelled columns that it reads."""
         return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
@@ -114,7 +120,7 @@ class View:
         return end
 
     def watermark(self) -> int:
-        return min(map(self.reached, self.running.streams))
+        return min(map(self.reached, self.running.streams - self.running.tables))
 
     def reached(self, stream: str) -> int:
         """How far the time of one stream has come for this view."""

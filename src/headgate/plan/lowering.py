@@ -51,12 +51,13 @@ def _side(reading: Reading, number: int, before: frozenset[Expr], after: frozens
         mine = {c for c in conditions if c.inputs == {number} or (not c.inputs and number == 0)}
         return frozenset(moved(c, _local) for c in mine)
 
-    node: n.Node = n.Source(reading.stream.name)
-    if reading.window is None:
+    if reading.stream.table or reading.window is None:
+        node = n.Table(reading.stream.name) if reading.stream.table else n.Source(reading.stream.name)
         return _select(node, own(before) | own(after))
     w = reading.window
     partition = tuple(_local(column) for column in w.partition)
-    window = n.Window(_select(node, own(before)), w.kind, w.rows, w.range, w.slide, partition)
+    below = _select(n.Source(reading.stream.name), own(before))
+    window = n.Window(below, w.kind, w.rows, w.range, w.slide, partition)
     return _select(window, own(after))
 
 

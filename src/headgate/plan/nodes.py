@@ -85,6 +85,11 @@ class Source(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Table(Source):
+    """A source whose tuples are all there at every instant, and so have no window."""
+
+
+@dataclass(frozen=True, eq=False)
 class Select(Unary):
     """What meets all of a set of conditions."""
 

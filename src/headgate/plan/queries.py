@@ -34,11 +34,13 @@ from headgate.plan.functions import AGGREGATES
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream as queries see it: its name as a source, its columns, and the labels that some of them carry."""
+    """A stream as queries see it: its name as a source, its columns, and the labels that some of them carry. All tuples
+    of a `table` are there before those of any stream, and none comes later."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     labels: tuple[tuple[str, Label], ...] = ()
+    table: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,12 @@ class Window:
 
 
 UNBOUNDED = Window("UNBOUNDED")
+NOW = Window("NOW")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One source of a block. `window` is None where tuples pass through without one."""
+    """One source of a block. `window` is None where tuples pass through without one; that of a table is unbounded."""
 
     stream: Stream
     window: Window | None
@@ -141,6 +144,7 @@ class _BlockBinder:
 
     def block(self) -> Block:
         x = self.syntax
+        self._check_tables()
         before = self.binder.condition(x.before) if x.before else normal.TRUE
         after = self.binder.condition(x.after) if x.after else normal.TRUE
         self._check_joins(before, x)
@@ -158,10 +162,10 @@ class _BlockBinder:
         groups = tuple(dict.fromkeys(map(equal.first, grouped)))
         if aggregated:
             self._check_grouped(items, having, groups)
-        if not aggregated and not x.distinct and len(windows) == 1 and x.operator in (None, "ISTREAM"):
-            readings = tuple(Reading(s, w) for s, w in zip(self.streams, windows, strict=True))
-        else:
-            readings = tuple(Reading(s, w or UNBOUNDED) for s, w in zip(self.streams, windows, strict=True))
+        usual = self._usual_window(once=not aggregated and not x.distinct and x.operator in (None, "ISTREAM"))
+        readings = tuple(
+            Reading(s, UNBOUNDED if s.table else w or usual) for s, w in zip(self.streams, windows, strict=True)
+        )
         self._check_operator(aggregated)
         self._check_slides(readings)
         return Block(
@@ -191,9 +195,25 @@ class _BlockBinder:
 
     # Windows --------------------------------------------------------------------------------------------------------
 
+    def _check_tables(self) -> None:
+        """Results come with tuples of streams; a table is all there at every instant."""
+        if all(stream.table for stream in self.streams):
+            at = self.syntax.sources[0].target.position
+            raise wrong(at, "this reads tables only, of which nothing comes", hint="read a stream beside them")
+
+    def _usual_window(self, *, once: bool) -> Window | None:
+        """Of a stream without one. If each of its tuples yields its results `once`, when it comes, and there is nothing
+        but tables beside it, none has to be kept."""
+        if not once or sum(not stream.table for stream in self.streams) > 1:
+            return UNBOUNDED
+        return NOW if len(self.streams) > 1 else None
+
     def _window(self, number: int, window: WindowSyntax | None) -> Window | None:
         if window is None:
             return None
+        if self.streams[number].table:
+            hint = "all its tuples are there at every instant; choose some with WHERE"
+            raise wrong(window.position, "a table has no window", hint=hint)
         columns = tuple(dict.fromkeys(self._own_column(number, name) for name in window.columns))
         return Window(window.kind, window.rows, window.range, window.slide, tuple(sorted(columns, key=str)))
 

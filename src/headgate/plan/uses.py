@@ -33,7 +33,7 @@ def _block_uses(written: BlockSyntax, block: Block) -> Iterator[Use]:
         if condition is not None:
             yield Use("select", {}, condition.position)
     for source, reading in zip(written.sources, block.readings, strict=True):
-        if reading.window is not None:
+        if reading.window is not None and not reading.stream.table:
             at = source.window.position if source.window else source.target.position
             yield Use("window", _size(reading.window), at)
         if source.window is not None and source.window.level is not None:

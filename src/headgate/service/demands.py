@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from headgate.access import rows as r
-from headgate.access.authorizer import Authorizer, Principal, source_name
+from headgate.access.authorizer import Authorizer, Principal, is_table, source_name
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream
 from headgate.access.running import Running as RunningQueries
@@ -213,4 +213,5 @@ def _entrance(stream: r.Object) -> Entrance:
         definition.get("labels") or {},
         parse_label(definition["label"]),
         int(definition.get("skew", USUAL_SKEW)) if "event_time" in definition else None,
+        is_table(stream),
     )

@@ -7,18 +7,23 @@ decided result by result, for the sessions that subscribed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Gate
 from headgate.engine.duck import evaluate
+from headgate.engine.ingress import Entrance
 from headgate.engine.memory import keep_freed
 from headgate.engine.pipeline import Counts, Pipeline
 from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
 from headgate.engine.sinks import Address, Sink
-from headgate.engine.sources import StreamSource
+from headgate.engine.sources import StreamSource, read_table
 from headgate.errors import SourceError
 from headgate.service.headgate import Headgate
 
@@ -48,16 +53,22 @@ class Processing:
         keep_freed()
         self._headgate = headgate
         self._gate = gate or headgate
+        self._home, self._master = home, master
         self._pipeline = Pipeline(
             home,
             self._gate,
             lambda _, program, schema: LocalCarrier(program, schema, evaluate),
             sinks,
             clock or SystemClock(),
+            read_table=self._read_table,
         )
-        self._spark = spark_session(home, master=master)  # last: what is refused is refused before it takes seconds
         self._runner = Runner(self._spark, home, self._pipeline, clock)
         self._told: set[str] = set()
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        """As late as can be: what is refused is refused before it takes seconds."""
+        return spark_session(self._home, master=self._master)
 
     @property
     def counts(self) -> Counts:
@@ -76,9 +87,9 @@ class Processing:
         while not self._runner.wait(OFTEN):
             watch()
         self._runner.stop()
-        failed = self.failed
+        failed = {**self.failed, **self._pipeline.unreadable}
         if end:
-            self._pipeline.end(_reasons(failed))
+            self._pipeline.end(_reasons(self.failed))
         if failed:
             raise Unread(failed)
 
@@ -105,11 +116,16 @@ class Processing:
 
     def _sources(self) -> dict[str, StreamSource]:
         demand, inputs = self._gate.demand(), self._headgate.demands.inputs()
+        read = {name for query in demand.queries for name in query.streams - query.tables}
         return {
             name: StreamSource(demand.entrances[name], found["format"], found["options"])
             for name, found in inputs.items()
-            if any(name in query.streams for query in demand.queries) and name in demand.entrances
+            if name in read and name in demand.entrances
         }
+
+    def _read_table(self, entrance: Entrance) -> pa.Table:
+        found = self._headgate.demands.inputs()[entrance.name]
+        return read_table(self._spark, StreamSource(entrance, found["format"], found["options"]))
 
 
 def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:

@@ -159,6 +159,8 @@ class _Block:
         return found
 
     def _window(self, stream: Stream) -> tuple[str, Columns]:
+        if stream.table:
+            return "", ()
         columns: Columns = ()
         count = self.rng.randint(1, 4)
         match self.rng.choice(self.features.windows):

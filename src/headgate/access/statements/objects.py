@@ -56,7 +56,7 @@ def _alter_schema(q: Request, x: s.AlterSchema) -> Result:
     return Result(f"{shown(thing)} altered")
 
 
-def _create_stream(q: Request, x: s.CreateStream) -> Result:
+def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
     """A stream copies the columns of its schema, so that neither depends on the other's fate."""
     q.need_system(Permission.ADD)
     columns = json.loads(q.find(x.schema).definition)["columns"] if x.schema else _columns(q, x.columns)
@@ -71,7 +71,8 @@ def _create_stream(q: Request, x: s.CreateStream) -> Result:
     if x.source:
         q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's own rights, not with the caller's
         definition["input"] = {"format": x.source.format.text, "options": dict(x.source.options)}
-    choices = {"lateness": x.lateness or None, "skew": x.skew, "cumulative": x.cumulative or None}
+    table = isinstance(x, s.CreateTable) or None
+    choices = {"lateness": x.lateness or None, "skew": x.skew, "cumulative": x.cumulative or None, "table": table}
     definition |= {key: value for key, value in choices.items() if value is not None}
     thing = q.add(Kind.STREAM, x.name.text, definition)
     return Result(f"{shown(thing)} created")
@@ -119,6 +120,7 @@ HANDLERS: dict[type[s.Statement], Handler] = {
     s.CreateSchema: _create_schema,
     s.AlterSchema: _alter_schema,
     s.CreateStream: _create_stream,
+    s.CreateTable: _create_stream,
     s.AlterStream: _alter_stream,
     s.DropObject: _drop,
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from headgate.access import objects
 from headgate.access import rows as r
-from headgate.access.authorizer import Principal, shown
+from headgate.access.authorizer import Principal, is_table, shown
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream
 from headgate.access.request import Handler, Request, Result
@@ -224,6 +224,8 @@ def _subscribe(q: Request, x: c.Subscribe) -> Result:
             raise Conflict(f"this session is not subscribed to {shown(thing)}")
         return Result(f"unsubscribed from {shown(thing)}")
     q.need(Permission.SUBSCRIBE, thing)
+    if is_table(thing):
+        raise Conflict(f"nothing comes of {shown(thing)} alone", hint="subscribe to a query that reads it")
     new = q.sessions.subscribe(q.session, thing)
     return Result(f"{'subscribed' if new else 'already subscribed'} to {shown(thing)}")
 

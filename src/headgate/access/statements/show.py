@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from headgate.access import parameters
 from headgate.access import rows as r
-from headgate.access.authorizer import EVERYONE, shown
+from headgate.access.authorizer import EVERYONE, kind_word, shown
 from headgate.access.limits import exceeded
 from headgate.access.permissions import OPERATORS, Kind, Permission
 from headgate.access.request import Handler, Request, Result
@@ -45,7 +45,7 @@ def _named(thing: r.Object) -> tuple[str, ...]:
 
 
 def _catalog(q: Request) -> Rows:
-    return [(thing.kind.lower(), *_named(thing)) for thing in _visible(q, *_EVERYTHING)]
+    return [(kind_word(thing), *_named(thing)) for thing in _visible(q, *_EVERYTHING)]
 
 
 def _schemas(q: Request) -> Rows:

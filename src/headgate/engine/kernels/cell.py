@@ -3,6 +3,8 @@
 Views whose sight is the same, tuple for tuple, are one class and are computed once, however many they are and whoever
 looks through them. A class splits where its views come to see different tuples, and two become one again when nothing
 tells them apart any more. Views of blocks without windows have no part in this: what passes is not kept.
+
+The tuples of tables are not the cell's: they are given with every batch, and of each a view has what it sees then.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from headgate.engine.kernels.given import ARRIVAL, HIDDEN, SIGHT, STREAM, TIME, 
 from headgate.engine.kernels.keeping import changes
 from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import TooMuch, limited
-from headgate.engine.kernels.reading import Evaluate
+from headgate.engine.kernels.reading import BEGINNING, Evaluate
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.threads import in_threads
 from headgate.engine.kernels.tuples import Seen, Tuples, in_order
@@ -61,10 +63,10 @@ NOTHING = Yielded(_NONE, _NONE, _NONE, False, (_NONE,), (), LabelSets(_NONE, ())
 
 
 def advance(
-    program: Program, cell: Cell, arriving: pa.Table, sight: Sight, evaluate: Evaluate
+    program: Program, cell: Cell, arriving: pa.Table, sight: Sight, evaluate: Evaluate, tables: pa.Table | None = None
 ) -> tuple[Cell, list[Found]]:
-    """The next batch: tuples that arrive, and times that become final."""
-    tuples, classes, looks = _begun(program, cell, arriving, sight)
+    """The next batch: tuples that arrive, and times that become final. `tables` are the tuples of tables, in order."""
+    tuples, classes, looks = _begun(program, cell, arriving, sight, tables)
     run = _Batch(program, tuples, sight, evaluate)
     results = in_threads(run.class_results, classes, len(tuples))
     after = [moved for moved, _ in results]
@@ -82,10 +84,11 @@ def keeping(
 
 
 def _begun(
-    program: Program, cell: Cell, arriving: pa.Table, sight: Sight
+    program: Program, cell: Cell, arriving: pa.Table, sight: Sight, tables: pa.Table | None = None
 ) -> tuple[Tuples, list[Class], dict[int, bytes]]:
     views = [view for view, target in enumerate(sight.targets) if target in program.windowed]
-    tuples, classes = _ordered(program, cell, _entering(arriving, sight, views))
+    there = [] if tables is None else [_entering(tables, sight, views)]
+    tuples, classes = _ordered(program, there, cell, _entering(arriving, sight, views))
     looks = _looks(views, sight, tuples.present)
     return tuples, _refined(with_copied(classes, sight.copied), looks), looks
 
@@ -96,17 +99,21 @@ def _entering(arriving: pa.Table, sight: Sight, views: list[int]) -> pa.Table:
     return arriving if seen.all() else arriving.filter(pa.array(seen))
 
 
-def _ordered(program: Program, cell: Cell, arriving: pa.Table) -> tuple[Tuples, tuple[Class, ...]]:
+def _ordered(
+    program: Program, tables: list[pa.Table], cell: Cell, arriving: pa.Table
+) -> tuple[Tuples, tuple[Class, ...]]:
     """All tuples in the order of SPEC.md, 4.2; places move with them."""
-    table = pa.concat_tables([cell.table, arriving])
+    table = pa.concat_tables([*tables, cell.table, arriving])
+    first = sum(x.num_rows for x in tables)
     order = in_order(table, len(program.streams))
     tuples = Tuples(program, table, order)
-    if order is None:
+    if order is None and not first:
         return tuples, cell.classes
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    place = np.arange(len(tuples))
+    if order is not None:
+        place[order] = np.arange(len(order))
     return tuples, tuple(
-        replace(c, held={key: np.sort(place[held]) for key, held in c.held.items()}) for c in cell.classes
+        replace(c, held={key: np.sort(place[held + first]) for key, held in c.held.items()}) for c in cell.classes
     )
 
 
@@ -182,11 +189,13 @@ class _Batch:
         since, until = int(self._sight.since[view]), int(self._sight.until[view])
         seen = self._sight.visible(view)[self._tuples.numbers(SIGHT)]
         held = {key: places[seen[places]] for key, places in class_.held.items()}
-        first, last = np.searchsorted(self._tuples.numbers(TIME), [since, until]).tolist()
+        times = self._tuples.numbers(TIME)
+        tables, first, last = np.searchsorted(times, [BEGINNING + 1, since, until]).tolist()
         waiting = int(np.count_nonzero(seen[last:]))
         if view in self._sight.cut:
             last, until, waiting = self._before(self._sight.cut[view]), self._sight.cut[view].time, 0
         taken = np.zeros(len(seen), np.bool_)
+        taken[:tables] = seen[:tables]
         taken[first:last] = seen[first:last]
         for places in held.values():
             taken[places] = True

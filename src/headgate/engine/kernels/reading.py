@@ -17,6 +17,8 @@ from headgate.plan import nodes as n
 from headgate.plan.expressions import Expr
 
 NO_TIME = -(1 << 62)
+BEGINNING = -(1 << 47)
+"""The time of all tuples of tables: before the year 1, and so before that of any stream's."""
 
 
 class Tuples(Protocol):

@@ -74,6 +74,11 @@ def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partiti
     return Rows((places,), start, end, until)
 
 
+def lasting(places: Ints) -> Rows:
+    """What was there before anything else, and stays."""
+    return Rows((places,), *(np.full(len(places), x) for x in (BEFORE, NEVER, NEVER)))
+
+
 def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times: Ints) -> Rows:
     """All pairs with equal keys whose lives overlap. Whichever of the two comes later finds the other there."""
     known_left, known_right = left_keys >= 0, right_keys >= 0

@@ -7,6 +7,7 @@ before this batch; the others are entering now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -16,10 +17,11 @@ from headgate.engine.kernels.aggregates import Aggregates
 from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.groups import Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
+from headgate.engine.kernels.joining import equality, joining_order
 from headgate.engine.kernels.labelsets import LabelSets, side_by_side, together
 from headgate.engine.kernels.limits import bounded, few_tuples, taken
 from headgate.engine.kernels.reading import NO_TIME, Evaluate, Tuples, Values, meets, stream_of, streams_of, values_of
-from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, window_rows
+from headgate.engine.kernels.rows import Bools, Ints, Rows, join_rows, lasting, window_rows
 from headgate.engine.kernels.sorting import distinct, in_rows_order
 from headgate.engine.kernels.yielding import (
     Yielded,
@@ -30,7 +32,7 @@ from headgate.engine.kernels.yielding import (
     yielded,
 )
 from headgate.plan import nodes as n
-from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, wider
+from headgate.plan.expressions import AggregateCall, Column, Expr, wider
 
 
 class ViewRun:
@@ -87,6 +89,7 @@ class ViewRun:
     def fits(self, block: n.Node, waiting: int) -> None:
         """Raises `TooMuch` if the windows of a block that has yielded its results hold too much, with what waits."""
         parts = {node.key: node for node in block.walk()}
+        waiting += sum(len(self.rows(node)) for node in parts.values() if isinstance(node, n.Table))
         latest = max((x.latest for key, x in self._instants.items() if key in parts), default=NO_TIME)
         for window in (node for node in parts.values() if isinstance(node, n.Window)):
             rows = self.rows(window)
@@ -107,6 +110,8 @@ class ViewRun:
         match node:
             case n.Window():
                 return self._window(node)
+            case n.Table():
+                return lasting(np.flatnonzero(self._tuples.of_stream(node.stream)))
             case n.Select():
                 return self._where(node.input, self.rows(node.input), node.conditions)
             case n.Join():
@@ -144,12 +149,17 @@ class ViewRun:
         return self._chosen[node.key]
 
     def _join(self, node: n.Join) -> Rows:
+        order, node = joining_order(node)
+        rows = self._joined(node)
+        return replace(rows, sides=tuple(rows.sides[order.index(number)] for number in range(len(order))))
+
+    def _joined(self, node: n.Join) -> Rows:
         """Side by side; conditions are checked as soon as all they read is there."""
         rows = self.rows(node.sides[0])
         waiting = set(node.conditions)
         for number in range(1, len(node.sides)):
             right = self.rows(node.sides[number])
-            pairs = [pair for condition in waiting if (pair := _equality(condition, number))]
+            pairs = [pair for condition in waiting if (pair := equality(condition, number))]
             waiting -= {condition for _, _, condition in pairs}
             left_keys, right_keys = self._keys(node, rows, right, [(a, b) for a, b, _ in pairs])
             rows = join_rows(rows, right, left_keys, right_keys, self._tuples.times)
@@ -293,12 +303,3 @@ class ViewRun:
 
 
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}
-
-
-def _equality(condition: Expr, number: int) -> tuple[Column, Column, Expr] | None:
-    """A condition that joins a column of this side with one of a side before it."""
-    match condition:
-        case Compare("=", Column() as a, Column() as b) if number in (a.input, b.input) and a.input != b.input:
-            left, right = (a, b) if b.input == number else (b, a)
-            return (left, right, condition) if left.input < number else None
-    return None

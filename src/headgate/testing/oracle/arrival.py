@@ -1,7 +1,8 @@
 """What subscribers receive (SPEC.md, 4.3): tuples and changes of rights arrive in one order, and instants become final.
 
 A view holds what may be seen: by one subscriber for exact answers, by at least one of all for cumulative ones. Its
-windows move on with its watermark, and keep nothing that they lost.
+windows move on with its watermark, and keep nothing that they lost. Of tables it holds what may be seen at the moment,
+whatever could be seen before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from headgate.labels import LEAST, Clearance, Label, Level, Rules
 from headgate.plan.queries import Block, Query, Stream
 from headgate.testing.oracle.blocks import BlockOver, Row, Yield
-from headgate.testing.oracle.tuples import Change, Event, Limit, Position, Result, Seen, Tuple
+from headgate.testing.oracle.tuples import BEGINNING, Change, Event, Limit, Position, Result, Seen, Tuple
 from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
 
 Subscribers = Mapping[str, Clearance | None]
@@ -24,14 +25,15 @@ def exact(
     events: Sequence[Event],
     subscribers: Subscribers,
     *,
+    tables: Sequence[Tuple] = (),
     rules: Rules | None = None,
     lateness: Mapping[str, int] | None = None,
     level: Level = LEAST,
     ends: dict[str, int] | None = None,
 ) -> dict[str, list[Result]]:
-    """What each subscriber receives, each by its own view. `lateness` is by stream, in milliseconds; `ends` is told
-    with which event the views of some ended that exceeded a limit."""
-    setting = _Setting(query, rules or Rules(), lateness or {}, level, masking=True)
+    """What each subscriber receives, each by its own view. `lateness` is by stream, in milliseconds; `tables` are the
+    tuples of all tables; `ends` is told with which event the views of some ended that exceeded a limit."""
+    setting = _Setting(query, tuple(tables), rules or Rules(), lateness or {}, level, masking=True)
     return {name: _replay(setting, events, {name: subscribers[name]}, ends)[name] for name in subscribers}
 
 
@@ -40,13 +42,14 @@ def cumulative(
     events: Sequence[Event],
     subscribers: Subscribers,
     *,
+    tables: Sequence[Tuple] = (),
     rules: Rules | None = None,
     lateness: Mapping[str, int] | None = None,
     level: Level = LEAST,
     ends: dict[str, int] | None = None,
 ) -> dict[str, list[Result]]:
     """What each subscriber of one shared plan receives."""
-    setting = _Setting(query, rules or Rules(), lateness or {}, level, masking=False)
+    setting = _Setting(query, tuple(tables), rules or Rules(), lateness or {}, level, masking=False)
     return _replay(setting, events, subscribers, ends)
 
 
@@ -55,6 +58,7 @@ class _Setting:
     """`masking`: columns that may not be read are NULL (exact), not a part of the result's label (cumulative)."""
 
     query: Query
+    tables: tuple[Tuple, ...]
     rules: Rules
     lateness: Mapping[str, int]
     level: Level
@@ -127,7 +131,8 @@ class _View:
 
     @property
     def _watermark(self) -> float:
-        streams = {reading.stream.name for run in self._runs for reading in run.block.readings}
+        readings = (reading for run in self._runs for reading in run.block.readings)
+        streams = {reading.stream.name for reading in readings if not reading.stream.table}
         return min(self._greatest.get(name, -math.inf) - self._setting.lateness.get(name, 0) for name in streams)
 
     def arrive(self, arriving: Tuple, number: int) -> list[Result]:
@@ -154,7 +159,7 @@ class _View:
 
     def _waiting(self) -> int:
         """How many tuples wait for their time, whichever blocks they wait for."""
-        return len({x for run in self._runs for x in run.tuples if x.time >= self._watermark})
+        return len({x for run in self._runs for x in run.tuples if x.time > BEGINNING and x.time >= self._watermark})
 
     def _exceeds(self, number: int, most: int | None) -> bool:
         exceeds = most is not None and number > most
@@ -204,12 +209,11 @@ class _Run:
         self.block = block
         self.tuples: dict[Position, Seen] = {}
         self._setting = setting
-        self._hidden = self._hidden_by(rights)
-        self._over = self._fresh(self.tuples)
         self._contents: list[list[Position]] = [[] for _ in block.readings]
         self._held: list[list[Position]] = [[] for _ in block.readings]
         self._before: list[Row] = []
         self.passed = -math.inf
+        self.lose(rights)
 
     def _hidden_by(self, rights: _Rights) -> dict[str, frozenset[str]]:
         return {x.stream.name: rights.hide(x.stream, self.block) for x in self.block.readings}
@@ -220,6 +224,11 @@ class _Run:
     def stream(self, name: str) -> Stream | None:
         return next((x.stream for x in self.block.readings if x.stream.name == name), None)
 
+    def _tables(self) -> dict[Position, Seen]:
+        """All tuples of the tables that the block reads, as they are."""
+        given = enumerate(self._setting.tables)
+        return {Position.in_table(x, number): Seen.whole(x) for number, x in given if self.stream(x.stream)}
+
     def pass_through(self, position: Position, seen: Seen) -> list[Yield]:
         """What a stateless block makes of a tuple; nothing of it stays."""
         over = self._fresh({position: seen})
@@ -227,16 +236,20 @@ class _Run:
 
     def lose(self, rights: _Rights) -> None:
         """What the rights no longer permit is gone, from the windows and from the last instant: its rows are those
-        that what is left of it makes, as it reads now."""
+        that what is left of it makes, as it reads now. Tables are there as they may be seen now, and count as never
+        having been there otherwise."""
         self._hidden = self._hidden_by(rights)
+        there = {position: seen for position, seen in self.tuples.items() if position.time > BEGINNING} | self._tables()
         self.tuples = {
             position: seen.without(self._hidden[position.stream])
-            for position, seen in self.tuples.items()
+            for position, seen in there.items()
             if rights.permit(seen.label, self.block)
         }
         self._over = self._fresh(self.tuples)
         for contents in (self._contents, self._held):
             for source, content in enumerate(contents):
+                if self.block.readings[source].stream.table:
+                    content = sorted(self.tuples)
                 contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
         self._before = self._over.rows(self._held)
 
@@ -251,18 +264,19 @@ class _Run:
         return found
 
     def holds(self, time: int) -> int:
-        """How many tuples the windows hold at a time, those of all sources together."""
+        """How many tuples the windows hold at a time, those of all sources together. Tables have none."""
         return sum(
             len(held(reading.window, content, time, self._over.partition(source)))
             for source, (reading, content) in enumerate(zip(self.block.readings, self._contents, strict=True))
-            if reading.window is not None
+            if reading.window is not None and not reading.stream.table
         )
 
     def moves(self, until: float) -> list[Instant]:
         """Tuples that come into windows, and instants of sliding, whose time has now passed."""
         if until <= self.passed:
             return []
-        coming = (x for x in self.tuples if self.passed <= x.time < until and self._over.enters_any(x))
+        there = (x for x in self.tuples if x.time > BEGINNING and self.passed <= x.time < until)
+        coming = (x for x in there if self._over.enters_any(x))
         found = set(map(Instant.of, coming))
         for source, reading in enumerate(self.block.readings):
             if reading.window and reading.window.slide:

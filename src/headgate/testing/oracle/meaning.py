@@ -11,13 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from headgate.labels import LEAST, Level, Rules
 from headgate.plan.queries import Block, Query
 from headgate.testing.oracle.blocks import BlockOver, Row, Yield
-from headgate.testing.oracle.tuples import Position, Result, Seen, Tuple
+from headgate.testing.oracle.tuples import BEGINNING, Position, Result, Seen, Tuple
 from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
 
 
-def meaning(query: Query, tuples: Iterable[Tuple], *, rules: Rules | None = None, level: Level = LEAST) -> list[Result]:
-    """The results, in their order. The tuples are given in the order of their arrival; `level` is that of the query."""
-    given = {Position(x.time, x.stream, number): Seen.whole(x) for number, x in enumerate(tuples)}
+def meaning(
+    query: Query,
+    tuples: Iterable[Tuple],
+    *,
+    tables: Iterable[Tuple] = (),
+    rules: Rules | None = None,
+    level: Level = LEAST,
+) -> list[Result]:
+    """The results, in their order. The tuples are given in the order of their arrival, those of tables in theirs;
+    `level` is that of the query."""
+    given = {Position.in_table(x, number): Seen.whole(x) for number, x in enumerate(tables)}
+    given |= {Position(x.time, x.stream, number): Seen.whole(x) for number, x in enumerate(tuples)}
     found: list[tuple[Instant, int, Yield]] = []
     for number, block in enumerate(query.blocks):
         over = BlockOver(block, _read_by(block, given), rules or Rules(), level)
@@ -41,7 +50,7 @@ def _of_block(over: BlockOver) -> Iterator[tuple[Instant, Yield]]:
 
 
 def _instants(over: BlockOver) -> list[Instant]:
-    entering = [position for position in over.tuples if over.enters_any(position)]
+    entering = [position for position in over.tuples if position.time > BEGINNING and over.enters_any(position)]
     if not slide_of(over.block):
         return sorted(map(Instant.of, entering))
     sliding = {

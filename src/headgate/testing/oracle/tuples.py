@@ -14,10 +14,13 @@ from headgate.labels import LEAST, PUBLIC, Clearance, Label, Level
 from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Value
 
+BEGINNING = -(1 << 62)
+"""The time of all tuples of tables: before that of any stream's."""
+
 
 @dataclass(frozen=True)
 class Tuple:
-    """One tuple arrives."""
+    """One tuple arrives. That of a table is there from the beginning, whatever its time."""
 
     stream: str
     time: int
@@ -63,6 +66,10 @@ class Position(NamedTuple):
     time: int
     stream: str
     number: int
+
+    @classmethod
+    def in_table(cls, tuple_: Tuple, number: int) -> Position:
+        return cls(BEGINNING, tuple_.stream, number)
 
 
 @dataclass(frozen=True)

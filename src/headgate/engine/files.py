@@ -69,7 +69,8 @@ class Files:
         texts = [name for name, type_ in entrance.columns if type_ == Type.STRING]
         unsure = [name for name in texts if self._largest(name) > wanted.longest]
         own = [entrance.event_time] if entrance.event_time else []
-        table = self.read([*wanted.columns, *own, *entrance.labels.values(), *unsure])
+        names = [*wanted.columns, *own, *entrance.labels.values(), *unsure]
+        table = self.read(names or [entrance.columns[0][0]])  # tuples are counted by what there is of them
         here = [name for name in texts if name in table.column_names]
         times, tuples = _times(table, entrance, now), table.num_rows
         if times is None or any(_longest(table.column(name)) > wanted.longest for name in here):

@@ -170,6 +170,23 @@ def test_rows_that_come_or_go_with_a_lost_column_are_not_reported(text: str, tmp
     ]
 
 
+@pytest.mark.parametrize("between", [0, 1, 2])
+def test_partitions_that_a_lost_column_makes_one_keep_the_last_however_many_batches_follow(
+    between: int, tmp_path: Path
+) -> None:
+    """Tuple 1 leaves by the loss alone; it is tuple 2 that the next one displaces."""
+    query = running(
+        "q", "SELECT DSTREAM at FROM s [PARTITIONED BY n ROWS 1]", replace(S, labels=(("n", parse_label("a")),))
+    )
+    story = Story(tmp_path, first := demand([query], {"ann": who("a")}))
+    lost = demand([query], {"ann": who()})
+    assert story.batch(first, (1, "TRUE"), (2, "TRUE"), (3, "TRUE")) == {}
+    for _ in range(between):
+        assert story.batch(lost) == {}
+    found = story.batch(lost, (4, "TRUE"))["ann"]
+    assert [(time, at.second) for time, (at,), _ in found if isinstance(at, dt.datetime)] == [(3, 2)]
+
+
 # It would be noticed --------------------------------------------------------------------------------------------------
 
 

@@ -324,6 +324,17 @@ def test_rows_neither_come_nor_go_by_a_column_that_is_lost() -> None:
         assert shown(ann(query, *before, lost, *after, has=who("doctor"), labels=DOCTORS)) == expected
 
 
+def test_partitions_that_a_lost_column_makes_one_keep_the_last_and_report_nothing() -> None:
+    before, lost, back = (a(1, 1, 5), a(2, 2, 6)), Change("ann", who()), Change("ann", who("doctor"))
+    query = "SELECT DSTREAM k FROM A [PARTITIONED BY v ROWS 1]"
+    for events, expected in (
+        ((*before, a(3, 3, 7), lost, a(4, 4, 8)), [(3, (2,)), (4, (3,))]),
+        ((*before, a(3, 3, 7), lost, back, a(4, 4, 8)), [(3, (2,))]),
+        ((*before, a(3, 3, 7), a(4, 4, 8)), []),
+    ):
+        assert shown(ann(query, *events, has=who("doctor"), labels=DOCTORS)) == expected
+
+
 def test_losing_a_column_lets_nothing_into_a_window_that_did_not_enter() -> None:
     events = a(1, 1, 5), a(2, 2, 6), Change("ann", who()), a(3, 3, 7)
     query = "SELECT RSTREAM k WHERE v IS NULL FROM A [ROWS 9]"

@@ -127,7 +127,8 @@ class ViewRun:
             stream, places = stream_of(node), np.concatenate([held, entering])
             columns = [self._tuples.column(stream, column.name, places) for column in node.partition]
             partition = codes(columns, null_is_a_value=True)
-        return window_rows(node, held, entering, self._tuples.times, partition)
+        rows = window_rows(node, held, entering, self._tuples.times, partition)
+        return rows.where(rows.end >= self._old)  # partitions that a lost column makes one were never more than that
 
     def _entering(self, chosen: Bools) -> Ints:
         return np.flatnonzero(chosen[self._old :]) + self._old

@@ -250,8 +250,16 @@ class _Run:
             for source, content in enumerate(contents):
                 if self.block.readings[source].stream.table:
                     content = sorted(self.tuples)
-                contents[source] = [x for x in content if x in self.tuples and self._over.enters(source, x)]
+                contents[source] = self._left_of(source, content)
         self._before = self._over.rows(self._held)
+
+    def _left_of(self, source: int, content: list[Position]) -> list[Position]:
+        """Partitions that are one, now that a column reads as NULL, hold no more than one does."""
+        left = [x for x in content if x in self.tuples and self._over.enters(source, x)]
+        window = self.block.readings[source].window
+        if window is None or window.kind != "PARTITIONED":
+            return left
+        return held(window, left, BEGINNING, self._over.partition(source))
 
     def yields(self, instant: Instant) -> list[Yield]:
         """What the block yields at an instant to which its windows have moved."""

@@ -496,6 +496,7 @@ class Model:
     def limit_role(self, me: Caller, name: str, **limits: Any) -> None:
         role = self.find_role(name)
         self._need_role(me, name)
+        self.need(me, "CHANGE SYSTEM")
         self.roles[name] = replace(role, **limits)
 
     def give_role(self, me: Caller, name: str, owner: str) -> None:

@@ -21,6 +21,7 @@ from argon2 import PasswordHasher
 from counting import counted
 from sqlalchemy import event
 
+from headgate.access.authorizer import RoleLimits
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
 from headgate.cql import parse_script
@@ -390,6 +391,19 @@ def test_a_role_owner_gains_no_role_that_belongs_to_others(world: World) -> None
         "GRANT CHANGE SYSTEM ON SYSTEM TO hers",
     ):
         assert isinstance(world.refused(script, eve), AccessDenied | Conflict), script
+
+
+def test_a_role_owner_neither_frees_itself_from_limits_nor_sets_them_for_others(world: World) -> None:
+    """Of several limits the largest counts, and who has none is bound by the first: a role of one's own would free its
+    owner from all others, and, granted to somebody else, end what runs there."""
+    world.run("CREATE ROLE small MAX QUERIES 1 MAX STATE 10 MAX RESULTS 5; GRANT ROLE small TO USER eve")
+    world.run("CREATE ROLE hers; ALTER ROLE hers OWNER TO eve")
+    eve, limits = world.login("eve"), world.headgate._authorizer.limits
+    world.run("GRANT ROLE hers TO USER eve; GRANT ROLE hers TO USER bob", eve)
+    before = limits("eve"), limits("bob")
+    for most in ("MAX QUERIES 1000000", "MAX STATE 10000000", "MAX RESULTS NONE", "MAX STATE 0"):
+        assert isinstance(world.refused(f"ALTER ROLE hers {most}", eve), AccessDenied)
+    assert (limits("eve"), limits("bob")) == before == (RoleLimits(1, 10, 5), RoleLimits())
 
 
 def test_roles_cannot_inherit_themselves_in_a_circle(world: World) -> None:

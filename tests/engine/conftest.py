@@ -24,6 +24,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": "-Dlog4j2.level=error",
         "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # a command that ran before may have left its own
     }
     for key, value in (settings | SETTINGS).items():
         builder = builder.config(key, value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import compress
 
 import numpy as np
 import pyarrow as pa
@@ -53,11 +54,20 @@ class Parcel:
         return replace(self, subscribers=subscribers)
 
     def where(self, chosen: Bools) -> Parcel:
+        """Only these results, and no labels but theirs: others may be of what is hidden from whoever receives this."""
         if chosen.all():
-            return self
+            return self._of_own_kinds()
         rows = np.flatnonzero(chosen)
         values = tuple(column.take(pa.array(rows)) for column in self.values)
-        return replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
+        left = replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
+        return left._of_own_kinds()
+
+    def _of_own_kinds(self) -> Parcel:
+        used = np.bincount(self.labels, minlength=len(self.kinds)) > 0
+        if used.all():
+            return self
+        labels = (np.cumsum(used) - 1)[self.labels] if len(self) else self.labels
+        return replace(self, labels=labels, kinds=tuple(compress(self.kinds, used.tolist())))
 
     def left(self, chosen: Bools) -> Parcel:
         """The same, and each keeps the place it had."""
@@ -65,9 +75,10 @@ class Parcel:
         return replace(self.where(chosen), places=places[chosen])
 
 
-def last_word(view: View) -> Parcel:
-    """What those who look through a view that has ended are told."""
-    return said(tuple(sorted(view.clearances)), view.running.name, ended=view.ended)
+def last_word(view: View, rules: Rules) -> Parcel:
+    """What those who look through a view that has ended are told; who may see nothing there is told nothing either."""
+    looking = tuple(name for name in sorted(view.clearances) if view.clearance(name, rules) is not None)
+    return said(looking, view.running.name, ended=view.ended)
 
 
 def said(subscribers: tuple[str, ...], query: str, *, ended: str = "", waits: str = "") -> Parcel:

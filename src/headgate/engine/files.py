@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.engine.compact import Compact
-from headgate.engine.ingress import Entrance, fitting
+from headgate.engine.ingress import Entrance, as_texts, fitting
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.processor import Arrivals
 from headgate.engine.sources import StreamSource
@@ -50,13 +50,14 @@ class Files:
     entrance: Entrance
     opened: Sequence[pq.ParquetFile]
 
-    @property
-    def tuples(self) -> int:
-        return sum(int(file.metadata.num_rows) for file in self.opened)
-
     def read(self, names: Iterable[str]) -> pa.Table:
         wanted = list(dict.fromkeys(names))
-        return pa.concat_tables([file.read(wanted) for file in self.opened], promote_options="permissive")
+        table = pa.concat_tables([file.read(wanted) for file in self.opened], promote_options="permissive")
+        table.validate()  # how many values there are of each column is the word of whoever wrote the file
+        for number, field in enumerate(table.schema):
+            if _is(field.type, ARROW[Type.STRING]):
+                table = table.set_column(number, field.name, as_texts(table.column(number)))
+        return table
 
     def whole(self) -> pa.Table:
         table = self.read(name for name, _ in self.entrance.columns)
@@ -68,11 +69,13 @@ class Files:
         texts = [name for name, type_ in entrance.columns if type_ == Type.STRING]
         unsure = [name for name in texts if self._largest(name) > wanted.longest]
         own = [entrance.event_time] if entrance.event_time else []
-        table = self.read([*wanted.columns, *own, *entrance.labels.values(), *unsure])
-        times = _times(table, entrance, self.tuples, now)
-        if times is None or any(_longest(table.column(name)) > wanted.longest for name in unsure):
+        names = [*wanted.columns, *own, *entrance.labels.values(), *unsure]
+        table = self.read(names or [entrance.columns[0][0]])  # tuples are counted by what there is of them
+        here = [name for name in texts if name in table.column_names]
+        times, tuples = _times(table, entrance, now), table.num_rows
+        if times is None or any(_longest(table.column(name)) > wanted.longest for name in here):
             return None
-        found = _labels(table, entrance, self.tuples, wanted, learn)
+        found = _labels(table, entrance, wanted, learn)
         if found is None:
             return None
         labels, wanted = found
@@ -81,13 +84,14 @@ class Files:
         if kept is not None:
             table, times, labels = table.filter(pa.array(kept)), times[kept], labels[kept]
         arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
-        return Compact(Arrivals(entrance.name, times, labels, arrays), self.tuples, wanted, self.tuples - len(times))
+        return Compact(Arrivals(entrance.name, times, labels, arrays), tuples, wanted, tuples - len(times))
 
     def _largest(self, name: str) -> int:
-        """No value of this column is larger, in bytes: all of a part of the file is not."""
+        """No value of this column is larger, in bytes: all of a part of the file is not. That is said by whoever wrote
+        the file, and is believed only of what nobody reads."""
         sizes = [0]
         for file in self.opened:
-            at = file.schema.names.index(name)
+            at = file.schema_arrow.names.index(name)
             metadata = file.metadata
             sizes += [metadata.row_group(x).column(at).total_uncompressed_size for x in range(metadata.num_row_groups)]
         return max(sizes)
@@ -142,10 +146,10 @@ def _is(found: pa.DataType, type_: pa.DataType) -> bool:
     return bool(found == type_)
 
 
-def _times(table: pa.Table, entrance: Entrance, tuples: int, now: int) -> Ints | None:
+def _times(table: pa.Table, entrance: Entrance, now: int) -> Ints | None:
     """Event times in milliseconds; None where one has none that ingress would take."""
     if entrance.event_time is None:
-        return np.full(tuples, now)
+        return np.full(table.num_rows, now)
     column = fitting(table.column(entrance.event_time), ARROW[Type.TIMESTAMP])
     if column.null_count:
         return None
@@ -155,12 +159,10 @@ def _times(table: pa.Table, entrance: Entrance, tuples: int, now: int) -> Ints |
     return times
 
 
-def _labels(
-    table: pa.Table, entrance: Entrance, tuples: int, wanted: Wanted, learn: Learn
-) -> tuple[Ints, Wanted] | None:
+def _labels(table: pa.Table, entrance: Entrance, wanted: Wanted, learn: Learn) -> tuple[Ints, Wanted] | None:
     """The number of each tuple's label, by the texts it is made of, and what is wanted when all of them are known."""
     if not entrance.labels:
-        return (np.full(tuples, wanted.labels[()]), wanted) if () in wanted.labels else None
+        return (np.full(table.num_rows, wanted.labels[()]), wanted) if () in wanted.labels else None
     names = list(entrance.labels.values())
     kinds, kind = _kinds([table.column(name) for name in names])
     if any(texts not in wanted.labels for texts in kinds):

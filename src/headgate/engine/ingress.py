@@ -25,7 +25,7 @@ from headgate.engine.kernels.sorting import Constant, dense
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.sql.types import ARROW
-from headgate.errors import HeadgateError, LabelError
+from headgate.errors import HeadgateError, LabelError, SourceError
 from headgate.labels import PUBLIC, Label, Rules
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.plan.expressions import Type
@@ -95,8 +95,20 @@ class Ingress:
             self._numbers([()])
 
     def take(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
-        """`now` is the time of arrival, in milliseconds."""
+        """`now` is the time of arrival, in milliseconds. What is in a batch is up to whoever sends it: if it cannot be
+        dealt with at all, that is the matter of its stream alone, and changes nothing."""
+        try:
+            return self._taken(batch, now)
+        except Exception as error:
+            what = "table" if self._entrance.table else "stream"
+            text = f"{what} {self._entrance.name} could not be taken in ({type(error).__name__})"
+            raise SourceError(text) from None
+
+    def _taken(self, batch: pa.Table, now: int) -> tuple[Arrivals, list[Refused]]:
         refused: list[Refused] = []
+        for number, field_ in enumerate(batch.schema):
+            if pa.types.is_string(field_.type):
+                batch = batch.set_column(number, field_.name, as_texts(batch.column(number)))
         if SPOILT in batch.schema.names:
             spoilt = batch.column(SPOILT).is_valid()
             batch = self._without(batch, spoilt, NO_FORM, refused).drop_columns([SPOILT])
@@ -177,6 +189,18 @@ class Ingress:
         except HeadgateError:
             return None
         return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
+
+
+def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts whose bytes are UTF-8. Files can hold others, which nobody reads on without failing, and what fails here
+    fails for everybody: what is no UTF-8 is read as U+FFFD."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        given = column.cast(pa.string()).cast(pa.binary()).to_pylist()
+        texts = pa.array([None if x is None else x.decode(errors="replace") for x in given], pa.string())
+        return pa.chunked_array([texts]).cast(column.type)
+    return column
 
 
 def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:

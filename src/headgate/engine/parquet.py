@@ -2,13 +2,13 @@
 
 A batch is written in a folder of its own, which is no reader's, before it counts, and gets its place when it goes out:
 so results are written once, however many they are. What a reader sees is numbered for that reader alone, so that
-numbers tell of nobody else.
+numbers tell of nobody else; whose a file is stands beside it, not in it, as queries have numbers among all objects.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -28,7 +28,6 @@ from headgate.labels.text import parse_any_label
 
 _STAGED = ".staged"
 _TIME, _LABEL, _BLOCK = "headgate_time", "headgate_label", "headgate_block"
-_QUERY, _SUBSCRIBER = b"query", b"subscriber"
 _REPEATED = [_LABEL, _BLOCK]
 
 
@@ -70,20 +69,20 @@ class ParquetSink:
             for subscriber in parcel.subscribers:
                 name = f"{version:015}-{len(work)}.parquet"
                 self._staged[subscriber, parcel.query] = name
-                work.append((table.replace_schema_metadata(_known(subscriber, parcel.query)), name))
+                work.append((table, name))
         with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
             for old in os.listdir(here):
                 os.unlink(old, dir_fd=here)
             with ThreadPoolExecutor(2) as threads:
                 list(threads.map(lambda x: _write(x[0], x[1], here), work))
+            _note(_index(version), [(name, *key) for key, name in self._staged.items()], here)
 
     def staged(self, version: int) -> list[Parcel]:
         """What was staged for a version that counts, after a restart."""
         with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
-            own = re.compile(rf"{version:015}-\d+\.parquet")
-            names = sorted(name for name in os.listdir(here) if own.fullmatch(name))
-            parcels = [_parcel(_read(name, here)) for name in names]
-        self._staged = {(p.subscribers[0], p.query): name for p, name in zip(parcels, names, strict=True)}
+            noted = _noted(_index(version), here)
+            parcels = [_parcel(_read(name, here), subscriber, query) for name, subscriber, query in noted]
+        self._staged = {(subscriber, query): name for name, subscriber, query in noted}
         return parcels
 
     # When it goes out -------------------------------------------------------------------------------------------------
@@ -105,7 +104,7 @@ class ParquetSink:
         allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
         for key, name in list(self._staged.items()):
             if key in allowed:
-                _write(self._table(allowed[key]).replace_schema_metadata(_known(*key)), name, waiting)
+                _write(self._table(allowed[key]), name, waiting)
             else:
                 os.unlink(name, dir_fd=waiting)
                 del self._staged[key]
@@ -137,8 +136,25 @@ class ParquetSink:
         return pa.table([*own.values(), *parcel.values], names=[*own, *names])
 
 
-def _known(subscriber: str, query: str) -> dict[bytes, bytes]:
-    return {_QUERY: query.encode(), _SUBSCRIBER: subscriber.encode()}
+def _index(version: int) -> str:
+    return f"{version:015}.json"
+
+
+def _note(name: str, known: list[tuple[str, str, str]], folder: int) -> None:
+    """Which files are staged, for whom and of which query."""
+    with open(new_file(name, folder), "w", encoding="utf-8") as file:
+        json.dump(known, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _noted(name: str, folder: int) -> list[tuple[str, str, str]]:
+    """Those that are still there: what is no longer permitted was removed, and another folder has none."""
+    there = frozenset(os.listdir(folder))
+    if name not in there:
+        return []
+    with open(known_file(name, folder), encoding="utf-8") as file:
+        return [(staged, subscriber, query) for staged, subscriber, query in json.load(file) if staged in there]
 
 
 def _clear(folder: int, number: int) -> None:
@@ -163,13 +179,12 @@ def _read(name: str, folder: int) -> pa.Table:
         return pq.ParquetFile(file).read()
 
 
-def _parcel(table: pa.Table) -> Parcel:
-    known = table.schema.metadata
+def _parcel(table: pa.Table, subscriber: str, query: str) -> Parcel:
     labels = table.column(1).combine_chunks().dictionary_encode()
     kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in labels.dictionary.to_pylist())
     return Parcel(
-        (known[_SUBSCRIBER].decode(),),
-        known[_QUERY].decode(),
+        (subscriber,),
+        query,
         table.column(2).to_numpy().astype(np.int64),
         table.column(0).cast(pa.timestamp("ms")).cast(pa.int64()).to_numpy(),
         tuple(column.combine_chunks() for column in table.columns[3:]),

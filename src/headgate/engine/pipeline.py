@@ -176,16 +176,19 @@ class Pipeline:
                 compact = None
             if compact is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
-            self._done[stream] = number
             if stream not in self._ingress:  # whoever wanted it left while it was being read
+                self._done[stream] = number
                 self._finish(demand, ())
                 return
-            self.counts.batches += 1
             if compact is not None:
+                self._done[stream] = number
+                self.counts.batches += 1
                 self.counts.unseen[stream] += compact.unseen
                 self._finish(demand, self._results(compact.arrivals, compact.tuples))
                 return
-            arrivals, refused = self._ingress[stream].take(whole, now)
+            arrivals, refused = self._ingress[stream].take(whole, now)  # or it cannot be taken, and nothing is changed
+            self._done[stream] = number
+            self.counts.batches += 1
             self._refuse(refused)
             self._finish(demand, self._results(arrivals, len(whole)))
 

@@ -217,7 +217,8 @@ class Processor:
         for view in (view for view in going_on if view.ending):
             self.end(view, view.ending)
         ended, self._ended = self._ended, []
-        return [*parcels, *map(last_word, ended)]
+        words = (last_word(view, self._sightings.rules) for view in ended)
+        return [*parcels, *(word for word in words if word.subscribers)]
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
@@ -131,11 +132,18 @@ def _check_columns(frame: DataFrame, source: StreamSource) -> None:
 def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
     """The columns of the stream, and where in which file a row was."""
     names = [name for name, _ in source.entrance.columns] + ([SPOILT] if source.format in _SPOILABLE else [])
-    columns = [F.col(f"`{name.replace('`', '``')}`") for name in names]
+    types = dict(source.entrance.columns)
+    columns = [_column(name, types.get(name, Type.STRING)) for name in names]
     if source.format in FILES:
         found = ("file_modification_time", "file_path", "file_block_start")
         columns += [F.col(f"_metadata.{part}").alias(name) for part, name in zip(found, _PLACE, strict=True)]
     return frame.select(*columns)
+
+
+def _column(name: str, type_: Type) -> SparkColumn:
+    """Spark hands on the bytes of texts as they are in a file; what is no UTF-8 is U+FFFD here, as in ingress."""
+    column = F.col(f"`{name.replace('`', '``')}`")
+    return F.make_valid_utf8(column).alias(name) if type_ == Type.STRING else column
 
 
 def in_order(batch: pa.Table) -> pa.Table:

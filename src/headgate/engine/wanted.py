@@ -32,12 +32,16 @@ class Wanted:
 
     def still(self, now: Demand) -> bool:
         """Whether a batch that was read for this will do now. Other queries may read other columns, other rules and
-        entrances give other labels, and windows may hold what somebody has come to see meanwhile."""
+        entrances give other labels, and windows may hold what somebody has come to see meanwhile. Where something was
+        dropped, nobody may have come or see otherwise since: such a one would receive of the batch what the others
+        wanted of it, and so learn what they see."""
         if now is self.demand:
             return True
+        then = self.demand
         if self.keep is not None and any(condition is None for _, condition in self.keep):
             return False
-        then = self.demand
+        if self.keep is not None and not now.clearances.items() <= then.clearances.items():
+            return False
         return (now.queries, now.rules, now.entrances) == (then.queries, then.rules, then.entrances)
 
 

@@ -38,10 +38,10 @@ def _alter(q: Request, x: s.AlterRole) -> Result:
     q.about(f"role {quote(x.name.text)}")
     role = q.find_role(x.name)
     _need_role(q, role)
+    q.need_system(Permission.CHANGE_SYSTEM)
     if x.owner:  # whoever names users may look for them, so this is for administrators
-        q.need_system(Permission.CHANGE_SYSTEM)
         q.state.roles.put(replace(role, owner=q.find_user(x.owner).name))
-    else:
+    else:  # limits too: an owner could free itself from those of its other roles, and end what others run
         q.state.roles.put(replace(role, **_limits(x)))
     return Result(f"role {quote(role.name)} altered")
 

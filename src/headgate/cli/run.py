@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli.context import Place, pass_place, reported, show
+from headgate.engine.memory import keep_freed
 from headgate.engine.pipeline import Counts, forget
 from headgate.plain import format_table
 from headgate.service import Headgate
@@ -81,6 +82,7 @@ def run(
       headgate run --everyone --follow --out results
     """
     to = _target(format_, options)
+    keep_freed()
     name = getattr(script, "name", "-")
     with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
         if script is None and not everyone:

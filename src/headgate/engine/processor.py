@@ -204,7 +204,8 @@ class Processor:
         tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
         meters.begin(self._sightings, coming, self._carrier.cells, self._changed)
-        table = pa.concat_tables([self.schema.empty_table(), *map(self._entered, arrivals)])
+        entered = [*map(self._entered, arrivals)] or [self.schema.empty_table()]
+        table = entered[0] if len(entered) == 1 else pa.concat_tables(entered)
         sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
         found = self._carrier.run(table, sight, self._changed, tables)
         self._changed = None

@@ -8,14 +8,15 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -29,6 +30,7 @@ from headgate.errors import HeadgateError, SourceError, StoreError
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds until a source that could not be read is tried again; each time twice as many."""
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -97,22 +99,31 @@ class Runner:
         for name in self._troubles.keys() - sources.keys():
             del self._troubles[name]
         now = self._clock.now()
+        due = []
         for name in sorted(sources):
             trouble = self._troubles.get(name)
-            due = trouble is None or (now >= trouble.until and not finite)
-            if name in self._queries and due:
-                self._troubles.pop(name, None)
-            elif due:
-                self._try(sources[name], finite=finite)
+            if trouble is None or (now >= trouble.until and not finite):
+                due.append(name)
+        for name in (name for name in due if name in self._queries):
+            self._troubles.pop(name, None)
+        self._try([sources[name] for name in due if name not in self._queries], finite=finite)
 
-    def _try(self, source: StreamSource, *, finite: bool) -> None:
-        trouble = self._troubles.get(source.name)
-        try:
-            self._queries[source.name] = self._start(source, finite=finite)
-            if trouble is not None:
+    def _try(self, sources: Sequence[StreamSource], *, finite: bool) -> None:
+        """Side by side: each waits for Spark, which starts several as fast as one."""
+        if not sources:
+            return
+        ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as threads:
+            begun = {source.name: threads.submit(self._start, source, finite=finite) for source in sources}
+        failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
+        for name in begun.keys() - failed.keys():
+            self._queries[name] = begun[name].result()
+            if (trouble := self._troubles.get(name)) is not None:
                 trouble.until = self._clock.now() + trouble.pause
-        except SourceError as error:
-            self._note(source.name, error)
+        for name, error in failed.items():
+            if not isinstance(error, SourceError):
+                raise error
+            self._note(name, error)
 
     def _note(self, name: str, error: SourceError) -> None:
         known = self._troubles.get(name)

@@ -1,11 +1,14 @@
 """`headgate bench peers`: Headgate beside Structured Streaming, bytewax and Flink on the same work.
 
 Every run is a process of its own, on the same files, with checkpoints, on two cores, to the same kind of files. The
-clock runs from before the first query is defined until the last result has its name. What compiles itself while it
-runs (Spark, Flink and Headgate) has done the same work on small streams in the same process before; bytewax does not.
-A run whose results are not exactly those expected has no time. Of several ways to write a workload in one engine the
-fastest counts: all are tried with few tuples, the best one is measured with many, unless it is so slow that this would
-take more than some minutes: then its rate with few counts.
+clock runs from before the first query is defined until the last result has its name. What compiles itself and fills
+its memory while it runs (Spark, Flink and Headgate) has done the same work in the same process before: the second time
+counts. bytewax does neither. A run whose results are not exactly those expected has no time. Of several ways to write a
+workload in one engine the fastest counts: all are tried with few tuples, the best one is measured with many, unless it
+is so slow that this would take more than some minutes: then its rate with few counts.
+
+The join is also measured as Structured Streaming's guide writes it, a condition on both times: whoever knows it makes
+time a further key by hand, which is several times as fast.
 """
 
 from __future__ import annotations
@@ -23,13 +26,13 @@ from headgate.bench.peers.subprocesses import NotInstalled, peer
 from headgate.bench.peers.workloads import WORKLOADS
 
 FEW, MANY = 200_000, 2_000_000
-WARM = FEW
 LIMIT, QUICK_LIMIT = 300, 120
-ENOUGH = 20.0
-"""A run that took less, in seconds, is done once more, and the faster one counts."""
+AGAIN = ((20.0, 1), (3.0, 3))
+"""A run that took less, in seconds, is done so many times more, and the fastest one counts."""
 
 HEADGATE, SPARK = "headgate", "structured"
 NAMES = {SPARK: "structured streaming"}
+_AS_WRITTEN = "as written"
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,10 @@ class Way:
     @property
     def name(self) -> str:
         return " ".join([self.variant or "", *(f"{name}={value}" for name, value in self.options.items())]).strip()
+
+
+AS_WRITTEN = {"W3r": Way(SPARK, "range", {"files": 1})}
+"""What one writes who takes an engine's guide by its word."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +113,8 @@ class Place:
         return made
 
     def run(self, way: Way, workload: str, tuples: int, *, cold: bool = False) -> Found:
-        warm = None if cold or way.engine == "bytewax" else self.streams(WARM)
         given = self.streams(tuples)
+        warm = None if cold or way.engine == "bytewax" else given
         found = run_one(
             way.engine, workload, way.variant, given, self.folder / "work", self.limit, way.options, warm=warm
         )
@@ -144,8 +151,8 @@ def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], pro
     tuples = few if chosen and not chosen.seconds * many / few <= place.limit else many
     progress.step(f"{workload} {engine} {way.name}, {tuples:,} tuples")
     runs = [place.run(way, workload, tuples)]
-    if runs[0].done and runs[0].seconds < ENOUGH:
-        runs.append(place.run(way, workload, tuples))
+    again = max((times for limit, times in AGAIN if runs[0].done and runs[0].seconds < limit), default=0)
+    runs += [place.run(way, workload, tuples) for _ in range(again)]
     return [best(runs) or runs[0]]
 
 
@@ -153,7 +160,8 @@ def goals(found: Sequence[Found]) -> list[Goal]:
     """By the largest number of tuples that each engine was given."""
 
     def rate(workload: str, *engines: str) -> float:
-        own = {x.way.engine: x.rate for x in sorted(found, key=lambda x: x.tuples) if x.workload == workload}
+        largest = sorted((x for x in found if x.workload == workload), key=lambda x: x.tuples)
+        own = {_AS_WRITTEN if x.way == AS_WRITTEN.get(workload) else x.way.engine: x.rate for x in largest}
         return max((own[x] for x in engines if x in own and own[x] == own[x]), default=float("nan"))
 
     def goal(workload: str, least: float, name: str, *engines: str) -> Goal:
@@ -164,7 +172,8 @@ def goals(found: Sequence[Found]) -> list[Goal]:
     return [
         goal("W1", 0.95, "Structured Streaming", SPARK),
         goal("W2", 15, "Structured Streaming", SPARK),
-        goal("W3r", 60, "Structured Streaming", SPARK),
+        goal("W3r", 60, "Structured Streaming as its guide writes it", _AS_WRITTEN),
+        goal("W3r", 60, "Structured Streaming with time as a key", SPARK),
         goal("W3r", 5, "the best other peer", *peers),
         goal("W4r", 3, "Structured Streaming", SPARK),
         goal("W4r", 2, "the best other peer", *peers),
@@ -187,13 +196,16 @@ def run(quick: bool, progress: Progress) -> Report:
     engines, notes = installed()
     sizes = (FEW,) if quick else (FEW, MANY)
     tries = sum(len(x) for w in WORKLOADS for e in engines if len(x := ways(w)[e]) > 1)
-    progress.expect(tries + len(WORKLOADS) * len(engines))
+    progress.expect(tries + len(WORKLOADS) * len(engines) + len(AS_WRITTEN))
     found: list[Found] = []
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), QUICK_LIMIT if quick else LIMIT)
         for workload in WORKLOADS:
             for engine in engines:
                 found += measured(place, workload, engine, sizes, progress)
+            if workload in AS_WRITTEN:
+                progress.step(f"{workload} {SPARK} {AS_WRITTEN[workload].name}, as its guide writes it")
+                found.append(place.run(AS_WRITTEN[workload], workload, sizes[-1], cold=True))
     notes += [
         f"A run is ended after {place.limit} s: its rate is an upper bound, the ratio to it a lower one.",
         "What would take longer than that with many tuples is measured with few.",

@@ -16,6 +16,7 @@ from headgate.access.passwords import Passwords
 from headgate.bench.peers.data import tuples_in
 from headgate.bench.peers.outcome import Run, empty, main, read_outcomes
 from headgate.bench.peers.workloads import ALARM, LAST, Reader, readers_of, streams_of
+from headgate.engine.memory import keep_freed
 from headgate.engine.parquet import ParquetSink
 from headgate.engine.sinks import Address
 from headgate.service import Headgate
@@ -83,6 +84,7 @@ def prepared(workload: str, data: Path, home: Path, *, files: int = 0) -> Headga
 
 
 def run(workload: str, data: Path, work: Path, *, files: int = 0, cores: int = 2) -> Run:
+    keep_freed()  # as `headgate run` does
     work = empty(work)
     headgate = prepared(workload, data.resolve(), work / "state", files=files)
     sink = ParquetSink(work / "out", Readers(headgate))

@@ -22,6 +22,7 @@ from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import TooMuch, limited
 from headgate.engine.kernels.reading import BEGINNING, Evaluate
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import in_sequence
 from headgate.engine.kernels.threads import in_threads
 from headgate.engine.kernels.tuples import Seen, Tuples, in_order
 from headgate.engine.kernels.view import ViewRun
@@ -69,9 +70,15 @@ def advance(
     """The next batch: tuples that arrive, and times that become final. `tables` are the tuples of tables, in order."""
     tuples, classes, looks = _begun(program, cell, arriving, sight, tables)
     run = _Batch(program, tuples, sight, evaluate)
-    results = in_threads(run.class_results, classes, len(tuples))
+    results = in_threads(run.class_results, classes, _sizes(classes, tuples, sight))
     after = [moved for moved, _ in results]
     return _kept(tuples, _joined(after, looks), sight), [x for _, found in results for x in found]
+
+
+def _sizes(classes: Sequence[Class], tuples: Tuples, sight: Sight) -> list[int]:
+    """How many tuples each sees."""
+    counts = np.bincount(tuples.numbers(SIGHT), minlength=len(sight.table))
+    return [int(counts[sight.visible(class_.views[0])].sum()) for class_ in classes]
 
 
 def keeping(
@@ -104,7 +111,7 @@ def _ordered(
     program: Program, tables: list[pa.Table], cell: Cell, arriving: pa.Table
 ) -> tuple[Tuples, tuple[Class, ...]]:
     """All tuples in the order of SPEC.md, 4.2; places move with them."""
-    table = pa.concat_tables([*tables, cell.table, arriving])
+    table = pa.concat_tables([x for x in (*tables, cell.table) if x.num_rows] + [arriving])
     first = sum(x.num_rows for x in tables)
     order = in_order(table, len(program.streams))
     tuples = Tuples(program, table, order)
@@ -114,7 +121,7 @@ def _ordered(
     if order is not None:
         place[order] = np.arange(len(order))
     return tuples, tuple(
-        replace(c, held={key: np.sort(place[held + first]) for key, held in c.held.items()}) for c in cell.classes
+        replace(c, held={key: in_sequence(place[held + first]) for key, held in c.held.items()}) for c in cell.classes
     )
 
 

@@ -56,7 +56,7 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
         ]
 
     each = len(tuples) * len(classes) // len(blocks)  # many small steps are no work for threads
-    return [x for some in in_threads(found, list(classes.values()), each) for x in some]
+    return [x for some in in_threads(found, list(classes.values()), [each] * len(classes)) for x in some]
 
 
 class _BySight:

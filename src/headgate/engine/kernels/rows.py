@@ -84,9 +84,10 @@ def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times:
     known_left, known_right = left_keys >= 0, right_keys >= 0
     left, left_keys = left.where(known_left), left_keys[known_left]
     right, right_keys = right.where(known_right), right_keys[known_right]
-    places = Places(times)
-    first, second = _meetings(left, left_keys, right, right_keys, places, ties=True)
-    later, earlier = _meetings(right, right_keys, left, left_keys, places, ties=False)
+    size, places = np.int64(len(times) + 2), Places(times)
+    here, there = _ByKey(left, left_keys, size, places), _ByKey(right, right_keys, size, places)
+    first, second = _meetings(here, there, ties=True)
+    later, earlier = _meetings(there, here, ties=False)
     a, b = np.concatenate([first, earlier]), np.concatenate([second, later])
     return Rows(
         (*(side[a] for side in left.sides), *(side[b] for side in right.sides)),
@@ -96,30 +97,32 @@ def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times:
     )
 
 
-def _meetings(
-    there: Rows, keys: Ints, coming: Rows, coming_keys: Ints, times: Places, *, ties: bool
-) -> tuple[Ints, Ints]:
+class _ByKey:
+    """Rows by their keys, and those of one key as they come. The moments at which they come and leave are numbers that
+    have the key in them, `size` apart."""
+
+    def __init__(self, rows: Rows, keys: Ints, size: np.int64, times: Places) -> None:
+        self.order = stable_order(keys) if rising(rows.start) else np.lexsort((rows.start, keys))
+        self.keys = keys[self.order] * size
+        self.comes = self.keys + (rows.start[self.order] + 1)
+        self.leaves = self.keys + np.minimum(rows.ends(times), size - 2)[self.order]
+        self.in_turn = rising(self.leaves)
+        """What comes first leaves first: those that left stand together."""
+
+
+def _meetings(there: _ByKey, coming: _ByKey, *, ties: bool) -> tuple[Ints, Ints]:
     """For each row that comes, the rows that are there already; with `ties` also those that come with it."""
-    size = np.int64(len(times) + 2)
-    order, coming_order = _by_key(keys, there.start), _by_key(coming_keys, coming.start)
-    keys_in_order, ends = keys[order], there.ends(times)[order]
-    moments = (coming_keys * size + coming.start + 1)[coming_order]  # in order: then searching is a walk
-    until = np.searchsorted(keys_in_order * size + there.start[order] + 1, moments, "right" if ties else "left")
-    leaving = keys_in_order * size + np.minimum(ends, size - 2)
-    in_turn = rising(leaving)  # what came first leaves first: those that left stand together
-    since = (
-        np.searchsorted(leaving, moments) if in_turn else np.searchsorted(keys_in_order * size, moments // size * size)
-    )
-    counts, begins = np.empty((2, len(coming)), np.int64)
-    counts[coming_order], begins[coming_order] = np.maximum(until - since, 0), since
+    moments = coming.comes  # in order: then searching is a walk
+    until = np.searchsorted(there.comes, moments, "right" if ties else "left")
+    since = np.searchsorted(there.leaves, moments) if there.in_turn else np.searchsorted(there.keys, coming.keys)
+    counts, begins = np.empty((2, len(moments)), np.int64)
+    counts[coming.order], begins[coming.order] = np.maximum(until - since, 0), since
     few_rows(int(counts.sum()))
-    which = np.repeat(np.arange(len(coming)), counts)
+    which = np.repeat(np.arange(len(moments)), counts)
     found = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
-    if not in_turn:
-        alive = np.flatnonzero(ends[found] > coming.start[which])
+    if not there.in_turn:
+        came = np.empty(len(moments), np.int64)
+        came[coming.order] = moments
+        alive = np.flatnonzero(there.leaves[found] >= came[which])
         found, which = found[alive], which[alive]
-    return order[found], which
-
-
-def _by_key(keys: Ints, start: Ints) -> Ints:
-    return stable_order(keys) if rising(start) else np.lexsort((start, keys))
+    return there.order[found], which

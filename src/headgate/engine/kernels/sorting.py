@@ -74,6 +74,11 @@ def rising(values: Ints) -> bool:
     return bool((values[1:] >= values[:-1]).all())
 
 
+def in_sequence(values: Ints) -> Ints:
+    """Sorted, which they nearly always are."""
+    return values if rising(values) else np.sort(values)
+
+
 def in_rows_order(sides: tuple[Ints, ...], before: Ints | None = None) -> Ints | None:
     """The order of rows by their sides (and something before these); None if that is how they stand."""
     keys = sides if before is None else (before, *sides)

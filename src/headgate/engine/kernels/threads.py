@@ -15,11 +15,14 @@ WORTH_IT = 50_000
 """With fewer rows, handing work over takes longer than doing it."""
 
 
-def in_threads(work: Callable[[T], U], parts: Sequence[T], rows: int) -> list[U]:
-    """The results in the order of the parts; `rows` says how large each of them may be."""
-    if len(parts) < 2 or rows < WORTH_IT:
+def in_threads(work: Callable[[T], U], parts: Sequence[T], rows: Sequence[int]) -> list[U]:
+    """The results in the order of the parts; `rows` says how large each of them is. The largest begin: none of them is
+    still at work when all others are done."""
+    if len(parts) < 2 or max(rows) < WORTH_IT:
         return [work(part) for part in parts]
-    return list(_threads(os.getpid()).map(work, parts))
+    order = sorted(range(len(parts)), key=lambda part: -rows[part])
+    done = dict(zip(order, _threads(os.getpid()).map(work, [parts[x] for x in order]), strict=True))
+    return [done[part] for part in range(len(parts))]
 
 
 @cache

@@ -55,6 +55,8 @@ class Tuples:
         return label_sets(self.numbers(LABEL))
 
     def taken(self, places: Ints) -> pa.Table:
+        if self.order is None and len(places) == len(self):
+            return self.table.combine_chunks()
         return self.table.take(pa.array(places if self.order is None else self.order[places])).combine_chunks()
 
     def column(self, stream: str, name: str, rows: Ints) -> pa.Array:

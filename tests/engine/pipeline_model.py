@@ -107,9 +107,16 @@ class Model:
         return Limit(now.most_state, now.most_results)
 
     def _reads_no_more(self, running: Running, path: Path, number: int) -> bool:
-        """Whether a query that it reads ended for this reader in this step."""
-        makers = _makers(self.world.steps[number].demand, running)
-        return any(number in self.ends.get(((*path, running.name), x.name), ()) for x in makers)
+        """Whether a query that it reads ended for this reader in this step, who may know of it: of one at a level that
+        it does not look from, it may not."""
+        step, here = self.world.steps[number], (*path, running.name)
+        told = (
+            maker.name
+            for maker in _makers(step.demand, running)
+            if (clearance := self.looking[number].get((here, maker.name))) is not None
+            and step.demand.rules.order.dominates(clearance.level, maker.level)
+        )
+        return any(number in self.ends.get((here, name), ()) for name in told)
 
     def _of_shared(self, running: Running) -> list[dict[Path, list[Result]]]:
         if running.name not in self._shared:

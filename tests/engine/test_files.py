@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -35,9 +36,9 @@ def table(number: int, rows: int) -> pa.Table:
     return pa.table(values, pa.schema({"at": at.type, "a": pa.int32(), "policy": pa.string()}))
 
 
-def write(file: Path, rows: pa.Table, modified: int = 1_000_000) -> str:
+def write(file: Path, rows: pa.Table, modified: int = 1_000_000, group: int = 4) -> str:
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, file, row_group_size=4)
+    pq.write_table(rows, file, row_group_size=group)
     os.utime(file, (modified, modified))
     return file.as_uri()
 
@@ -209,3 +210,43 @@ def test_of_many_bounds_the_widest_counts_for_those_who_see_the_same() -> None:
         ((1,), above(9, "<")),
         ((1,), None),
     ]
+
+
+def test_a_pipe_among_the_files_holds_nobody_up(tmp_path: Path) -> None:
+    """Nobody writes to it: whoever opens it waits for ever."""
+    os.mkfifo(tmp_path / "pipe.parquet")
+    found: list[Files | None] = []
+    looking = threading.Thread(
+        target=lambda: found.append(opened(ENTRANCE, [(tmp_path / "pipe.parquet").as_uri()])), daemon=True
+    )
+    looking.start()
+    looking.join(5)
+    assert found == [None]
+
+
+def test_many_labels_in_two_columns_take_no_more_memory_than_there_are_tuples(tmp_path: Path) -> None:
+    """Of all pairs of them there would be billions."""
+    size = 60_000
+    texts = {name: [f"{name}{number}" for number in range(size)] for name in ("roles", "level")}
+    columns = (("roles", Type.STRING), ("level", Type.STRING))
+    entrance = Entrance("s", columns, None, {"ROLES": "roles", "LEVEL": "level"})
+    files = here(write(tmp_path / "1.parquet", pa.table(texts), group=size), entrance=entrance)
+    learnt: list[tuple[str | None, ...]] = []
+    assert files.compact(Wanted(Demand(), (), {}), 0, learnt.extend) is None  # type: ignore[func-returns-value]
+    assert learnt == [*zip(texts["roles"], texts["level"], strict=True)]
+
+
+def test_a_label_that_points_outside_of_its_dictionary_is_an_error_and_no_other_label(tmp_path: Path) -> None:
+    """Forged by hand: a thousand times one and the same number, of three labels that there are."""
+    rows = table(0, 1000).set_column(2, "policy", [["R1"] + ["R2"] * 2 + ["R3"] * 997])
+    file = tmp_path / "1.parquet"
+    pq.write_table(rows, file, compression="NONE", use_dictionary=["policy"])
+    content, written = file.read_bytes(), bytes.fromhex("02 03 94aa c00f 02")  # of two bits: eight, then 992 times 2
+    assert content.count(written) == 1
+    for number in (3, 4, 1 << 20, (1 << 32) - 1):
+        forged = bytes.fromhex("20 d00f") + number.to_bytes(4, "little")  # of 32 bits: a thousand times this
+        file.write_bytes(content.replace(written, forged))
+        with pytest.raises(pa.ArrowIndexError):
+            here(file.as_uri()).compact(wanted(), 10**12, lambda _: None)
+        with pytest.raises(pa.ArrowIndexError):
+            here(file.as_uri()).whole()

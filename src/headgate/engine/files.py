@@ -10,6 +10,7 @@ only means that the batch is taken as Spark hands it over.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headgate.engine.compact import Compact
 from headgate.engine.ingress import Entrance, as_texts, fitting
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import dense
 from headgate.engine.processor import Arrivals
 from headgate.engine.sources import StreamSource
 from headgate.engine.sql.types import ARROW
@@ -118,7 +120,10 @@ def opened(entrance: Entrance, addresses: Sequence[str]) -> Files | None:
     here = [(unquote(x.path), address) for x, address in zip(parts, addresses, strict=True)]
     if any("=" in path for path, _ in here):  # folders may be columns
         return None
-    here.sort(key=lambda x: (os.stat(x[0]).st_mtime_ns // 1_000_000, x[1]))
+    found = {path: os.stat(path) for path, _ in here}
+    if not all(stat.S_ISREG(x.st_mode) for x in found.values()):  # whoever opens a pipe waits for its writer
+        return None
+    here.sort(key=lambda x: (found[x[0]].st_mtime_ns // 1_000_000, x[1]))
     labels = list(entrance.labels.values())
     files = [pq.ParquetFile(path, read_dictionary=labels) for path, _ in here]
     return Files(entrance, files) if all(_fits(file, entrance) for file in files) else None
@@ -182,12 +187,8 @@ def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, .
         whole = column.unify_dictionaries().combine_chunks()
         texts = [*whole.dictionary.to_pylist(), None]
         own = whole.indices.fill_null(len(texts) - 1).to_numpy().astype(np.int64)
-        both = kind * len(texts) + own
-        there = np.flatnonzero(np.bincount(both, minlength=len(kinds) * len(texts)))
-        place = np.zeros(len(kinds) * len(texts), np.int64)
-        place[there] = np.arange(len(there))
+        there, kind = dense(kind * len(texts) + own)  # of all that could be only what there is: texts may be many
         kinds = [(*kinds[x // len(texts)], texts[x % len(texts)]) for x in there.tolist()]
-        kind = place[both]
     return kinds, kind
 
 

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -84,6 +84,7 @@ class Runner:
         self._pipeline = pipeline
         self._clock = clock or SystemClock()
         self._queries: dict[str, StreamingQuery] = {}
+        self._threads = ThreadPoolExecutor(1)
         self._faults: dict[str, Exception] = {}
         self._troubles: dict[str, _Trouble] = {}
 
@@ -113,17 +114,20 @@ class Runner:
         if not sources:
             return
         ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-        with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as threads:
-            begun = {source.name: threads.submit(self._start, source, finite=finite) for source in sources}
+        with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as self._threads:
+            begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
         for name in begun.keys() - failed.keys():
-            self._queries[name] = begun[name].result()
             if (trouble := self._troubles.get(name)) is not None:
                 trouble.until = self._clock.now() + trouble.pause
         for name, error in failed.items():
             if not isinstance(error, SourceError):
                 raise error
             self._note(name, error)
+
+    def _begin(self, source: StreamSource, *, finite: bool) -> None:
+        """Known at once: whoever waits for it may be interrupted, and it has to be stopped nevertheless."""
+        self._queries[source.name] = self._start(source, finite=finite)
 
     def _note(self, name: str, error: SourceError) -> None:
         known = self._troubles.get(name)
@@ -148,12 +152,16 @@ class Runner:
         return ended
 
     def stop(self) -> None:
-        for query in self._queries.values():
-            query.stop()
-        self._queries.clear()
+        """All of them: also those that were starting when that was interrupted, and those beside one that cannot be."""
+        self._threads.shutdown(cancel_futures=True)
+        with ExitStack() as all_:
+            for query in self._queries.values():
+                all_.callback(query.stop)
+            self._queries.clear()
 
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
+        self._faults.pop(source.name, None)  # of a reading that was stopped before anybody asked
 
         def batch(frame: DataFrame, number: int) -> None:
             try:

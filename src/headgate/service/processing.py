@@ -111,8 +111,10 @@ class Processing:
         self._told = set(failed)
 
     def close(self) -> None:
-        self._runner.stop()
-        self._pipeline.close()
+        try:
+            self._runner.stop()
+        finally:
+            self._pipeline.close()
 
     def _sources(self) -> dict[str, StreamSource]:
         demand, inputs = self._gate.demand(), self._headgate.demands.inputs()

@@ -81,7 +81,7 @@ def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
         return np.empty(0, np.int64)
     lowest = np.maximum(-(-times // step) * step, -(-since // step) * step)
     counts = np.maximum(-(-(np.minimum(times + range_, until) - lowest) // step), 0)
-    few_rows(int(counts.sum()))
+    few_rows(counts)
     offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return distinct(np.repeat(lowest, counts) + offsets * step)
 
@@ -89,7 +89,7 @@ def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
 def spread(first: Ints, gone: Ints) -> tuple[Ints, Ints]:
     """Every row at every instant: row numbers and instant numbers."""
     counts = np.maximum(gone - first, 0)
-    few_rows(int(counts.sum()))
+    few_rows(counts)
     which = np.repeat(np.arange(len(first)), counts)
     offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return which, first[which] + offsets

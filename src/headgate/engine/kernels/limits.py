@@ -55,9 +55,10 @@ def limited(limits: Limits) -> Iterator[None]:
         _LIMITS.reset(token)
 
 
-def few_rows(count: int) -> None:
+def few_rows(counts: npt.NDArray[np.int64]) -> None:
+    """All of them together: as doubles, since whole numbers turn around where they end."""
     most = _LIMITS.get().rows
-    if count > most:
+    if counts.sum(dtype=np.float64) > most:
         raise TooMuch(f"it has more than {most:,} rows at once")
 
 

@@ -117,7 +117,7 @@ def _meetings(there: _ByKey, coming: _ByKey, *, ties: bool) -> tuple[Ints, Ints]
     since = np.searchsorted(there.leaves, moments) if there.in_turn else np.searchsorted(there.keys, coming.keys)
     counts, begins = np.empty((2, len(moments)), np.int64)
     counts[coming.order], begins[coming.order] = np.maximum(until - since, 0), since
-    few_rows(int(counts.sum()))
+    few_rows(counts)
     which = np.repeat(np.arange(len(moments)), counts)
     found = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
     if not there.in_turn:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import datetime as dt
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import numpy as np
+import pyarrow as pa
 import pytest
 
+from engine import harness
 from engine.harness import NOW, Bench, Row, stream
-from headgate.engine.kernels import threads
+from headgate.engine.duck import evaluate
+from headgate.engine.kernels import limits, threads
+from headgate.engine.kernels.limits import Limits, TooMuch, few_rows, limited
+from headgate.engine.kernels.threads import in_threads
+from headgate.plan.expressions import Expr
 
 
 def bench(home: Path, **queries: str) -> Bench:
@@ -38,3 +48,55 @@ def test_instants_whose_number_is_more_than_a_number_holds_are_too_many(
     found.end()
     assert ended(found, "eve", "greedy") == ["it has more than 10,000,000 rows at once"]
     assert len(found.fetched("dora", "other")) == tuples
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "in threads"])
+def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few tuples there are, they are worth threads, or not."""
+    monkeypatch.setattr(threads, "WORTH_IT", 1 if request.param else 1 << 62)
+
+
+HARM: dict[type[BaseException], str] = {
+    MemoryError: "it needs more memory than there is",
+    RecursionError: "it cannot be computed (RecursionError)",
+    ValueError: "it cannot be computed (ValueError)",
+    duckdb.InternalException: "it cannot be computed (InternalException)",
+}
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("text", ["SELECT LENGTH(w) AS x FROM s", "SELECT SUM(LENGTH(w)) AS x FROM s [ROWS 3]"])
+def test_a_query_that_fails_in_a_way_nobody_thought_of_ends_alone(
+    text: str, harm: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For those who see what makes it fail: whoever looks at the same query and does not goes on, and all others."""
+
+    def failing(exprs: Sequence[Expr], values: Mapping[Any, pa.Array], size: int) -> list[pa.Array]:
+        if any("LENGTH" in str(expr) for expr in exprs) and any("bad" in x.to_pylist() for x in values.values()):
+            raise harm("a secret of the tuple: 4711")
+        return evaluate(exprs, values, size)
+
+    monkeypatch.setattr(harness, "evaluate", failing)
+    found = bench(tmp_path, q=text, other="SELECT a FROM s", counting="SELECT COUNT(*) AS n FROM s [ROWS 3]")
+    found.subscribed(
+        eve=("q", "nurse"), amy=("q", ""), dora=("other", "nurse"), carl=("counting", "nurse"), zoe=("counting", "")
+    )
+    for _ in range(2):
+        found.take("s", *rows(4), ("nurse", 1, "bad"), *rows(3, "nurse"))
+    found.end()
+    assert ended(found, "eve", "q") == [HARM[harm]]
+    assert len(found.fetched("amy", "q")) == 8
+    assert len(found.fetched("dora", "other")) == len(found.fetched("carl", "counting")) == 16
+    assert len(found.fetched("zoe", "counting")) == 8
+
+
+def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "WORTH_IT", 1)
+
+    def greedy(most: int) -> None:
+        with suppress(TooMuch), limited(Limits(rows=most)):
+            few_rows(np.array([most + 1]))
+
+    in_threads(greedy, range(50), [1] * 50)
+    assert set(in_threads(lambda _: limits._LIMITS.get(), range(50), [1] * 50)) == {Limits()}

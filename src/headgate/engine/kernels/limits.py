@@ -22,6 +22,7 @@ Values = Mapping[Column | AggregateCall, pa.Array]
 Evaluate = Callable[[Sequence[Expr], Values, int], list[pa.Array]]
 
 CANNOT = "it needs more memory than there is"
+FAILS = "it cannot be computed"
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,18 @@ _LIMITS: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
 
 @contextmanager
 def limited(limits: Limits) -> Iterator[None]:
-    """What is computed inside is within these."""
+    """What is computed inside is within these. Whatever else may go wrong with it is its own matter too: it would go
+    wrong again with each new try, and nobody's work would go on any more. The kind of error is said, and not its text,
+    which may hold values of tuples."""
     token = _LIMITS.set(limits)
     try:
         yield
+    except TooMuch:
+        raise
     except MemoryError:
         raise TooMuch(CANNOT) from None
+    except Exception as error:
+        raise TooMuch(f"{FAILS} ({type(error).__name__})") from None
     finally:
         _LIMITS.reset(token)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,41 @@ def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch:
 
     in_threads(greedy, range(50), [1] * 50)
     assert set(in_threads(lambda _: limits._LIMITS.get(), range(50), [1] * 50)) == {Limits()}
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_the_sizes_of_others_change_nothing_in_what_one_receives(tmp_path: Path) -> None:
+    """Neither results nor their order nor bytes of files, although the largest views are computed first."""
+    texts = {
+        "q": "SELECT v.a, u.w FROM s [ROWS 3] v, s [ROWS 2] u WHERE v.a = u.a",
+        "p": "SELECT a FROM s WHERE a > 1",
+        "r": "SELECT a, COUNT(*) AS n FROM s [ROWS 9] GROUP BY a",
+    }
+    seen = []
+    for hidden in (0, 1, 200):
+        home = tmp_path / str(hidden)
+        found = bench(home, **texts)
+        others = {f"dora{name}": (name, "doctor") for name in texts} if hidden else {}
+        found.subscribed(**others, **{f"eve{name}": (name, "nurse") for name in texts}, amy=("r", ""))
+        found.begin(found.files())
+        for _ in range(2):
+            found.take("s", *rows(hidden, "doctor"), *rows(9, "nurse"), *rows(3), times=[NOW] * (hidden + 12))
+        found.end()
+        fetched = [found.fetched(f"eve{name}", name) for name in texts] + [found.fetched("amy", "r")]
+        assert all(fetched)
+        seen.append((fetched, [(home / f"out/eve{name}/{name}.jsonl").read_bytes() for name in texts]))
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_many_sessions_at_different_moments_do_not_multiply_what_is_kept(tmp_path: Path) -> None:
+    """Each has a view of its own, of which each may keep 40 (MAX STATE): but what they see is the same, and is kept
+    once, with those that wait for their time."""
+    found = bench(tmp_path, q="SELECT COUNT(*) AS n FROM s [UNBOUNDED]")
+    found.queries["q"] = replace(found.queries["q"], most_state=40)
+    sessions = [f"eve{number}" for number in range(10)]
+    for number in range(10):
+        found.subscribed(**{name: ("q", "nurse") for name in sessions[: number + 1]})
+        found.take("s", *rows(10))
+        assert found.pipeline is not None
+        assert sum(cell.table.num_rows for cell in found.pipeline._chain.save()[0].values()) <= 40 + 10
+    assert [bool(ended(found, name, "q")) for name in sessions] == [True] * 6 + [False] * 4

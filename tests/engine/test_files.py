@@ -250,3 +250,31 @@ def test_a_label_that_points_outside_of_its_dictionary_is_an_error_and_no_other_
             here(file.as_uri()).compact(wanted(), 10**12, lambda _: None)
         with pytest.raises(pa.ArrowIndexError):
             here(file.as_uri()).whole()
+
+
+def test_a_file_that_is_replaced_while_it_is_read_stays_what_it_was(tmp_path: Path) -> None:
+    """Labels of one file and values of another would be a way to give tuples labels that are not theirs."""
+    address = write(tmp_path / "1.parquet", table(1, 6))
+    files = here(address)
+    before = files.whole()
+    write(tmp_path / "2.parquet", table(2, 6).set_column(2, "policy", [["R2", "R1"] * 3]))
+    (tmp_path / "2.parquet").rename(tmp_path / "1.parquet")
+    assert files.whole().equals(before) and not here(address).whole().equals(before)
+
+
+@pytest.mark.parametrize("kept", [0, 4, 300])
+def test_a_file_that_is_cut_short_while_it_is_read_gives_nothing(tmp_path: Path, kept: int) -> None:
+    files = here(write(tmp_path / "1.parquet", table(1, 1000), group=1000))
+    os.truncate(tmp_path / "1.parquet", kept)
+    with pytest.raises((OSError, pa.ArrowInvalid)):
+        files.compact(wanted(), 10**12, lambda _: None)
+
+
+def test_lists_and_structures_under_the_names_of_columns_are_left_to_spark(tmp_path: Path) -> None:
+    plain = table(1, 6)
+    for column in ([[1]] * 6, [[1, None]] * 6, [{"a": 1}] * 6, [{"a": 1, "policy": "R1"}] * 6):
+        rows = plain.set_column(1, "a", [pa.array(column)])
+        assert opened(ENTRANCE, [write(tmp_path / "1.parquet", rows)]) is None
+    for more in ([["R1", "R2"]] * 6, [{"policy": "R1", "a": 1}] * 6):  # beside these, as further columns
+        files = opened(ENTRANCE, [write(tmp_path / "1.parquet", plain.append_column("more", [pa.array(more)]))])
+        assert files is None or files.whole().equals(here(write(tmp_path / "2.parquet", plain)).whole())

@@ -15,12 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.engine.egress import Parcel, said
-from headgate.engine.ingress import Refused
+from headgate.engine.ingress import Entrance, Refused
 from headgate.engine.parquet import ParquetSink
 from headgate.engine.sinks import Address, FileSink, Sink
+from headgate.engine.sources import StreamSource
 from headgate.engine.spark_sink import COLUMNS, SparkSink
 from headgate.errors import StoreError
 from headgate.labels import parse_label
+from headgate.service.desk import SparkTarget
 
 from .harness import Bench, stream
 
@@ -270,3 +272,8 @@ def test_spark_writes_what_it_can_write(spark: SparkSession, tmp_path: Path) -> 
     with pytest.raises(StoreError) as caught:
         out(bad, 1, [parcel(1)])
     assert caught.value.message == "results cannot be written as `no such format` (DATA_SOURCE_NOT_FOUND)"
+
+
+def test_options_are_shown_nowhere() -> None:
+    target, source = SparkTarget("jdbc", {"password": "secret"}), StreamSource(Entrance("s", ()), "jdbc", {"p": "secret"})
+    assert "secret" not in f"{target}{target!r}{source}{source!r}"

@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 from conftest import System
 
-from headgate.access.request import Result
+from headgate.access.request import Result, Unfinished
 from headgate.errors import AccessDenied, Conflict, HeadgateError
 
 STREAMS = """
@@ -75,6 +75,23 @@ def test_nobody_waits_while_an_answer_is_drawn(field: System, monkeypatch: pytes
 
     monkeypatch.setattr("headgate.access.statements.explain.picture", meanwhile)
     assert explained(field, what).picture == "1 answered"
+
+
+@pytest.mark.parametrize("what", ["QUERIES", "QUERY q5", Q4])
+def test_an_answer_is_of_the_moment_at_which_it_was_allowed(
+    field: System, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """What changes while it is drawn is not in it: neither what came, which nobody has decided about, nor what went."""
+    field.run(f"CREATE QUERY q5 AS {Q5}; START QUERY q5")
+    before = explained(field, what)
+    finished = Unfinished.finished
+
+    def late(answer: Unfinished) -> Result:
+        field.run(f"CREATE QUERY q6 AS {Q5}; START QUERY q6; STOP QUERY q5; DROP QUERY q5")
+        return finished(answer)
+
+    monkeypatch.setattr(Unfinished, "finished", late)
+    assert explained(field, what) == before
 
 
 def test_a_stricter_selection_is_computed_from_a_weaker_one(field: System) -> None:

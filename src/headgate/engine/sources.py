@@ -50,11 +50,11 @@ Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A stream and where it comes from."""
+    """A stream and where it comes from; options are not shown: one may be a password."""
 
     entrance: Entrance
     format: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:

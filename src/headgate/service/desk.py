@@ -35,10 +35,10 @@ KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "pa
 
 @dataclass(frozen=True)
 class SparkTarget:
-    """Something that Spark writes to: a format and its options."""
+    """Something that Spark writes to: a format and its options, which are not shown: one may be a password."""
 
     format: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Desk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,9 +18,12 @@ from engine import harness
 from engine.harness import NOW, Bench, Row, stream
 from headgate.engine.duck import evaluate
 from headgate.engine.kernels import limits, threads
+from headgate.engine.kernels.instants import LAST
 from headgate.engine.kernels.limits import Limits, TooMuch, few_rows, limited
 from headgate.engine.kernels.threads import in_threads
+from headgate.engine.parquet import ParquetSink
 from headgate.plan.expressions import Expr
+from headgate.testing.oracle import windows
 
 
 def bench(home: Path, **queries: str) -> Bench:
@@ -37,18 +41,39 @@ def ended(found: Bench, who: str, query: str) -> list[str]:
     return [parcel.ended for parcel in found.mailbox.fetch(who, query, found.now) if parcel.ended]
 
 
-@pytest.mark.parametrize(("milliseconds", "tuples"), [(1 << 52, 4096), (8_640_000_000_000_000, 1100)])
-def test_instants_whose_number_is_more_than_a_number_holds_are_too_many(
-    milliseconds: int, tuples: int, tmp_path: Path
-) -> None:
-    """Counted with 64 bits these would be none at all, or less than none, and end everybody's work."""
-    slides = f"SELECT COUNT(*) AS n FROM s [RANGE {milliseconds} MILLISECONDS SLIDE 1 MILLISECOND]"
-    found = bench(tmp_path, greedy=slides, other="SELECT a FROM s")
+@pytest.mark.parametrize("count", [(1 << 64) // 4096, (1 << 63) // 4096, 8_640_000_000_000_000])
+def test_what_is_more_than_a_number_holds_is_too_much(count: int) -> None:
+    """With 64 bits these were none at all, or less than none; what was made of them ended the process."""
+    with pytest.raises(TooMuch, match="it has more than 10,000,000 rows at once"):
+        few_rows(np.full(4096, count))
+
+
+def test_very_many_instants_end_the_view_that_has_them(tmp_path: Path) -> None:
+    found = bench(
+        tmp_path,
+        greedy="SELECT COUNT(*) AS n FROM s [RANGE 100000000 DAYS SLIDE 1 MILLISECOND]",
+        other="SELECT a FROM s",
+    )
     found.subscribed(eve=("greedy", ""), dora=("other", ""))
-    found.take("s", *rows(tuples), times=[NOW] * tuples)
+    found.take("s", *rows(1100), times=[NOW] * 1100)
     found.end()
     assert ended(found, "eve", "greedy") == ["it has more than 10,000,000 rows at once"]
-    assert len(found.fetched("dora", "other")) == tuples
+    assert len(found.fetched("dora", "other")) == 1100
+
+
+@pytest.mark.parametrize(("slide", "instants"), [(100_000_000, 1), (1_000_000, 3), (100_000, 30)])
+def test_there_is_no_result_whose_time_nobody_can_write(slide: int, instants: int, tmp_path: Path) -> None:
+    """One of the year 275760 ended everybody's work, and again with each new try, as it was staged."""
+    far = f"SELECT RSTREAM a FROM s [RANGE 100000000 DAYS SLIDE {slide} DAYS]"
+    found = bench(tmp_path, far=far, other="SELECT a FROM s")
+    found.subscribed(eve=("far", ""), dora=("other", ""))
+    found.begin(found.files(), ParquetSink(tmp_path / "parquet", found))
+    found.take("s", *rows(3), times=[dt.datetime(1900, 1, 1, tzinfo=dt.UTC)] * 3)
+    found.end()
+    times = [int(x) for parcel in found.mailbox.fetch("eve", "far", found.now) for x in parcel.times]
+    assert times == [number * slide * 86_400_000 for number in range(instants) for _ in range(3)]
+    assert max(times) <= LAST == windows.LAST
+    assert len(found.fetched("dora", "other")) == 3
 
 
 @pytest.fixture(params=[False, True], ids=["alone", "in threads"])

@@ -75,10 +75,15 @@ def lives(rows: Rows, instants: Instants, times: Ints) -> Lives:
     return Lives(first, gone, old)
 
 
+LAST = 253_402_300_799_999
+"""The last time there is, of the year 9999: what comes later is no time that anybody could write down."""
+
+
 def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
     """The multiples of `step` in [since, until) at which a sliding window holds at least one of these tuples."""
     if not len(times):
         return np.empty(0, np.int64)
+    until = min(until, LAST + 1)
     lowest = np.maximum(-(-times // step) * step, -(-since // step) * step)
     counts = np.maximum(-(-(np.minimum(times + range_, until) - lowest) // step), 0)
     few_rows(counts)

@@ -11,6 +11,10 @@ from headgate.plan.queries import Block, Window
 from headgate.testing.oracle.tuples import Position
 
 
+LAST = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
 class Instant(NamedTuple):
     """A moment at which windows move: with a tuple, or by sliding; the latter after all tuples of that time."""
 
@@ -35,9 +39,10 @@ def slide_of(block: Block) -> int:
 def slides_over(
     window: Window, position: Position, since: float = -math.inf, until: float = math.inf
 ) -> Iterator[Instant]:
-    """The instants, from a time on and before another, at which a sliding window holds this tuple."""
+    """The instants, from a time on and before another, at which a sliding window holds this tuple; there are none
+    after the year 9999."""
     first = -(-int(max(position.time, since)) // window.slide) * window.slide
-    return map(Instant.sliding, range(first, int(min(position.time + window.range, until)), window.slide))
+    return map(Instant.sliding, range(first, int(min(position.time + window.range, until, LAST + 1)), window.slide))
 
 
 def held(

@@ -159,7 +159,7 @@ def test_many_sessions_at_different_moments_do_not_multiply_what_is_kept(tmp_pat
     found.queries["q"] = replace(found.queries["q"], most_state=40)
     sessions = [f"eve{number}" for number in range(10)]
     for number in range(10):
-        found.subscribed(**{name: ("q", "nurse") for name in sessions[: number + 1]})
+        found.subscribed(**dict.fromkeys(sessions[: number + 1], ("q", "nurse")))
         found.take("s", *rows(10))
         assert found.pipeline is not None
         assert sum(cell.table.num_rows for cell in found.pipeline._chain.save()[0].values()) <= 40 + 10

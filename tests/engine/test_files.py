@@ -232,7 +232,7 @@ def test_many_labels_in_two_columns_take_no_more_memory_than_there_are_tuples(tm
     entrance = Entrance("s", columns, None, {"ROLES": "roles", "LEVEL": "level"})
     files = here(write(tmp_path / "1.parquet", pa.table(texts), group=size), entrance=entrance)
     learnt: list[tuple[str | None, ...]] = []
-    assert files.compact(Wanted(Demand(), (), {}), 0, learnt.extend) is None  # type: ignore[func-returns-value]
+    assert files.compact(Wanted(Demand(), (), {}), 0, learnt.extend) is None
     assert learnt == [*zip(texts["roles"], texts["level"], strict=True)]
 
 

@@ -275,5 +275,6 @@ def test_spark_writes_what_it_can_write(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_options_are_shown_nowhere() -> None:
-    target, source = SparkTarget("jdbc", {"password": "secret"}), StreamSource(Entrance("s", ()), "jdbc", {"p": "secret"})
+    target = SparkTarget("jdbc", {"password": "secret"})
+    source = StreamSource(Entrance("s", ()), "jdbc", {"password": "secret"})
     assert "secret" not in f"{target}{target!r}{source}{source!r}"

@@ -6,6 +6,7 @@ import _thread
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -40,16 +41,11 @@ def starting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., t
     def make(**streams: Start) -> tuple[Runner, Callable[[], None]]:
         monkeypatch.setattr(runners, "ensure_callback_server_started", lambda _: None)
         monkeypatch.setattr(Runner, "_start", lambda _, source, finite: streams[source.name]())  # noqa: ARG005
-        found = Runner(Any_(), tmp_path, Any_(), ManualClock(0))
+        found = Runner(MagicMock(), tmp_path, MagicMock(), ManualClock(0))
         sources = {name: StreamSource(Entrance(name, ()), "json") for name in streams}
         return found, lambda: found.read(sources)
 
     return make
-
-
-class Any_:
-    def __getattr__(self, _: str) -> Any:
-        return self
 
 
 def fails(error: Exception) -> Start:

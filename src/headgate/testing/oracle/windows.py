@@ -10,7 +10,6 @@ from typing import NamedTuple
 from headgate.plan.queries import Block, Window
 from headgate.testing.oracle.tuples import Position
 
-
 LAST = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 

@@ -114,16 +114,18 @@ class Runner:
             return
         ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as threads:
-            begun = {source.name: threads.submit(self._start, source, finite=finite) for source in sources}
+            begun = {source.name: threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
-        for name in begun.keys() - failed.keys():
-            self._queries[name] = begun[name].result()
-            if (trouble := self._troubles.get(name)) is not None:
-                trouble.until = self._clock.now() + trouble.pause
         for name, error in failed.items():
             if not isinstance(error, SourceError):
                 raise error
             self._note(name, error)
+
+    def _begin(self, source: StreamSource, *, finite: bool) -> None:
+        """Known as soon as it is there, whatever becomes of others."""
+        self._queries[source.name] = self._start(source, finite=finite)
+        if (trouble := self._troubles.get(source.name)) is not None:
+            trouble.until = self._clock.now() + trouble.pause
 
     def _note(self, name: str, error: SourceError) -> None:
         known = self._troubles.get(name)

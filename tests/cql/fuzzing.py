@@ -11,6 +11,7 @@ from random import Random
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from damage import Damage
 from labels.ebnf import Choice, Node, Repeated, Symbol, Terminal
 
 from headgate.plan.expressions import Type
@@ -94,8 +95,14 @@ STRINGS = {
     "": ["ROLE", "30", "AVG", "SLIDING", "it's", ""],
 }
 NUMBERS = ["0", "00", "1.0", "1e9", "-1", "2147483648", "999999999999999999", "9" * 19, "9" * 4000, "0.1.2", "0x10"]
-SPARE = ["'x'", '"y"', "7", ";", ",", "(", ")", "=", "USER", "ROLE", "ON", "TO", "nurse"]
-_PIECES = re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|.", re.DOTALL)
+_DAMAGE = Damage(
+    pieces=re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|.", re.DOTALL),
+    strange=STRANGE,
+    spare=["'x'", '"y"', "7", ";", ",", "(", ")", "=", "USER", "ROLE", "ON", "TO", "nurse"],
+    brackets=[("(", ")"), ("{", "}"), ("'", "'"), ('"', '"'), ("[", "]")],
+    depths=[3, 63, 64, 65, 500],
+    inside=["", "a", "nurse & clerk"],
+)
 
 
 @dataclass
@@ -186,58 +193,16 @@ def noise(random: Random) -> str:
     return "".join(random.choice(pieces) for _ in range(random.randrange(40)))
 
 
-def _cut(random: Random, text: str) -> str:
-    place = random.randrange(len(text) + 1)
-    return text[:place] if random.random() < 0.7 else text[place:]
-
-
-def _put_in(random: Random, text: str) -> str:
-    place, width = random.randrange(len(text) + 1), random.choice([0, 0, 1])
-    new: str = random.choice([*STRANGE, chr(random.randrange(0x110000))])
-    return text[:place] + new + text[place + width :]
-
-
-def _nested(random: Random, text: str) -> str:
-    deep = random.choice([3, 63, 64, 65, 500])
-    place = random.randrange(len(text) + 1)
-    opening, closing = random.choice([("(", ")"), ("{", "}"), ("'", "'"), ('"', '"'), ("[", "]")])
-    return text[:place] + opening * deep + random.choice(["", "a", "nurse & clerk"]) + closing * deep + text[place:]
-
-
-def _grown(random: Random, text: str) -> str:
-    """A piece, many times."""
-    pieces = _PIECES.findall(text) or [" "]
-    place = random.randrange(len(pieces))
-    pieces[place] *= random.choice([2, 130, 3000])
-    return "".join(pieces)
-
-
 def _numbered(random: Random, text: str) -> str:
     changed = re.sub(r"\b\d+\b", lambda _: random.choice(NUMBERS), text)
     return changed if changed != text else f"{text} {random.choice(NUMBERS)}"
 
 
-def _tokens(random: Random, text: str) -> str:
-    """Whole tokens taken out, doubled or exchanged."""
-    pieces = _PIECES.findall(text) or [" "]
-    for _ in range(random.randrange(1, 4)):
-        a, b = random.randrange(len(pieces)), random.randrange(len(pieces))
-        match random.randrange(4):
-            case 0:
-                pieces[a] = ""
-            case 1:
-                pieces.insert(a, " " + pieces[b] + " ")
-            case 2:
-                pieces[a], pieces[b] = pieces[b], pieces[a]
-            case _:
-                pieces[a] = random.choice(SPARE)
-    return "".join(pieces)
-
-
-DAMAGE = [_cut, _put_in, _put_in, _nested, _grown, _numbered, _tokens, _tokens, _tokens]
+WAYS = [_DAMAGE.cut, _DAMAGE.put_in, _DAMAGE.put_in, _DAMAGE.nested, _DAMAGE.grown, _numbered]
+WAYS += [_DAMAGE.tokens] * 3
 
 
 def damaged(random: Random, text: str) -> str:
     for _ in range(random.choice([1, 1, 2, 3])):
-        text = random.choice(DAMAGE)(random, text)
+        text = random.choice(WAYS)(random, text)
     return text

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from labels.ebnf import accepts, key_words, sentences, symbols, terminals
+from labels.ebnf import accepts, damaged, key_words, sentences, symbols, terminals
 
 import headgate.cql
 from headgate.access.statements import HANDLERS
@@ -111,24 +111,13 @@ def _given_twice(refusal: TextError) -> bool:
     return refusal.message.endswith("is given twice")
 
 
-@st.composite
-def damaged(draw: st.DrawFn, rule: str) -> list[str]:
-    """A sentence with a few tokens taken out, put in or exchanged."""
-    tokens = draw(sentences(STRICT, rule, names))
-    spare = ["A", "_B1", "'A'", "17", *sorted(terminals(STRICT))]
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, len(tokens)))
-        width = draw(st.integers(0, 1))
-        tokens[place : place + width] = draw(st.lists(st.sampled_from(spare), max_size=1))
-    return tokens
-
-
 @pytest.mark.parametrize("rule", STATEMENT_RULES)
 @settings(deadline=None, max_examples=200)
 @given(data=st.data())
 def test_the_parser_reads_exactly_the_sentences_of_the_grammar(rule: str, data: st.DataObject) -> None:
     """Where a key word stands for a name a sentence may be read either way; the parser then takes the key word."""
-    tokens = data.draw(damaged(rule))
+    spare = ["A", "_B1", "'A'", "17", *sorted(terminals(STRICT))]
+    tokens = data.draw(damaged(sentences(STRICT, rule, names), spare))
     text = " ".join(tokens)
     statements, refusal = _answer(text)
     if refusal is None:

@@ -198,6 +198,23 @@ class Life:
         assert self.process.stdin is not None
         print(word, file=self.process.stdin, flush=True)
 
+    def begin(self, work: str) -> None:
+        self.hear("warm")
+        self.say(work)
+
+    def replay(self) -> None:
+        """Reads all there is, to its end."""
+        self.begin("replay")
+        self.hear("working")
+        self.hear("done")
+        assert self.process.wait() == 0
+
+    def end(self) -> None:
+        """Nothing of it is left behind, however the test went."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.bury()
+
     def kill(self) -> str:
         """Python and Java at once; returns what they were doing."""
         assert self.process.poll() is None, "it ended on its own"
@@ -220,8 +237,7 @@ def kill_again_and_again(folder: Path, seed: int, kills: int) -> None:
         for number in range(kills):
             for _ in range(2):
                 hospital.arrive()
-            life.hear("warm")
-            life.say("follow")
+            life.begin("follow")
             early = rng.random() < 0.1
             if not early:
                 life.hear("working")
@@ -233,15 +249,9 @@ def kill_again_and_again(folder: Path, seed: int, kills: int) -> None:
             finally:
                 life = standby
             print(f"kill {number + 1}: {dict(phases)}", flush=True)
-        life.hear("warm")
-        life.say("replay")
-        life.hear("working")
-        life.hear("done")
-        assert life.process.wait() == 0
+        life.replay()
     finally:
-        if life.process.poll() is None:
-            os.killpg(life.process.pid, signal.SIGKILL)
-        life.bury()
+        life.end()
     wanted, found = hospital.expected(), hospital.written()
     assert sum(map(len, wanted.values())) > kills
     wrong = [key for key in wanted if wanted[key] != found[key]]
@@ -269,23 +279,16 @@ def test_a_right_that_was_lost_just_before_a_kill_is_lost_for_all_that_was_not_o
     assert all(with_right.values())
     life = Life(tmp_path, 0)
     try:
-        life.hear("warm")
-        life.say("follow")
+        life.begin("follow")
         life.hear("working")
         time.sleep(rng.uniform(0.0, 3.0))  # the moment is what the test is about
         hospital.headgate.execute((tmp_path / "token").read_text(), "REVOKE READ TUPLE ON STREAM HR FROM nurse")
         sizes = hospital.sizes("nina")
         print(f"\nkilled: {life.kill()}")
         life = Life(tmp_path, 1)
-        life.hear("warm")
-        life.say("replay")
-        life.hear("working")
-        life.hear("done")
-        assert life.process.wait() == 0
+        life.replay()
     finally:
-        if life.process.poll() is None:
-            os.killpg(life.process.pid, signal.SIGKILL)
-        life.bury()
+        life.end()
     found, after = hospital.written(), hospital.sizes("nina")
     assert all(size <= sizes.get(file, 0) for file, size in after.items())
     assert all(found[key] == lines[: len(found[key])] for key, lines in with_right.items())

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +27,7 @@ from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Entrance, Refused
 from headgate.engine.kernels import threads
 from headgate.engine.kernels.given import Program
+from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
@@ -55,29 +55,18 @@ class Lost(Exception):
     """The process ends here."""
 
 
-class Records:
-    """A sink that writes down what it is given."""
+class Records(Mailbox):
+    """A mailbox that writes down what it is given; what was not yet out when the process ended comes again."""
 
     name = "records"
     keeps = False
 
     def __init__(self) -> None:
+        super().__init__()
         self.results: Wanted = {}
         self.refused: Counter[str] = Counter()
         self.ended = set[tuple[str, str]]()
         self.fails = False
-
-    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> None:
-        pass
-
-    def restore(self, state: Any) -> None:
-        pass
-
-    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
-        pass
-
-    def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
-        return []
 
     def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
         if self.fails:
@@ -88,9 +77,6 @@ class Records:
         self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
         for part in refused:
             self.refused[part.reason] += len(part.rows)
-
-    def keep(self, now: Demand) -> None:
-        pass
 
 
 class Replay:

@@ -196,6 +196,17 @@ def sentences(grammar: Grammar, start: str, names: st.SearchStrategy[str]) -> st
     return sentence()
 
 
+@st.composite
+def damaged(draw: st.DrawFn, sentence: st.SearchStrategy[list[str]], spare: Sequence[str]) -> list[str]:
+    """A sentence with a few tokens taken out, put in or exchanged for spare ones."""
+    tokens = draw(sentence)
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.integers(0, len(tokens)))
+        width = draw(st.integers(0, 1))
+        tokens[place : place + width] = draw(st.lists(st.sampled_from(spare), max_size=1))
+    return tokens
+
+
 @dataclass
 class Checker:
     """Tells whether tokens are a sentence: slow, plain, and nothing like the parser under test."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
 
+from damage import Damage
+
 from headgate.cql.queries import MAX_QUERY
 from headgate.plan.queries import Stream
 from headgate.testing.queries import random_query, random_streams
@@ -55,32 +57,14 @@ BRACKETS = [
     *(("(", ")"), ("[", "]"), ("NOT ", ""), ("- ", ""), ("+ ", ""), ("CASE WHEN TRUE THEN ", " END"), ("ABS(", ")")),
     *(("CAST(", " AS INT)"), ("1 + ", ""), ("id = 1 OR (id = 2 AND ", ")"), ("(", " IS NULL)"), ("a.", "")),
 ]
-_PIECES = re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|`[^`]*`|.", re.DOTALL)
-
-
-def _cut(rng: Random, text: str) -> str:
-    place = rng.randrange(len(text) + 1)
-    return text[:place] if rng.random() < 0.7 else text[place:]
-
-
-def _put_in(rng: Random, text: str) -> str:
-    place, width = rng.randrange(len(text) + 1), rng.choice((0, 0, 1))
-    new: str = rng.choice([*STRANGE, chr(rng.randrange(0x110000))])
-    return text[:place] + new + text[place + width :]
-
-
-def _nested(rng: Random, text: str) -> str:
-    deep = rng.choice((3, 31, 32, 33, 500, 5000))
-    place = rng.randrange(len(text) + 1)
-    opening, closing = rng.choice(BRACKETS)
-    return text[:place] + opening * deep + rng.choice(("", "1", "id")) + closing * deep + text[place:]
-
-
-def _grown(rng: Random, text: str) -> str:
-    """A piece, many times."""
-    pieces = _PIECES.findall(text) or [" "]
-    pieces[rng.randrange(len(pieces))] *= rng.choice((2, 130, 3000))
-    return "".join(pieces)
+_DAMAGE = Damage(
+    pieces=re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|`[^`]*`|.", re.DOTALL),
+    strange=STRANGE,
+    spare=[f" {word} " for word in WORDS],
+    brackets=BRACKETS,
+    depths=[3, 31, 32, 33, 500, 5000],
+    inside=["", "1", "id"],
+)
 
 
 def _numbered(rng: Random, text: str) -> str:
@@ -88,35 +72,19 @@ def _numbered(rng: Random, text: str) -> str:
     return changed if changed != text else f"{text} {rng.choice(NUMBERS)}"
 
 
-def _tokens(rng: Random, text: str) -> str:
-    """Whole tokens taken out, doubled or exchanged."""
-    pieces = _PIECES.findall(text) or [" "]
-    for _ in range(rng.randrange(1, 4)):
-        a, b = rng.randrange(len(pieces)), rng.randrange(len(pieces))
-        match rng.randrange(4):
-            case 0:
-                pieces[a] = ""
-            case 1:
-                pieces.insert(a, f" {pieces[b]} ")
-            case 2:
-                pieces[a], pieces[b] = pieces[b], pieces[a]
-            case _:
-                pieces[a] = f" {rng.choice(WORDS)} "
-    return "".join(pieces)
-
-
-DAMAGE = [_cut, _put_in, _put_in, _nested, _grown, _numbered, _tokens, _tokens, _tokens, _tokens]
+WAYS = [_DAMAGE.cut, _DAMAGE.put_in, _DAMAGE.put_in, _DAMAGE.nested, _DAMAGE.grown, _numbered]
+WAYS += [_DAMAGE.tokens] * 4
 
 
 def damaged(rng: Random, text: str) -> str:
     for _ in range(rng.choice((1, 1, 2, 3))):
-        text = rng.choice(DAMAGE)(rng, text)
+        text = rng.choice(WAYS)(rng, text)
     return text
 
 
 def spliced(rng: Random, one: str, other: str) -> str:
     """The beginning of one query and the end of another, at the borders of tokens."""
-    a, b = _PIECES.findall(one), _PIECES.findall(other)
+    a, b = _DAMAGE.pieces.findall(one), _DAMAGE.pieces.findall(other)
     return "".join(a[: rng.randrange(len(a) + 1)]) + " " + "".join(b[rng.randrange(len(b) + 1) :])
 
 

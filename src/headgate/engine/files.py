@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headgate.engine.compact import Compact
 from headgate.engine.ingress import Entrance, as_texts, fitting
 from headgate.engine.kernels.rows import Ints
-from headgate.engine.kernels.sorting import dense
+from headgate.engine.kernels.sorting import dense, repeated
 from headgate.engine.processor import Arrivals
 from headgate.engine.sources import StreamSource
 from headgate.engine.sql.types import ARROW
@@ -167,7 +167,7 @@ def _times(table: pa.Table, entrance: Entrance, now: int) -> Ints | None:
 def _labels(table: pa.Table, entrance: Entrance, wanted: Wanted, learn: Learn) -> tuple[Ints, Wanted] | None:
     """The number of each tuple's label, by the texts it is made of, and what is wanted when all of them are known."""
     if not entrance.labels:
-        return (np.full(table.num_rows, wanted.labels[()]), wanted) if () in wanted.labels else None
+        return (repeated(wanted.labels[()], table.num_rows), wanted) if () in wanted.labels else None
     names = list(entrance.labels.values())
     kinds, kind = _kinds([table.column(name) for name in names])
     if any(texts not in wanted.labels for texts in kinds):

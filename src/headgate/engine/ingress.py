@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.sorting import Constant, dense
+from headgate.engine.kernels.sorting import dense, repeated
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.sql.types import ARROW
@@ -90,7 +90,6 @@ class Ingress:
         self._rules = rules
         self._number = number
         self._known: dict[tuple[str | None, ...], int | None] = {}
-        self._same = Constant()
         if not entrance.labels:
             self._numbers([()])
 
@@ -161,7 +160,7 @@ class Ingress:
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
         """One number for each tuple, and which of them could be read; only one of each kind of text is."""
         if not self._entrance.labels:
-            return self._same.of(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
+            return repeated(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
         columns = [batch.column(name).combine_chunks() for name in self._entrance.labels.values()]
         kinds, kind = dense(codes(columns, null_is_a_value=True))
         example = np.empty(len(kinds), np.int64)

@@ -20,6 +20,7 @@ from headgate.engine.egress import Delivery, Egress, Parcel, deliveries, last_wo
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Block, Program
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.kernels.sorting import Constant
 from headgate.engine.program import compile_program
 from headgate.engine.sights import Sightings
 from headgate.engine.views import Running, View
@@ -65,6 +66,7 @@ class Processor:
         self._labels: dict[int, Label] = {}
         self._egress = Egress(rules, self._labels)
         self._arrived = 0
+        self._same = Constant()
         self.unseen = 0
         """How many tuples of the last batch nobody sees."""
         self._most_sights = MOST_SIGHTS
@@ -237,7 +239,7 @@ class Processor:
 
     def _table(self, arrivals: Arrivals, arrived: Ints, sights: Ints, rows: Ints | None = None) -> pa.Table:
         """Tuples as cells have them: all, or some `rows` of them."""
-        known = {TIME: arrivals.times, ARRIVAL: arrived, LABEL: arrivals.labels, SIGHT: sights}
+        known = {TIME: arrivals.times, ARRIVAL: arrived, LABEL: self._same.spelt_out(arrivals.labels), SIGHT: sights}
         size = len(sights) if rows is None else len(rows)
         columns = {
             field: arrivals.columns[name]

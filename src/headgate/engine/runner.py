@@ -117,17 +117,16 @@ class Runner:
         with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as self._threads:
             begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
-        for name in begun.keys() - failed.keys():
-            if (trouble := self._troubles.get(name)) is not None:
-                trouble.until = self._clock.now() + trouble.pause
         for name, error in failed.items():
             if not isinstance(error, SourceError):
                 raise error
             self._note(name, error)
 
     def _begin(self, source: StreamSource, *, finite: bool) -> None:
-        """Known at once: whoever waits for it may be interrupted, and it has to be stopped nevertheless."""
+        """Known as soon as it is there, whatever becomes of others: also if whoever waits for it is interrupted."""
         self._queries[source.name] = self._start(source, finite=finite)
+        if (trouble := self._troubles.get(source.name)) is not None:
+            trouble.until = self._clock.now() + trouble.pause
 
     def _note(self, name: str, error: SourceError) -> None:
         known = self._troubles.get(name)

@@ -19,7 +19,7 @@ from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.reading import BEGINNING, NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.sorting import Constant, dense, distinct
+from headgate.engine.kernels.sorting import Constant, dense, distinct, repeated, same
 from headgate.engine.lateness import Arrived
 from headgate.engine.views import Running as Running
 from headgate.engine.views import View as View
@@ -159,7 +159,7 @@ class Sightings:
         `arrived`; time moves on for those who see them: all views, or `only` some."""
         if not len(labels):
             return np.empty(0, np.int64)
-        kinds, kind = dense(labels)
+        kinds, kind = (labels[:1], repeated(0, len(labels))) if same(labels) else dense(labels)
         numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)

@@ -27,19 +27,33 @@ class Constant:
             self._kept.flags.writeable = False
         return self._kept[:size]
 
+    def spelt_out(self, numbers: Ints) -> Ints:
+        """What is `repeated`, in memory."""
+        return self.of(int(numbers[0]), len(numbers)) if len(numbers) and numbers.strides == (0,) else numbers
+
+
+def repeated(number: int, size: int) -> Ints:
+    """A column of one number that takes no memory, not to be written to."""
+    return np.broadcast_to(np.int64(number), size)
+
 
 def close(low: int, high: int, count: int) -> bool:
     """Whether so many numbers lie so close together that counting them all is less work than comparing."""
     return high - low <= 4 * count + _FEW
 
 
+def same(values: Ints) -> bool:
+    """Whether all are one number; there is at least one."""
+    return values.strides == (0,) or bool(values[0] == values[-1] and (values == values[0]).all())
+
+
 def dense(values: Ints) -> tuple[Ints, Ints]:
     """The different values, in order, and for each row the place of its value among them."""
     if not len(values):
         return values, values
-    low, high = int(values.min()), int(values.max())
-    if low == high:
+    if same(values):
         return values[:1], np.zeros(len(values), np.int64)
+    low, high = int(values.min()), int(values.max())
     if not close(low, high, len(values)):
         order = np.argsort(values)
         changes = np.diff(values[order], prepend=values[order[0]]) != 0

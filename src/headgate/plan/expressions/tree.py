@@ -1,0 +1,107 @@
+"""What all expressions have, and the leaves of their trees: columns and literals."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from headgate.cql.expressions import RESERVED
+from headgate.plan.expressions.types import Type, Value
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def written(name: str) -> str:
+    """A column's name as expressions write it."""
+    plain = _PLAIN.fullmatch(name) and name.upper() not in RESERVED
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True)
+class Expr:
+    """`type` is what it yields; `parts` are the expressions inside it."""
+
+    @property
+    def type(self) -> Type:
+        raise NotImplementedError
+
+    @property
+    def parts(self) -> tuple[Expr, ...]:
+        return ()
+
+    def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:  # noqa: ARG002
+        """The same with other parts, in the order of `parts`."""
+        return self
+
+    @cached_property
+    def columns(self) -> frozenset[Column]:
+        """Every column it reads."""
+        if isinstance(self, Column):
+            return frozenset({self})
+        return frozenset().union(*(part.columns for part in self.parts))
+
+    @property
+    def inputs(self) -> frozenset[int]:
+        return frozenset(column.input for column in self.columns)
+
+    @cached_property
+    def text(self) -> str:
+        """Differs wherever the meaning differs: normal forms and the keys of plans go by it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def walk(self) -> Iterator[Expr]:
+        yield self
+        for part in self.parts:
+            yield from part.walk()
+
+
+@dataclass(frozen=True)
+class Column(Expr):
+    """A column of the operator's input; `LEVEL` is the tuple's level. Names are as the stream declares them."""
+
+    input: int
+    name: str
+    column_type: Type
+
+    @property
+    def type(self) -> Type:
+        return self.column_type
+
+    @cached_property
+    def text(self) -> str:
+        return f"{written(self.name)}@{self.input}" if self.input else written(self.name)
+
+    __hash__ = Expr.__hash__
+
+
+@dataclass(frozen=True)
+class Literal(Expr):
+    value: Value
+    literal_type: Type
+
+    @property
+    def type(self) -> Type:
+        return self.literal_type
+
+    @cached_property
+    def text(self) -> str:
+        match self.value:
+            case None:
+                return "NULL"
+            case str(text):
+                return "'" + text.replace("'", "''") + "'"
+            case dt.date():
+                return f"{self.literal_type} '{self.value.isoformat()}'"
+            case _:
+                return str(self.value).upper()
+
+    __hash__ = Expr.__hash__

@@ -1,0 +1,49 @@
+"""Who looks at a query, and what labels permit them to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headgate.labels import Clearance, Label, Level, Rules
+from headgate.plan.queries import Block, Query, Stream
+from headgate.testing.oracle.tuples import Tuple
+
+Subscribers = Mapping[str, Clearance | None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`masking`: columns that may not be read are NULL (exact), not a part of the result's label (cumulative)."""
+
+    query: Query
+    tables: tuple[Tuple, ...]
+    rules: Rules
+    lateness: Mapping[str, int]
+    level: Level
+    masking: bool
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Who looks at a view. All look from the level of the query; who cannot come there sees nothing."""
+
+    setting: Setting
+    subscribers: Subscribers
+
+    def of(self, name: str) -> Clearance | None:
+        clearance, level = self.subscribers[name], self.setting.level
+        if clearance is None or not self.setting.rules.order.dominates(clearance.level, level):
+            return None
+        return replace(clearance, level=level)
+
+    def permit(self, label: Label, block: Block) -> list[str]:
+        """The subscribers whom a label permits; blocks with aggregates read what may only be read so."""
+        found = ((name, self.of(name)) for name in self.subscribers)
+        permits = self.setting.rules.permits
+        return [name for name, x in found if x is not None and permits(label, x, aggregated=block.aggregated)]
+
+    def hide(self, stream: Stream, block: Block) -> frozenset[str]:
+        if not self.setting.masking:
+            return frozenset()
+        return frozenset(name for name, label in stream.labels if not self.permit(label, block))

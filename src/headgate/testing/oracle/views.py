@@ -1,0 +1,95 @@
+"""A view holds what may be seen: by one subscriber for exact answers, by at least one of all for cumulative ones.
+
+Its windows move on with its watermark, and keep nothing that they lost. Of tables it holds what may be seen at the
+moment, whatever could be seen before. One that exceeds a limit ends.
+"""
+
+from __future__ import annotations
+
+import math
+
+from headgate.testing.oracle.rights import Rights, Setting, Subscribers
+from headgate.testing.oracle.runs import Run
+from headgate.testing.oracle.tuples import BEGINNING, Limit, Position, Result, Seen, Tuple
+
+
+class View:
+    def __init__(self, setting: Setting, rights: Rights) -> None:
+        self.rights = rights
+        self._setting = setting
+        self._runs = [Run(block, setting, rights) for block in setting.query.blocks]
+        self._greatest: dict[str, int] = {}
+        self.limit = Limit()
+        self.ended = False
+        self._second, self._yielded = -math.inf, 0
+
+    @property
+    def _watermark(self) -> float:
+        readings = (reading for run in self._runs for reading in run.block.readings)
+        streams = {reading.stream.name for reading in readings if not reading.stream.table}
+        return min(self._greatest.get(name, -math.inf) - self._setting.lateness.get(name, 0) for name in streams)
+
+    def arrive(self, arriving: Tuple, number: int) -> list[Result]:
+        position = Position(arriving.time, arriving.stream, number)
+        late = arriving.time < self._watermark
+        passed: list[Result] = []
+        entered = False
+        for place, run in enumerate(self._runs):
+            stream = run.stream(arriving.stream)
+            if stream is None or not self.rights.permit(arriving.label, run.block):
+                continue
+            self._greatest[stream.name] = max(arriving.time, self._greatest.get(stream.name, arriving.time))
+            seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
+            if run.block.stateless:
+                yields = run.pass_through(position, seen)
+                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in yields)
+            elif not late:
+                run.tuples[position] = seen
+                entered = True
+        if entered and self._exceeds(self._waiting(), self.limit.state):
+            return []
+        found = self.advance(self._watermark, number)
+        return [*found, *([] if self.ended else self._counted(passed))]
+
+    def _waiting(self) -> int:
+        """How many tuples wait for their time, whichever blocks they wait for."""
+        return len({x for run in self._runs for x in run.tuples if x.time > BEGINNING and x.time >= self._watermark})
+
+    def _exceeds(self, number: int, most: int | None) -> bool:
+        exceeds = most is not None and number > most
+        self.ended = self.ended or exceeds
+        return exceeds
+
+    def _counted(self, results: list[Result]) -> list[Result]:
+        """As many as may come in a second, that of the latest that came; with one more the view ends. What came while
+        there was no limit does not count."""
+        if self.limit.results is None:
+            return results
+        for number, result in enumerate(results):
+            second = max(self._second, result.time // 1000)
+            self._yielded = self._yielded + 1 if second == self._second else 1
+            self._second = second
+            if self._exceeds(self._yielded, self.limit.results):
+                return results[:number]
+        return results
+
+    def change(self, subscribers: Subscribers) -> None:
+        self.rights = Rights(self._setting, subscribers)
+        for run in self._runs:
+            run.lose(self.rights)
+
+    def advance(self, until: float, number: int) -> list[Result]:
+        """Evaluates all instants before `until` that were not yet, as far as the windows hold no more than they may."""
+        found: list[Result] = []
+        moves = [set(run.moves(until)) for run in self._runs]
+        for instant in sorted(set().union(*moves)):
+            moving = [(place, run) for place, run in enumerate(self._runs) if instant in moves[place]]
+            for _, run in moving:
+                run.move(instant)
+            if instant.position and self._exceeds(sum(x.holds(instant.time) for x in self._runs), self.limit.state):
+                break
+            for place, run in moving:
+                found += (Result(instant.time, *x, block=place, after=number) for x in run.yields(instant))
+        for run in self._runs:
+            run.passed = until
+        return self._counted(found)

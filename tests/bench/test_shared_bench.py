@@ -43,7 +43,7 @@ def test_everyone_of_an_experiment_looks_at_the_same_query(experiment: Experimen
         headgate.close()
 
 
-def test_overheads_are_those_of_rounds_and_goals_hold_or_not() -> None:
+def test_overheads_are_those_of_the_fastest_rounds_and_goals_hold_or_not() -> None:
     assert overhead(FOUND, EXPERIMENTS[1]) == pytest.approx(1.0)
     assert faster(FOUND, "EXACT") == pytest.approx(3.0)
     found = {goal.name: goal.holds for goal in goals(FOUND, 500)}

@@ -7,13 +7,27 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headgate.bench.peers.bench import AS_WRITTEN, HEADGATE, SPARK, Found, Way, best, goals, installed, judged, ways
+from headgate.bench.peers.bench import (
+    AS_WRITTEN,
+    HEADGATE,
+    SPARK,
+    Found,
+    Way,
+    best,
+    goals,
+    installed,
+    judged,
+    plot,
+    ways,
+)
 from headgate.bench.peers.every import ENGINES, _ended
 from headgate.bench.peers.workloads import WORKLOADS
+from headgate.bench.plot import draw
 
 
 def found(workload: str, engine: str, seconds: float, *, tuples: int = 1_000, agrees: bool = True) -> Found:
@@ -60,6 +74,21 @@ def test_goals_are_ratios_at_the_largest_size_to_the_best_of_others() -> None:
     assert by_name["W3r: as fast as Structured Streaming as its guide writes it"].holds
     assert not by_name["W3r: as fast as Structured Streaming with time as a key"].holds
     assert not by_name["W1: as fast as Structured Streaming"].holds
+
+
+def test_what_is_right_and_in_time_is_drawn(tmp_path: Path) -> None:
+    late, wrong = found("W2", SPARK, 300), found("W2", "flink", 1, agrees=False)
+    runs = [
+        found("W1", HEADGATE, 1),
+        found("W3r", HEADGATE, 4),
+        found("W1", SPARK, 2),
+        replace(late, done=False),
+        wrong,
+    ]
+    drawn = plot([*runs, Found(AS_WRITTEN["W3r"], "W3r", 1_000, 200, True)])
+    assert drawn.series == {"headgate": [(0, 1000), (3, 250)], "structured streaming": [(0, 500)]}
+    draw([drawn], tmp_path / "peers.svg")
+    assert b"<svg" in (tmp_path / "peers.svg").read_bytes()
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

@@ -7,7 +7,19 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.bench.shared import EXPERIMENTS, USERS, Experiment, Ran, checked, faster, goals, overhead, prepared, rows
+from headgate.bench.shared import (
+    EXPERIMENTS,
+    USERS,
+    Experiment,
+    Ran,
+    checked,
+    faster,
+    goals,
+    overhead,
+    plot,
+    prepared,
+    rows,
+)
 from headgate.bench.shared_data import NAMES, make
 
 
@@ -58,6 +70,12 @@ def test_the_figures_of_the_paper_stand_beside_ours() -> None:
     assert table[0]["the paper's seconds"] == 96.652
     assert table[0]["overhead %"] is None
     assert rows(77, FOUND)[0]["the paper's seconds"] is None
+
+
+def test_each_way_of_sharing_is_a_line_over_the_sizes() -> None:
+    drawn = plot([*rows(500_000, FOUND), *rows(1_000_000, FOUND)])
+    assert len(drawn.series) == len(EXPERIMENTS)
+    assert all([x for x, _ in points] == [1_000_000, 2_000_000] for points in drawn.series.values())
 
 
 def test_results_that_differ_are_found_out() -> None:

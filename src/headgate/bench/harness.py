@@ -73,7 +73,8 @@ class Goal:
 
 @dataclass(frozen=True)
 class Plot:
-    """What a bench draws: a line of points (x, y) for each series, and levels (y) to hold them against, by name."""
+    """What a bench draws: a line of points (x, y) for each series, and levels (y) to hold them against, by name. Where
+    x is no size but a place among `names`, there are bars instead of lines."""
 
     title: str
     x: str
@@ -82,6 +83,7 @@ class Plot:
     levels: Mapping[str, float] = field(default_factory=dict)
     log_x: bool = False
     log_y: bool = False
+    names: Sequence[str] = ()
 
 
 def environment(*packages: str, **more: str) -> dict[str, str]:

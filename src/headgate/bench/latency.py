@@ -25,7 +25,7 @@ from argon2 import PasswordHasher
 from pyspark.sql import SparkSession
 
 from headgate.access.passwords import Passwords
-from headgate.bench.harness import Progress, Report, Row, environment
+from headgate.bench.harness import Plot, Progress, Report, Row, environment
 from headgate.engine.chain import Chain
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
@@ -252,4 +252,14 @@ def run(quick: bool, progress: Progress) -> Report:
             "Spark before: finding files, writing down which, planning. Spark after: its note that the batch is done.",
         ],
         environment=environment("pyspark", "pyarrow", "numpy"),
+        plots=[plot(table)],
     )
+
+
+def plot(table: Sequence[Row]) -> Plot:
+    names = {"median": "median ms", "95 of 100 below": "95 of 100 below", "ours of a micro-batch": "batch"}
+    series = {
+        name: [(float(str(row["tuples/s"])), float(str(row[column]))) for row in table]
+        for name, column in names.items()
+    }
+    return Plot("From arrival to delivery", "tuples per second", "milliseconds", series, log_x=True)

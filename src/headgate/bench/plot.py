@@ -21,6 +21,8 @@ _WIDTH, _HEIGHT = 8.5, 4.2
 _MARKERS = "osD^vP*X<>"
 _DASHES = ("--", ":", "-.")
 _MOST_TICKS = 8
+_GROUP = 0.8
+"""How much of the room that one name has its bars take."""
 _STYLE: Any = {
     "svg.hashsalt": "headgate",
     "font.size": 10,
@@ -51,14 +53,21 @@ def _draw(axes: Axes, plot: Plot) -> None:
         axes.set_yscale("log")
     for number, (name, points) in enumerate(plot.series.items()):
         xs, ys = zip(*points, strict=True)
-        axes.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], markersize=5, label=name)
+        if plot.names:
+            width = _GROUP / len(plot.series)
+            axes.bar([x - _GROUP / 2 + width * (number + 0.5) for x in xs], ys, width, label=name)
+        else:
+            axes.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], markersize=5, label=name)
     for number, (name, level) in enumerate(plot.levels.items()):
         axes.axhline(level, color="0.35", linestyle=_DASHES[number % len(_DASHES)], linewidth=1.2, label=name)
     _mark_what_was_measured(axes, plot)
     axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     if plot.log_y:
         axes.yaxis.set_minor_locator(NullLocator())
+        if plot.names:
+            axes.set_ylim(bottom=0.5 * min(y for points in plot.series.values() for _, y in points))
     else:
         drawn = [0.0, *plot.levels.values(), *(y for points in plot.series.values() for _, y in points)]
         axes.set_ylim(1.08 * min(drawn), 1.08 * max(drawn))
@@ -69,7 +78,9 @@ def _draw(axes: Axes, plot: Plot) -> None:
 def _mark_what_was_measured(axes: Axes, plot: Plot) -> None:
     """The sizes of the bench, where they are few, say more than round numbers."""
     sizes = sorted({x for points in plot.series.values() for x, _ in points})
-    if len(sizes) <= _MOST_TICKS and plot.log_x:
+    if plot.names:
+        axes.set_xticks(range(len(plot.names)), plot.names)
+    elif len(sizes) <= _MOST_TICKS and plot.log_x:
         axes.set_xticks(sizes, [_short(size) for size in sizes])
         axes.xaxis.set_minor_locator(NullLocator())
     else:

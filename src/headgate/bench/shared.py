@@ -21,7 +21,7 @@ from argon2 import PasswordHasher
 from pyspark import SparkContext
 
 from headgate.access.passwords import Passwords
-from headgate.bench.harness import Goal, Progress, Report, Row, environment
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.peers import data as peers_data
 from headgate.bench.peers.every import run_one
 from headgate.bench.shared_data import NAMES, make
@@ -188,8 +188,9 @@ def rows(tuples: int, found: dict[Experiment, list[Ran]]) -> list[Row]:
         paper = PAPER.get((tuples, experiment.roles, experiment.sharing))
         table.append(
             {
-                "data": _NAMES.get((tuples, experiment.roles), f"{experiment.roles} roles"),
+                "data": _NAMES.get((tuples, experiment.roles), "larger"),
                 "tuples": 2 * tuples,
+                "roles": experiment.roles,
                 "sharing": experiment.name,
                 "people": max(1, len(experiment.users)),
                 "seconds": round(seconds, 3),
@@ -264,4 +265,15 @@ def run(quick: bool, progress: Progress) -> Report:
             "Each is the fastest of its rounds; of processors: by the time of all of them.",
         ],
         environment("pyspark", "pyarrow", "numpy"),
+        [plot(table)],
     )
+
+
+def plot(table: Sequence[Row]) -> Plot:
+    """How fast each way of sharing is as streams grow; with six roles half of the tuples are dropped."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in table:
+        name = f"{row['sharing']}, {row['roles']} roles" if row["roles"] != 1 else str(row["sharing"])
+        series.setdefault(name, []).append((float(str(row["tuples"])), float(str(row["tuples/s"]))))
+    title = "A shared query"
+    return Plot(title, "tuples of both streams", "tuples per second", series, {"the paper": PAPER_RATE}, log_x=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headgate.bench.harness import Goal, Progress, Report, Row, environment
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.peers import data
 from headgate.bench.peers.every import run_one
 from headgate.bench.peers.subprocesses import NotInstalled, peer
@@ -220,4 +220,15 @@ def run(quick: bool, progress: Progress) -> Report:
         goals(found),
         notes,
         environment("pyspark", "pyarrow", "numpy"),
+        [plot(found)],
     )
+
+
+def plot(found: Sequence[Found]) -> Plot:
+    """The rates of those that were right and in time."""
+    series: dict[str, list[tuple[float, float]]] = {}
+    for x in found:
+        if x.done and x.rate == x.rate and x.way != AS_WRITTEN.get(x.workload):
+            name = NAMES.get(x.way.engine, x.way.engine)
+            series.setdefault(name, []).append((WORKLOADS.index(x.workload), x.rate))
+    return Plot("The same work by other engines", "", "tuples per second", series, log_y=True, names=WORKLOADS)

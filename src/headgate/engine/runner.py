@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 import pyarrow as pa
 from pyspark.java_gateway import ensure_callback_server_started
@@ -31,6 +32,8 @@ from headgate.errors import HeadgateError, SourceError, StoreError
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds until a source that could not be read is tried again; each time twice as many."""
 _AT_ONCE = 8
+_CALLBACKS = Lock()
+"""The first stream starts what Spark calls back; two that start at once would do so twice."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,6 @@ class Runner:
         """Side by side: each waits for Spark, which starts several as fast as one."""
         if not sources:
             return
-        ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as self._threads:
             begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
@@ -175,6 +177,8 @@ class Runner:
         place = self._home / "checkpoints" / checkpoint_name(source.name)
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
+        with _CALLBACKS:
+            ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(place))
         try:

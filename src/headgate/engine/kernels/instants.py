@@ -10,6 +10,7 @@ import numpy as np
 from headgate.engine.kernels.limits import few_rows
 from headgate.engine.kernels.rows import BEFORE, NEVER, Bools, Ints, Rows
 from headgate.engine.kernels.sorting import Places, distinct
+from headgate.engine.sql.forms import LAST_MICROSECOND
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,8 @@ def lives(rows: Rows, instants: Instants, times: Ints) -> Lives:
     return Lives(first, gone, old)
 
 
-LAST = 253_402_300_799_999
-"""The last time there is, of the year 9999: what comes later is no time that anybody could write down."""
+LAST = LAST_MICROSECOND // 1000
+"""What comes later is no time that anybody could write down."""
 
 
 def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:

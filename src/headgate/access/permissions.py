@@ -7,6 +7,8 @@ from enum import StrEnum
 
 
 class Permission(StrEnum):
+    __hash__ = str.__hash__  # every decision looks some of these up; enumerations hash themselves slowly
+
     VIEW_CATALOG = "VIEW CATALOG"
     VIEW_OBJECT = "VIEW OBJECT"
     VIEW_AUDIT = "VIEW AUDIT"

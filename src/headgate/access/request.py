@@ -61,7 +61,7 @@ class Work(Protocol):
     def audit_levels(self) -> list[str]: ...
 
     def audit_records(
-        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str], since: int
+        self, newest: int, levels: list[str], user: str | None, objects: list[str], since: int
     ) -> list[Record]: ...
 
 

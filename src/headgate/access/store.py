@@ -18,7 +18,21 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, delete, event, func, insert, inspect, select, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    and_,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    inspect,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
@@ -57,13 +71,13 @@ class Transaction:
         return list(self._connection.execute(select(t.audit.c.level).distinct()).scalars())
 
     def audit_records(
-        self, newest: int, levels: list[str], users: list[str] | None, objects: list[str], since: int
+        self, newest: int, levels: list[str], user: str | None, objects: list[str], since: int
     ) -> list[Record]:
-        """The newest records of these levels, oldest first: all of them, or those of these users and objects."""
+        """The newest records of these levels, oldest first: all of them, or those of a user and about its objects."""
         a = t.audit.c
         query = select(t.audit).where(a.level.in_(levels), a.number > since)
-        if users is not None:
-            query = query.where(a.user.in_(users) | a.object.in_(objects))
+        if user is not None:
+            query = query.where(or_(a.user == user, and_(a.object.in_(objects), t.BY_OTHERS)))
         query = query.order_by(a.number.desc()).limit(newest)
         return [_record(dict(row)) for row in self._connection.execute(query).mappings()][::-1]
 
@@ -76,7 +90,7 @@ class Store:
         self._lock = threading.RLock()
         self._version = -1
         self._reader: Any = None
-        self._new_record = _insertion(self._engine)
+        self._new_record, self._new_head = _written_by_all(self._engine)
         dbapi = self._engine.dialect.loaded_dbapi
         self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, dbapi.Error)
 
@@ -209,11 +223,12 @@ class Store:
             version += 1
             self._write_changes(connection, changes)
             self._write_log(connection, version, changes)
-        head = Head(found["audit_count"], found["audit_mac"], found["audit_seal"])
-        if work.events:
-            head = self._append(connection, head, work.events)
-        values = {"version": version, "next_object": work.next_object, "audit_count": head.count}
-        connection.execute(update(t.head).where(_HEAD).values(audit_mac=head.mac, audit_seal=head.seal, **values))
+        head, records = self._sealed(Head(found["audit_count"], found["audit_mac"], found["audit_seal"]), work.events)
+        cursor = connection.connection.cursor()  # the driver's own: every request comes by here
+        if records:
+            cursor.executemany(self._new_record, records)
+        cursor.execute(self._new_head, (version, work.next_object, head.count, head.mac, head.seal))
+        cursor.close()
         return version
 
     @staticmethod
@@ -257,7 +272,10 @@ class Store:
 
     # Audit ----------------------------------------------------------------------------------------------------------
 
-    def _append(self, connection: Connection, head: Head, events: list[Event]) -> Head:
+    def _sealed(self, head: Head, events: list[Event]) -> tuple[Head, list[tuple[Any, ...]]]:
+        """The trail's new head, and its new records as rows of the store."""
+        if not events:
+            return head, []
         count, mac, now = head.count, head.mac, self._clock.now()
         rows = []
         for given in events:
@@ -265,10 +283,7 @@ class Store:
             count += 1
             mac = self._seal.record(mac, count, now, clean)
             rows.append((count, now, *clean, mac))
-        cursor = connection.connection.cursor()  # the driver's own: every request comes by here
-        cursor.executemany(self._new_record, rows)
-        cursor.close()
-        return self._seal.head(count, mac)
+        return self._seal.head(count, mac), rows
 
     def audit_head(self) -> Head:
         with self._lock, self._reachable(), self._snapshot() as connection:
@@ -387,9 +402,12 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
     return engine
 
 
-def _insertion(engine: Engine) -> str:
-    """How audit records are inserted, in the driver's own words: the one statement that every request needs."""
-    names = ["number", "time", *Event._fields, "mac"]
+def _written_by_all(engine: Engine) -> tuple[str, str]:
+    """How an audit record is inserted and the head changed, in the driver's own words: every request does both."""
     mark = "?" if engine.dialect.paramstyle == "qmark" else "%s"
-    columns, values = ", ".join(f'"{name}"' for name in names), ", ".join([mark] * len(names))
-    return f"INSERT INTO audit ({columns}) VALUES ({values})"  # noqa: S608
+    names = [f'"{name}"' for name in ("number", "time", *Event._fields, "mac")]
+    record = f"INSERT INTO audit ({', '.join(names)}) VALUES ({', '.join([mark] * len(names))})"  # noqa: S608
+    head = ", ".join(
+        f"{name} = {mark}" for name in ("version", "next_object", "audit_count", "audit_mac", "audit_seal")
+    )
+    return record, f"UPDATE head SET {head} WHERE one = 1"  # noqa: S608

@@ -32,7 +32,7 @@ from headgate.labels import LEAST
 from headgate.service import Headgate
 
 MOST_OVERHEAD = 5.0
-_ROUNDS, _QUICK_ROUNDS = 150, 20
+_ROUNDS, _QUICK_ROUNDS = 400, 20
 _KEY = bytes(32)
 _PASSWORD = "only for the bench"  # noqa: S105
 

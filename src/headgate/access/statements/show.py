@@ -204,7 +204,7 @@ def _audit(q: Request, newest: int) -> Rows:
     me = q.state.users.get(q.user)
     since = 0 if auditor or me is None else me.since  # another person may have had the name before
     objects = [shown(thing) for thing in q.catalog.visible(q.principal, *_EVERYTHING) if thing.owner == q.user]
-    for record in q.work.audit_records(newest, levels, None if auditor else [q.user], objects, since):
+    for record in q.work.audit_records(newest, levels, None if auditor else q.user, objects, since):
         e = record.event
         outcome = "granted" if e.granted else "denied"
         yield _time(record.time), e.user, e.session, e.level, e.action, e.object, outcome, e.reason

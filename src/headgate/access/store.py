@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from alembic import command
@@ -22,9 +20,7 @@ from sqlalchemy import (
     Connection,
     Engine,
     and_,
-    create_engine,
     delete,
-    event,
     func,
     insert,
     inspect,
@@ -33,10 +29,9 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.exc import SQLAlchemyError
 
+from headgate.access import database
 from headgate.access import tables as t
 from headgate.access.audit import START, Event, Head, Record, Seal
 from headgate.access.state import Change, State
@@ -84,7 +79,7 @@ class Transaction:
 
 class Store:
     def __init__(self, url: str, seal: Seal, clock: Clock) -> None:
-        self._engine = _engine(url)
+        self._engine = database.open_engine(url)
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
@@ -352,54 +347,11 @@ def _head(connection: Connection) -> Head:
     return Head(row["audit_count"], row["audit_mac"], row["audit_seal"])
 
 
-def _create_private(file: Path) -> None:
-    """The file holds password hashes; SQLite gives its companions the same permissions."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise StoreError(f"the store `{file}` cannot be opened ({error.strerror})") from None
-    except ValueError:
-        raise StoreError("this is not the name of a file") from None
-
-
 def _record(row: dict[str, Any]) -> Record:
     number, time, mac = row.pop("number"), row.pop("time"), row.pop("mac")
     if row["granted"] in (0, 1):
         row["granted"] = bool(row["granted"])
     return Record(number, time, Event(**row), mac)
-
-
-def _engine(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            return _sqlite(url, memory=parsed.database in (None, "", ":memory:"))
-        if parsed.get_backend_name() == "postgresql":
-            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-    except (ArgumentError, NoSuchModuleError, ValueError):
-        pass
-    raise StoreError("this is not the URL of a store", hint="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
-
-
-def _sqlite(url: str, *, memory: bool) -> Engine:
-    pool = {"poolclass": StaticPool} if memory else {}
-    if not memory:
-        _create_private(Path(make_url(url).database or ""))
-    engine = create_engine(url, connect_args={"timeout": 30, "check_same_thread": False}, **pool)
-
-    @event.listens_for(engine, "connect")
-    def _connect(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves: at once for writing, so that nobody deadlocks
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        reading = connection.get_execution_options().get("headgate_reading")
-        connection.execute(text("BEGIN" if reading else "BEGIN IMMEDIATE"))
-
-    return engine
 
 
 def _written_by_all(engine: Engine) -> tuple[str, str]:

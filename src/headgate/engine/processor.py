@@ -111,8 +111,8 @@ class Processor:
 
     def rule(self, rules: Rules, *, anew: bool = False) -> None:
         """Levels, the semantics of sources or what labels mean have changed: everything is decided anew."""
-        if anew or rules != self._sightings.rules:
-            self._sightings.rules = rules
+        if anew or rules != self._sightings.looks.rules:
+            self._sightings.looks.rules = rules
             self._egress = Egress(rules, self._labels)
             self.decide_anew()
 
@@ -220,7 +220,7 @@ class Processor:
         for view in (view for view in going_on if view.ending):
             self.end(view, view.ending)
         ended, self._ended = self._ended, []
-        words = (last_word(view, self._sightings.rules) for view in ended)
+        words = (last_word(view, self._sightings.looks.rules) for view in ended)
         return [*parcels, *(word for word in words if word.subscribers)]
 
     def _entered(self, arrivals: Arrivals) -> pa.Table:

@@ -10,33 +10,21 @@ table everyone sees what the rights of the moment permit.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from headgate.engine.kernels.given import HIDDEN, Mask, Sight, Sights
+from headgate.engine.kernels.given import HIDDEN, Sight, Sights
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.reading import BEGINNING, NO_TIME
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import Constant, dense, distinct, repeated, same
 from headgate.engine.lateness import Arrived
+from headgate.engine.looks import Looks
 from headgate.engine.views import Running as Running
 from headgate.engine.views import View as View
 from headgate.engine.views import clearance_of, plain_clearance
 from headgate.labels import Clearance, Label, Level, Rules
-from headgate.plan.queries import Block
-from headgate.plan.secure import Mode
-
-
-@dataclass(frozen=True)
-class _Look:
-    """How somebody looks at a block: with which rights, and what mask over the columns."""
-
-    clearance: Clearance
-    aggregated: bool
-    mask: int
-
 
 _Missed = tuple[tuple[int, ...], Bools]
 """Columns, and the tuples of a batch that they do not see."""
@@ -46,10 +34,9 @@ class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
     def __init__(self, rules: Rules, limits: Limits | None = None) -> None:
-        self.rules = rules
+        self.looks = Looks(rules)
         self._limits = limits or Limits()
         self.views: list[View] = []
-        self.masks: list[Mask] = [frozenset()]
         self._labels: dict[int, Label] = {}
         self._columns = 0
         self._rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
@@ -58,7 +45,6 @@ class Sightings:
         self._levels: dict[int, str] = {}
         self._first: dict[tuple[str, int], int] = {}
         self._of_tables: dict[tuple[str, int], int] = {}
-        self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
@@ -97,19 +83,21 @@ class Sightings:
     def remove(self, view: View) -> None:
         """Nobody looks through it any more."""
         self.views = [x for x in self.views if x is not view]
+        self.looks.forget(view)
         self._first.clear()
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> Ints:
         """New rights for those who look through a view; returns for each sight the one that takes its place."""
         view.clearances |= clearances
-        self._looks.pop(view.columns, None)
+        self.looks.forget(view)
         after = np.arange(len(self._rows))
         alive, self._alive = sorted(self._alive), set()
-        now = {label: self._sees(view, label) for label in dict.fromkeys(self._label_of[number] for number in alive)}
+        labels = dict.fromkeys(self._label_of[number] for number in alive)
+        now = {label: self.looks.sees(view, self._labels[label]) for label in labels}
         for number in alive:
             label, changed = self._label_of[number], self._rows[number].copy()
             for column, mask in zip(view.columns, now[label], strict=True):
-                changed[column] = self._both(int(changed[column]), mask)
+                changed[column] = self.looks.both(int(changed[column]), mask)
             after[number] = self._sight(label, changed)
         self._see_first(view)
         return after
@@ -117,11 +105,11 @@ class Sightings:
     def _see_first(self, view: View) -> None:
         """What tuples that may come will be for a view whose rights are new, and what those of tables are."""
         for (stream, label), number in self._of_tables.items():
-            self._rows[number][list(view.columns)] = self._sees(view, label, stream)
+            self._rows[number][list(view.columns)] = self.looks.sees(view, self._labels[label], stream)
             self._table = None
         for (stream, label), number in self._first.items():
             row = self._rows[number].copy()
-            row[list(view.columns)] = self._sees(view, label, stream)
+            row[list(view.columns)] = self.looks.sees(view, self._labels[label], stream)
             self._first[stream, label] = self._sight(label, row)
 
     def keep(self, used: Ints) -> Ints:
@@ -138,12 +126,6 @@ class Sightings:
         self._alive = set(range(len(kept))) - set(self._of_tables.values())
         self._number_rows()
         return after
-
-    def _both(self, before: int, now: int) -> int:
-        """What was seen before and still is, with everything hidden that ever was."""
-        if before == HIDDEN or now == HIDDEN:
-            return HIDDEN
-        return self._mask(self.masks[before - 1] | self.masks[now - 1])
 
     # Sights -----------------------------------------------------------------------------------------------------------
 
@@ -259,7 +241,7 @@ class Sightings:
         row = [HIDDEN] * self._columns
         for view in self.views:
             if stream in view.running.streams:
-                row[view.columns[0] : view.columns[-1] + 1] = self._sees(view, label, stream)
+                row[view.columns[0] : view.columns[-1] + 1] = self.looks.sees(view, self._labels[label], stream)
         return np.array(row, np.int32)
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
@@ -270,42 +252,6 @@ class Sightings:
         wanted = [column for view in views if id(view) in mine for column in view.columns]
         row[wanted] = self._rows[number][wanted]
         return self._sight(self._label_of[number], row)
-
-    def _sees(self, view: View, label: int, stream: str | None = None) -> list[int]:
-        """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
-        if view.columns not in self._looks:
-            self._looks[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
-        found, permits = self._labels[label], self.rules.permits
-        return [
-            next((x.mask for x in looks if permits(found, x.clearance, aggregated=x.aggregated)), HIDDEN)
-            if stream is None or stream in streams
-            else HIDDEN
-            for streams, looks in self._looks[view.columns]
-        ]
-
-    def _look(self, view: View, block: Block) -> tuple[frozenset[str], list[_Look]]:
-        """What a block reads, and how each of those who look through the view looks at it."""
-        looks = []
-        looking = () if view.ended else view.clearances
-        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in looking):
-            if clearance is not None:
-                exact = view.running.mode == Mode.EXACT
-                mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
-                looks.append(_Look(clearance, block.aggregated, mask))
-        return frozenset(reading.stream.name for reading in block.readings), looks
-
-    def _hidden(self, block: Block, clearance: Clearance) -> Mask:
-        return frozenset(
-            (reading.stream.name, name)
-            for reading in block.readings
-            for name, label in reading.stream.labels
-            if not self.rules.permits(label, clearance, aggregated=block.aggregated)
-        )
-
-    def _mask(self, mask: Mask) -> int:
-        if mask not in self.masks:
-            self.masks.append(mask)
-        return self.masks.index(mask) + 1
 
     def _sight(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
         key = label, row.tobytes()
@@ -331,7 +277,7 @@ class Sightings:
             "rows": [row.tolist() for row in self._rows],
             "label_of": self._label_of,
             "copied": self._copied,
-            "masks": [sorted(map(list, mask)) for mask in self.masks],
+            "masks": [sorted(map(list, mask)) for mask in self.looks.masks],
             "views": [
                 {
                     "query": view.running.name,
@@ -351,13 +297,12 @@ class Sightings:
         """As it was; views of queries that no longer run are gone."""
         self._first.clear()
         self._of_tables.clear()
-        self._looks.clear()
         self._alive = set(range(len(plain["rows"])))
         self._columns = plain["columns"]
         self._rows = [np.array(row, np.int32) for row in plain["rows"]]
         self._label_of = list(plain["label_of"])
         self._copied = [(new, old) for new, old in plain["copied"]]
-        self.masks = [frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]]
+        self.looks.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
         self.views = [
             View(
                 running[x["query"]],
@@ -387,7 +332,7 @@ class Sightings:
                 since[column], until[column] = max(view.passed, BEGINNING + 1), max(reached, BEGINNING + 1)
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
-        masks = tuple(self.masks)
+        masks = tuple(self.looks.masks)
         return Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
 
 

@@ -13,9 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headgate.engine import files as reading
 from headgate.engine.compact import weakest
 from headgate.engine.demand import Demand
 from headgate.engine.files import Files, files_of, opened
@@ -278,3 +281,24 @@ def test_lists_and_structures_under_the_names_of_columns_are_left_to_spark(tmp_p
     for more in ([["R1", "R2"]] * 6, [{"policy": "R1", "a": 1}] * 6):  # beside these, as further columns
         files = opened(ENTRANCE, [write(tmp_path / "1.parquet", plain.append_column("more", [pa.array(more)]))])
         assert files is None or files.whole().equals(here(write(tmp_path / "2.parquet", plain)).whole())
+
+
+TEXTS = st.lists(st.sampled_from(["doctor", "nurse", None]), max_size=12)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=3), st.integers(1, 3), st.booleans())
+def test_labels_are_told_apart_however_many_there_are_of_each(
+    parts: list[tuple[list[str | None], ...]], count: int, same: bool
+) -> None:
+    """In one column or several, in pieces with dictionaries of their own, all the same or not, and none at all."""
+    pieces = [[column[: min(map(len, part))] for column in part] for part in parts] or [[[], [], []]]
+    if same:
+        pieces = [[["doctor"] * len(piece[0]), *piece[1:]] for piece in pieces]
+    columns = [
+        pa.chunked_array([pa.array(piece[at], pa.string()).dictionary_encode() for piece in pieces])
+        for at in range(count)
+    ]
+    kinds, kind = reading._kinds(columns)
+    rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    assert [kinds[x] for x in kind.tolist()] == rows
+    assert not rows or (sorted(set(kinds), key=str) == sorted(set(rows), key=str) and len(set(kinds)) == len(kinds))

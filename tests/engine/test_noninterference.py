@@ -19,6 +19,7 @@ from headgate.engine import meters, sinks
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.lateness import Arrived
+from headgate.engine.looks import Looks
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.results import Batch
 from headgate.engine.sights import Sightings
@@ -61,7 +62,7 @@ def test_what_cannot_be_seen_changes_nothing_in_many_pairs(tmp_path: Path) -> No
 
 def everything_is_shown(patch: pytest.MonkeyPatch) -> None:
     """The ingress filter is off; egress still decides about every result."""
-    patch.setattr(Sightings, "_sees", lambda _, view, *__: [1] * len(view.columns))
+    patch.setattr(Looks, "sees", lambda _, view, *__: [1] * len(view.columns))
 
 
 def one_watermark(patch: pytest.MonkeyPatch) -> None:
@@ -78,7 +79,7 @@ def one_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def hidden_columns_are_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sightings, "_hidden", lambda *_: frozenset())
+    patch.setattr(Looks, "_hidden", lambda *_: frozenset())
 
 
 def tables_are_shown(patch: pytest.MonkeyPatch) -> None:

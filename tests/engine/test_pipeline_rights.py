@@ -17,6 +17,7 @@ from headgate.cql.queries import parse_query
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.egress import Egress
 from headgate.engine.ingress import Entrance
+from headgate.engine.looks import Looks
 from headgate.engine.sights import Running, Sightings, View
 from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_label
 from headgate.plan.expressions import Type, Value
@@ -212,13 +213,13 @@ def _forgetful(self: Sightings, view: View, names: Collection[str]) -> View:
 
 _PARCELS, _REACHED = Egress.parcels, View.reached
 FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "ingress lets everything in": (Sightings, "_sees", lambda _, view, *__: [1] * len(view.columns)),
-    "ingress hides no column": (Sightings, "_hidden", lambda *_: frozenset()),
+    "ingress lets everything in": (Looks, "sees", lambda _, view, *__: [1] * len(view.columns)),
+    "ingress hides no column": (Looks, "_hidden", lambda *_: frozenset()),
     "lateness is too short": (View, "reached", lambda self, stream: _REACHED(self, stream) + 600),
     "lateness is too long": (View, "reached", lambda self, stream: _REACHED(self, stream) - 600),
     "results go to the wrong view": (Egress, "parcels", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
-    "what is lost comes back": (Sightings, "_both", lambda _, before, now: max(before, now)),
+    "what is lost comes back": (Looks, "both", lambda _, before, now: max(before, now)),
     "views forget when they part": (Sightings, "part", _forgetful),
     "results of others are read by all": (Sightings, "_for_some", lambda _, number, __: number),
 }

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headgate.engine.compact import Compact
 from headgate.engine.ingress import Entrance, as_texts, fitting
 from headgate.engine.kernels.rows import Ints
-from headgate.engine.kernels.sorting import dense, repeated
+from headgate.engine.kernels.sorting import dense, repeated, same
 from headgate.engine.processor import Arrivals
 from headgate.engine.sources import StreamSource
 from headgate.engine.sql.types import ARROW
@@ -176,18 +176,24 @@ def _labels(table: pa.Table, entrance: Entrance, wanted: Wanted, learn: Learn) -
             return None
         wanted = again
     numbers = np.array([wanted.labels[texts] for texts in kinds], np.int64)
+    if len(kinds) == 1:
+        return repeated(int(numbers[0]), len(kind)), wanted
     return numbers[kind] if len(kinds) else np.empty(0, np.int64), wanted
 
 
 def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
     """The different rows of these texts, and which of them each row is."""
     kinds: list[tuple[str | None, ...]] = [()]
-    kind: Ints = np.zeros(len(columns[0]), np.int64)
+    kind: Ints = repeated(0, len(columns[0]))
     for column in columns:
         whole = column.unify_dictionaries().combine_chunks()
         texts = [*whole.dictionary.to_pylist(), None]
-        own = whole.indices.fill_null(len(texts) - 1).to_numpy().astype(np.int64)
-        there, kind = dense(kind * len(texts) + own)  # of all that could be only what there is: texts may be many
+        own = whole.indices.fill_null(len(texts) - 1).to_numpy()
+        if len(kinds) == 1 and len(own) and same(own):
+            kinds = [(*kinds[0], texts[own[0]])]
+            continue
+        both = own.astype(np.int64) if len(kinds) == 1 else kind * len(texts) + own
+        there, kind = dense(both)  # of all that could be only what there is: texts may be many
         kinds = [(*kinds[x // len(texts)], texts[x % len(texts)]) for x in there.tolist()]
     return kinds, kind
 

@@ -61,12 +61,12 @@ def dense(values: Ints) -> tuple[Ints, Ints]:
         places[order] = np.cumsum(changes)
         changes[0] = True
         return values[order[changes]], places
-    there = np.zeros(high - low + 1, np.bool_)
-    there[values - low] = True
+    there, places = np.zeros(high - low + 1, np.bool_), values - low
+    there[places] = True
     kinds = np.flatnonzero(there)
-    if len(kinds) == len(there):
-        return kinds + low, values - low
-    return kinds + low, (np.cumsum(there) - 1)[values - low]
+    if len(kinds) < len(there):
+        places = (np.cumsum(there) - 1)[places]
+    return kinds + low, places
 
 
 def distinct(values: Ints) -> Ints:

@@ -8,6 +8,9 @@ import pytest
 
 from .attacked import World
 
+# Helpers that assert: when one fails, it shall say why as a test does.
+pytest.register_assert_rewrite("access.both_sides", "access.stores")
+
 
 @pytest.fixture
 def world() -> Iterator[World]:

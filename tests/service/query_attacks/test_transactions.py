@@ -1,0 +1,70 @@
+"""A plan holds what is certain and nothing else: after what was undone, beside other processes, from an older store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import System
+
+from .wards import STREAMS, explained, planned, refused
+
+
+def test_a_plan_does_not_hold_what_was_undone(ward: System) -> None:
+    ward.run("CREATE QUERY q AS SELECT bp FROM vitals; CREATE QUERY p AS SELECT sid FROM vitals; START QUERY p")
+    plan = ward.headgate.plan()
+    before = {name for part in plan.plans.values() for name in part.queries}
+    refused(ward, "START QUERY q; STOP QUERY p; EXPLAIN QUERIES; DROP STREAM nosuch")
+    assert {name for part in plan.plans.values() for name in part.queries} == before
+    assert planned(ward) == before
+    assert explained(ward, "QUERIES").text.startswith("1 running queries")
+
+
+def test_a_plan_does_not_hold_what_is_not_yet_certain(ward: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever executes a plan reads it without the lock, while others run scripts."""
+    ward.run("CREATE QUERY q AS SELECT bp FROM vitals")
+    plan = ward.headgate.plan()
+    seen: list[int] = []
+    real = ward.headgate._store._write
+
+    def looking(*args: Any) -> Any:
+        seen.append(len(plan.plans))
+        return real(*args)
+
+    monkeypatch.setattr(ward.headgate._store, "_write", looking)
+    ward.run("START QUERY q; EXPLAIN QUERIES")
+    assert seen == [0]
+
+
+def test_two_processes_have_the_same_plan(system: System) -> None:
+    other = system.another()
+    system.run(STREAMS + "CREATE QUERY q AS SELECT bp FROM vitals WHERE bp > 3; START QUERY q")
+    ours, theirs = system.headgate.plan(), other.plan()
+    assert [part.snapshot() for part in ours.plans.values()] == [part.snapshot() for part in theirs.plans.values()]
+    other.execute(system.root, "STOP QUERY q")
+    assert not system.headgate.plan().plans
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date_with_all_it_has(store_url: str) -> None:
+    system = System(store_url)
+    system.initialise()
+    system.run(
+        "CREATE ROLE r; CREATE STREAM s (a INT) LABEL 'r'; CREATE QUERY boxes READING s USING select OUTPUT o;"
+        "START QUERY boxes; GRANT VIEW OBJECT ON STREAM s TO r"
+    )
+    before = system.rows("SHOW CATALOG"), system.rows("SHOW GRANTS"), system.rows("SHOW SESSIONS")
+    system.sql("ALTER TABLE roles DROP COLUMN max_state", "ALTER TABLE roles DROP COLUMN max_results")
+    system.sql("DROP TABLE subscriptions", "UPDATE alembic_version SET version_num = '0001'")
+    head = system.headgate.audit_head()
+    system.close()
+    try:
+        system.another()
+        assert system.sql("SELECT version_num FROM alembic_version") == [("0003",)]
+        assert system.headgate.verify_audit(f"{head.count}:{head.mac}") == []
+        assert (system.rows("SHOW CATALOG"), system.rows("SHOW GRANTS"), system.rows("SHOW SESSIONS")) == before
+        system.run(
+            "CREATE QUERY q AS SELECT a FROM s; START QUERY q; SUBSCRIBE TO q; EXPLAIN QUERIES; STOP QUERY boxes"
+        )
+        assert system.rows("SHOW SUBSCRIPTIONS") == (("q", "root", "U"),)
+    finally:
+        system.close()

@@ -1,0 +1,47 @@
+"""The streams that attacks on continuous queries are aimed at, and what one sees of queries: refusals, plans, records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from conftest import System
+
+from headgate.access.request import Result
+from headgate.access.rows import Object
+from headgate.errors import HeadgateError
+
+STREAMS = """
+CREATE STREAM vitals (sid INT, bp INT, awake BOOLEAN, name STRING);
+CREATE STREAM secret (sid INT, codename STRING, doses INT);
+"""
+
+
+def refused(system: System, script: str, token: str = "") -> HeadgateError:
+    with pytest.raises(HeadgateError) as caught:
+        system.run(script, token)
+    return caught.value
+
+
+def explained(system: System, what: str, token: str = "") -> Result:
+    return system.run(f"EXPLAIN {what}", token)[-1]
+
+
+def named(system: System, kind: str, name: str) -> Object:
+    return next(x for x in system.headgate._state.objects if x.kind == kind and x.name == name)
+
+
+def definition(system: System, kind: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(named(system, kind, name).definition)
+    return found
+
+
+def planned(system: System) -> set[str]:
+    """The numbers of the queries in the plan."""
+    return {name for part in system.headgate.plan().plans.values() for name in part.queries}
+
+
+def records(system: System, newest: int = 1) -> list[tuple[str, ...]]:
+    """The newest audit records without time and session, as root reads them."""
+    return [(user, *rest) for _, user, _, *rest in system.rows(f"SHOW AUDIT LIMIT {newest}")]

@@ -1,4 +1,4 @@
-"""The streams that attacks on continuous queries are aimed at, and what one sees of queries: refusals, plans, records."""
+"""The streams that attacks on continuous queries are aimed at, and what shows of queries: refusals, plans, records."""
 
 from __future__ import annotations
 

@@ -1,0 +1,111 @@
+"""What both runs of a pair have in common, drawn at random: a world, who wants what of it at which step, and of tuples
+only those that the observer may see.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from engine.noninterference_queries import labelled, labelled_streams, queries_beside, random_queries, with_makers
+from engine.noninterference_values import (
+    AT,
+    LABELS,
+    LEVELS,
+    OBSERVER,
+    POLICY,
+    ROLES,
+    RULES,
+    SKEW,
+    TABLE,
+    Batch,
+    Fetch,
+    Restart,
+    Row,
+    Step,
+    Visible,
+    Wanted,
+    World,
+    label_from,
+    random_row,
+    random_values,
+)
+from headgate.engine.demand import Demand, Subscriber
+from headgate.engine.ingress import Entrance
+from headgate.labels import Clearance, Level
+from headgate.plan.expressions import Type
+from headgate.plan.secure import Mode
+
+DOCTOR = Clearance(frozenset(ROLES), Level("TS"), frozenset({"s", "t", "d", "out.d0", "out.d1"}))
+
+
+def random_world(rng: Random) -> World:
+    streams = labelled_streams(rng)
+    lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
+    queries = random_queries(rng, streams, lateness)
+    apart = Random(repr(rng.getstate()))  # what concerns the table, so that all else is what it is without one
+    table = labelled(apart, TABLE, (POLICY, Type.STRING))
+    beside = queries_beside(apart, streams, table, lateness)
+    entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
+    entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
+    sources = frozenset({*entrances, *(query.output for query in queries)})
+    own = [query for query in queries if query.mode == Mode.EXACT]
+    watched = rng.sample(own, min(3, len(own)))
+
+    def clearance() -> Clearance:
+        roles = frozenset(rng.sample(ROLES, rng.choice((0, 1, 1, 2))))
+        known = sources if rng.random() < 0.9 else sources - {rng.choice(streams).name}
+        return Clearance(roles, Level(rng.choice((*LEVELS, *["TS"] * 6))), known)
+
+    held = clearance()
+    clearances, others = [held], dict[tuple[str, str], Clearance | None]()
+    world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, [*queries, *beside], table)
+
+    def wanted() -> Wanted:
+        subscribers = [Subscriber(OBSERVER, query.name, held) for query in watched]
+        subscribers += [Subscriber(name, query, x) for (name, query), x in others.items()]
+        rng.shuffle(subscribers)
+        subscribers += [Subscriber(name, x.name, y) for x in beside for name, y in ((OBSERVER, held), ("doc", DOCTOR))]
+        names = {x.query for x in subscribers}
+        running = with_makers(world.queries, names)
+        read = {stream for query in running for stream in query.streams}
+        return Wanted(Demand(RULES, {k: x for k, x in entrances.items() if k in read}, running, tuple(subscribers)))
+
+    def others_change() -> None:
+        for number in range(rng.randint(0, 3)):
+            key = f"u{number}", rng.choice(queries).name
+            if key in others and rng.random() < 0.4:
+                del others[key]
+            else:
+                others[key] = clearance() if rng.random() < 0.9 else None
+
+    others_change()
+    world.steps.append(wanted())
+    times = [0]
+    for _ in range(rng.randint(3, 6)):
+        stream = rng.choice(streams)
+        seen = [x for x in LABELS if RULES.permits(label_from(x, stream.name), held)]
+        rows = [random_row(rng, stream, times, lateness, seen) for _ in range(rng.randint(3, 9))]
+        world.steps.append(Batch(stream.name, tuple(rows)))
+        if rng.random() < 0.35:
+            others_change()
+            if rng.random() < 0.3:
+                held = clearance()
+                clearances.append(held)
+            world.steps.append(wanted())
+        if rng.random() < 0.2:
+            world.steps.append(Fetch())
+        if rng.random() < 0.1:
+            world.steps.append(Restart())
+    visible = Visible(world)
+    content = (
+        Row(table.name, None, apart.choice(LABELS), random_values(apart, table)) for _ in range(apart.randint(0, 12))
+    )
+    world.content = tuple(x for x in content if x.label is not None and visible.row(x.stream, x.label))
+    world.steps = [_only_visible(step, visible) for step in world.steps]
+    return world
+
+
+def _only_visible(step: Step, visible: Visible) -> Step:
+    if not isinstance(step, Batch):
+        return step
+    return Batch(step.stream, tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label)))

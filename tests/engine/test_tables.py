@@ -11,7 +11,7 @@ import pytest
 from engine.harness import Bench, Row, stream, table
 from headgate.engine.ingress import NO_LABEL
 from headgate.engine.kernels.limits import Limits
-from headgate.engine.sights import Sightings
+from headgate.engine.looks import Looks
 from headgate.errors import StoreError
 from headgate.labels import parse_label
 from headgate.plan.secure import Mode
@@ -183,7 +183,7 @@ def test_the_same_attack_finds_them_where_nothing_filters(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Egress alone still withholds results with the labels of hidden tuples, and that is what tells of them."""
-    monkeypatch.setattr(Sightings, "_sees", lambda _, view, *__: [1] * len(view.columns))
+    monkeypatch.setattr(Looks, "sees", lambda _, view, *__: [1] * len(view.columns))
     other = Bench(tmp_path / "other", *bench.streams)
     assert counting(bench, WARDS[:2]) != counting(other, [*HIDDEN, *WARDS])
 

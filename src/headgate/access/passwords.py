@@ -1,4 +1,4 @@
-"""Passwords and keys: argon2 for people, Ed25519 public keys for senders."""
+"""Passwords and keys: argon2 for people, Ed25519 public keys for senders (kept only, so far)."""
 
 from __future__ import annotations
 

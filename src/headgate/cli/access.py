@@ -30,7 +30,7 @@ def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> No
     """Say why USER is granted or denied PERMISSION on OBJECT.
 
     OBJECT is written as in GRANT: `system`, `stream in1`, `stream joe.in1`, `operator join`. The user is looked at
-    with all its roles and at its clearance. You may ask for yourself, for objects you own, or with VIEW AUDIT.
+    with all its roles and at its clearance. You may ask for yourself, or with VIEW AUDIT for others.
 
     \b
     Example:

@@ -48,7 +48,7 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
 
     \b
     A first look:
-      headgate demo                          the stock exchange of the README, from nothing
+      headgate demo                          a hospital ward: four people, one shared plan
     \b
     By hand:
       headgate init --admin joe              a new, empty Headgate with its first administrator

@@ -70,10 +70,10 @@ def run(
     """Run a SCRIPT of statements (a .cql file, or - for standard input), and the queries it starts.
 
     All statements run, in one transaction, or none of them does; SPEC.md describes the language. If something is
-    subscribed to afterwards and its streams have sources, these are read to their end, and the results printed, or
-    written to --out and --to; at the end a table says what happened. What was read once is not read again; a run that
-    was interrupted goes on where it was. A source that cannot be read ends only what is made of it: it is named at the
-    end, with exit code 1; with --follow it is tried again.
+    subscribed to afterwards and its streams have sources, these are read to their end, and the results printed (the
+    last 20 of each stream), or all of them written to --out and --to; at the end a table says what happened. What was
+    read once is not read again; a run that was interrupted goes on where it was. A source that cannot be read ends only
+    what is made of it: it is named at the end, with exit code 1; with --follow it is tried again.
 
     \b
       headgate run ward.cql                        statements, then your results

@@ -11,8 +11,8 @@ from headgate.cli.context import Place, pass_place, reported, show
 @click.argument("what", nargs=-1)
 @pass_place
 def show_command(place: Place, what: tuple[str, ...]) -> None:
-    """Show WHAT you may see: catalog (default), schemas, streams, queries, operators, users, roles, levels, grants,
-    permissions, session, sessions, system, audit.
+    """Show WHAT you may see: catalog (default), schemas, streams, queries, operators, users, roles,
+    separations, levels, compartments, grants, permissions, session, sessions, subscriptions, system, audit.
 
     The words are those of the statement SHOW: `headgate show grants on stream in1`, `headgate show audit limit 10`.
     """

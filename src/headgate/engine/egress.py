@@ -15,6 +15,7 @@ from itertools import compress
 import numpy as np
 import pyarrow as pa
 
+from headgate.engine.kernels.narrow import of_kinds, places_of, renumbered, used
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.results import Batch
 from headgate.engine.views import View
@@ -63,11 +64,11 @@ class Parcel:
         return left._of_own_kinds()
 
     def _of_own_kinds(self) -> Parcel:
-        used = np.bincount(self.labels, minlength=len(self.kinds)) > 0
-        if used.all():
+        there = used(self.labels, len(self.kinds))
+        if there.all():
             return self
-        labels = (np.cumsum(used) - 1)[self.labels] if len(self) else self.labels
-        return replace(self, labels=labels, kinds=tuple(compress(self.kinds, used.tolist())))
+        labels = renumbered(self.labels, places_of(there))
+        return replace(self, labels=labels, kinds=tuple(compress(self.kinds, there.tolist())))
 
     def left(self, chosen: Bools) -> Parcel:
         """The same, and each keeps the place it had."""
@@ -155,7 +156,7 @@ class Egress:
             if all(map(all, permitted)):
                 parcel = whole
             elif len(set(permitted)) == 1:
-                parcel = whole.where(np.array(permitted[0], np.bool_)[whole.labels])
+                parcel = whole.where(of_kinds(whole.labels, permitted[0]))
             else:
                 parcel = whole.where(np.array(permitted, np.bool_)[whole.blocks, whole.labels])
             if len(parcel):

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headgate.engine.kernels.cell import Found
 from headgate.engine.kernels.given import ARRIVAL, STREAM
+from headgate.engine.kernels.narrow import places_of, renumbered, used
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.tuples import Seen
 from headgate.engine.kernels.yielding import Yielded
@@ -57,9 +58,9 @@ def packed(found: Found, *, passing: bool, alone: bool = False) -> Batch:
         return Batch(block.query, block.number, found.views, nothing, (), nothing, (), (), found.exceeded)
     numbers, sets = yielded.labels.numbers, yielded.labels.sets
     if len(sets) > 1:
-        used = np.bincount(numbers, minlength=len(sets)) > 0
-        if not used.all():
-            sets, numbers = tuple(compress(sets, used)), (np.cumsum(used) - 1)[numbers]
+        there = used(numbers, len(sets))
+        if not there.all():
+            sets, numbers = tuple(compress(sets, there)), renumbered(numbers, places_of(there))
     order: tuple[Ints, ...] = ()
     if not alone:
         order = (found.tuples.numbers(ARRIVAL)[yielded.rows[0]],) if passing else _order(yielded, found.tuples)

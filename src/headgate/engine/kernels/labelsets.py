@@ -13,6 +13,7 @@ from functools import reduce
 import numpy as np
 
 from headgate.engine.kernels.groups import Array
+from headgate.engine.kernels.narrow import MOST, narrowed, renumbered, used, widened
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import dense
 
@@ -22,21 +23,21 @@ _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (_WORD, np.int64))
 
 @dataclass(frozen=True)
 class LabelSets:
-    """For each row the number of its set, and the sets."""
+    """For each row the number of its set (a byte, if they are few: narrow.py), and the sets."""
 
     numbers: Ints
     sets: tuple[frozenset[int], ...]
 
     def at(self, rows: Ints) -> LabelSets:
         if len(self.sets) == 1:
-            return LabelSets(np.zeros(len(rows), np.int64), self.sets)
+            return LabelSets(np.zeros(len(rows), self.numbers.dtype), self.sets)
         return LabelSets(self.numbers[rows], self.sets)
 
 
 def label_sets(labels: Ints) -> LabelSets:
     """Rows with one label each."""
     kinds, numbers = dense(labels)
-    return LabelSets(numbers, tuple(frozenset({kind}) for kind in kinds.tolist()))
+    return LabelSets(narrowed(numbers, len(kinds)), tuple(frozenset({kind}) for kind in kinds.tolist()))
 
 
 def side_by_side(sides: Sequence[LabelSets]) -> LabelSets:
@@ -48,7 +49,7 @@ def together(rows: LabelSets, fold: Callable[[Array], Array]) -> LabelSets:
     """What several rows have together; `fold` says of one number for each row what its bits are together."""
     if len(rows.sets) == 1:
         some = fold(np.ones(len(rows.numbers), np.uint8))
-        return LabelSets(np.zeros(len(some), np.int64), rows.sets)
+        return LabelSets(np.zeros(len(some), rows.numbers.dtype), rows.sets)
     labels = sorted(frozenset().union(*rows.sets))
     return side_by_side(
         [_word(rows, labels[start : start + _WORD], fold) for start in range(0, max(len(labels), 1), _WORD)]
@@ -61,13 +62,25 @@ def _word(rows: LabelSets, labels: list[int], fold: Callable[[Array], Array]) ->
     bit = {label: 1 << place for place, label in enumerate(labels)}
     bits = np.array([sum(bit.get(label, 0) for label in members) for members in rows.sets], type_)
     kinds, numbers = dense(fold(bits[rows.numbers]).astype(np.int64))
-    return LabelSets(numbers, tuple(frozenset(x for x in labels if bit[x] & kind) for kind in kinds.tolist()))
+    sets = tuple(frozenset(x for x in labels if bit[x] & kind) for kind in kinds.tolist())
+    return LabelSets(narrowed(numbers, len(kinds)), sets)
 
 
 def _both(a: LabelSets, b: LabelSets) -> LabelSets:
     if len(a.sets) == 1 and a.sets == b.sets:
         return a
-    pairs, numbers = dense(a.numbers * max(len(b.sets), 1) + b.numbers)
-    unions = [a.sets[pair // len(b.sets)] | b.sets[pair % len(b.sets)] for pair in pairs.tolist()]
-    known = {members: number for number, members in enumerate(dict.fromkeys(unions))}
-    return LabelSets(np.array([known[x] for x in unions], np.int64)[numbers], tuple(known))
+    pairs, numbers = _pairs(a, b)
+    unions = {pair: a.sets[pair // len(b.sets)] | b.sets[pair % len(b.sets)] for pair in pairs if pair >= 0}
+    known = {members: number for number, members in enumerate(dict.fromkeys(unions.values()))}
+    sets = tuple(known)
+    return LabelSets(narrowed(renumbered(numbers, [known[unions[x]] if x >= 0 else 0 for x in pairs]), len(sets)), sets)
+
+
+def _pairs(a: LabelSets, b: LabelSets) -> tuple[list[int], Ints]:
+    """The pairs of their sets, each as a number, or -1 where no row has it; and for each row the place of its pair."""
+    most = len(a.sets) * len(b.sets)
+    if most > MOST:
+        pairs, numbers = dense(widened(a.numbers) * len(b.sets) + b.numbers)
+        return pairs.tolist(), numbers
+    numbers = narrowed(a.numbers, most) * np.uint8(len(b.sets)) + narrowed(b.numbers, most)
+    return np.where(used(numbers, most), np.arange(most), -1).tolist(), numbers

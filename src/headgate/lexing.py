@@ -229,8 +229,8 @@ class Cursor:
             raise fail(self.text, token.offset, f"expected {what}, found a string", hint=hint)
         raise self.expected(what)
 
-    def expected(self, *what: str) -> TextError:
+    def expected(self, *what: str, hint: str = "") -> TextError:
         if self.token.kind == "text" and (fault := name_fault(self.token.text)):
             return fail(self.text, self.token.offset, fault)
         listed = what[0] if len(what) == 1 else f"{', '.join(what[:-1])} or {what[-1]}"
-        return fail(self.text, self.token.offset, f"expected {listed}, found {self.token.shown()}")
+        return fail(self.text, self.token.offset, f"expected {listed}, found {self.token.shown()}", hint)

@@ -242,3 +242,30 @@ def test_options_that_are_none_are_refused_before_anything_runs(
     result = terminal.type("run", "-", *words, text="CREATE ROLE clerk")
     assert result.exit_code == 2 and said in result.output and "secret" not in result.output
     assert "clerk" not in terminal.type("show", "roles").output
+
+
+def test_places_that_cannot_be_written_are_named_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
+    terminal.run("CREATE STREAM in1 (n INT)")
+    (tmp_path / "file").write_text("no folder")
+    elsewhere = Terminal(tmp_path / "file" / "home").type("init", "--admin", "joe")
+    drawing = terminal.type("explain", "SELECT n FROM in1", "--svg", str(tmp_path / "nowhere" / "plan.svg"))
+    for result in (elsewhere, drawing):
+        assert result.exit_code == 1
+        assert result.output.splitlines()[-1].startswith(f"error: `{tmp_path}")
+        assert isinstance(result.exception, SystemExit)
+
+
+def test_a_login_that_cannot_be_kept_leaves_no_session_behind(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "home" / "file").write_text("no folder")
+    before = terminal.type("show", "sessions").output
+    result = terminal.type("login", "joe", who="file/session")
+    assert result.exit_code == 1
+    assert result.output.startswith("error: `")
+    assert terminal.type("show", "sessions").output == before
+
+
+def test_a_policy_with_a_role_that_does_not_exist_says_so(terminal: Terminal) -> None:
+    result = terminal.run("CREATE ROLE nurse; CREATE STREAM s (a INT LABEL 'nurse', b INT LABEL 'docter') LABEL 'nurs'")
+    (_, created) = result.output.splitlines()
+    assert created == "stream joe.s created; there is no role called docter or nurs yet, so nobody has it"
+    assert terminal.run("ALTER STREAM s LABEL 'nurse'").output == "stream joe.s altered\n"

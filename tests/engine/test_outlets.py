@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -51,6 +53,53 @@ def out(sink: Sink, version: int, results: list[Parcel], allowed: list[Parcel] |
     sink.stage(version, results, [])
     sink.state(results)
     sink.write(results if allowed is None else allowed, [], as_staged=allowed is None)
+
+
+# One folder after the other ------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, make: Callable[..., Any]) -> list[int]:
+    """What ann finds there, in order; a line that is none, or a file that is none, is an error."""
+    if make is FileSink:
+        lines = (folder / "ann" / "q.jsonl").read_text().splitlines()
+        return [json.loads(line)["values"]["x"] for line in lines]
+    files = sorted((folder / "ann" / "q").iterdir())
+    return [x for file in files for x in pq.read_table(file).column("x").to_pylist()]
+
+
+@pytest.mark.parametrize("make", [FileSink, ParquetSink])
+def test_each_folder_goes_on_where_it_was_whatever_was_written_elsewhere(
+    tmp_path: Path, make: Callable[..., Any]
+) -> None:
+    """What is known of one folder's files was once believed of another's: they were cut in the middle of a line."""
+    bench = Bench(tmp_path / "home", stream("s", "x INT"))
+    bench.query("q", "SELECT x FROM s")
+    bench.subscribed(ann=("q", "r1"))
+    wanted: dict[str, list[int]] = {}
+    for number, folder in enumerate(["a", "b", "a", "c", "b", "moved", "a"]):
+        if folder == "moved":
+            (tmp_path / "b").rename(tmp_path / "moved")
+            wanted["moved"] = wanted.pop("b")
+        values = [100 * number + x for x in range(1 if folder == "b" else 9)]
+        pipeline = bench.begin(make(tmp_path / folder, bench))
+        bench.take("s", *(("r1", x) for x in values))
+        pipeline.close()
+        wanted.setdefault(folder, []).extend(values)
+        assert {name: written(tmp_path / name, make) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("make", [FileSink, ParquetSink])
+def test_a_mark_that_somebody_planted_is_not_taken_for_one(tmp_path: Path, make: Callable[..., Any]) -> None:
+    (tmp_path / "secret").write_text("0" * 32)
+    for number, plant in enumerate(
+        [lambda x: x.symlink_to(tmp_path / "secret"), lambda x: x.write_text("x"), os.mkfifo]
+    ):
+        folder = tmp_path / f"out{number}"
+        folder.mkdir()
+        plant(folder / ".headgate")
+        with pytest.raises(StoreError):
+            make(folder, Here())
+        assert [x.name for x in folder.iterdir()] == [".headgate"]
 
 
 # Planted links --------------------------------------------------------------------------------------------------------

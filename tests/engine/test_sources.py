@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,7 @@ from headgate.engine.duck import evaluate
 from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import UNREAD, WAITS, Pipeline
 from headgate.engine.runner import LONGEST_PAUSE, Runner, checkpoint_name
-from headgate.engine.sources import StreamSource, read_stream
+from headgate.engine.sources import StreamSource, read_stream, read_table
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import SourceError
 from headgate.labels import Clearance
@@ -324,6 +325,42 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
         runner.stop()
     finally:
         pipeline.close()
+
+
+@pytest.mark.parametrize(("header", "seen"), [("roles,note", [("nurse",)]), ("note,roles", None), ("roles", None)])
+def test_a_header_says_which_column_is_the_label(
+    spark: SparkSession, tmp_path: Path, header: str, seen: list[tuple[str]] | None
+) -> None:
+    """Attack: a file with its columns in another order. Read by their places, what is for doctors went to a nurse."""
+    bench = Bench(tmp_path, stream("a", "note STRING"))
+    columns = (("roles", Type.STRING), ("note", Type.STRING))
+    bench.entrances = {"a": Entrance("a", columns, None, {"ROLES": "roles"})}
+    bench.query("q", "SELECT note FROM a")
+    bench.subscribed(ann=("q", "nurse"))
+    (tmp_path / "a").mkdir()
+    rows = "nurse,nurse\ndoctor,nurse\n" if seen else "nurse,doctor\n"
+    (tmp_path / "a" / "1.csv").write_text(f"{header}\n{rows}")
+    pipeline = spark_pipeline(bench, tmp_path / "home")
+    try:
+        runner = Runner(spark, tmp_path / "home", pipeline)
+        source = StreamSource(bench.entrances["a"], "csv", {"path": str(tmp_path / "a"), "header": "true"})
+        runner.read({"a": source}, finite=True)
+        assert runner.wait()
+        assert bench.fetched("ann", "q") == (seen or [])
+        said = [error.message for error in runner.failed.values()]
+        reason = "FAILED_READ_FILE.NO_HINT: a header has other columns than the stream, or in another order"
+        assert said == ([] if seen else [f"stream a could not be read on ({reason})"])
+        runner.stop()
+    finally:
+        pipeline.close()
+
+
+def test_a_column_of_another_type_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": pa.array([1], pa.int64())}), tmp_path / "1.parquet")
+    source = StreamSource(Entrance("a", (("x", Type.INT),), None, {}), "parquet", {"path": str(tmp_path)})
+    with pytest.raises(SourceError) as caught:
+        read_table(spark, source)
+    assert caught.value.message.endswith("MISMATCH: column x is INT64 in a file, int in the stream)")
 
 
 RATE = (("timestamp", Type.TIMESTAMP), ("value", Type.BIGINT))

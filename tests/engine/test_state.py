@@ -167,7 +167,7 @@ def test_parquet_waits_where_no_reader_looks_and_goes_out_once(tmp_path: Path) -
     sink = ParquetSink(tmp_path, here)
     before = sink.state([parcel])
     sink.stage(1, [parcel])
-    assert {path.name for path in tmp_path.iterdir()} == {".staged"}
+    assert {path.name for path in tmp_path.iterdir()} == {".staged", ".headgate"}
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / ".staged").iterdir()} == {0o600}
     sink.write([parcel], [], as_staged=True)
     again = ParquetSink(tmp_path, here)  # a crash: whether it is out was not noted, and bob has lost the right since

@@ -21,6 +21,7 @@ from headgate.cql.statements import Limit, Name, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError, LabelError, NotFound
 from headgate.labels import Label, Level
 from headgate.labels.text import MAX_TEXT
+from headgate.lexing import quote
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Request:
     hashed: int = 0
     explained: int = 0
     reasons: dict[str, None] = field(default_factory=dict)
+    unknown: dict[str, None] = field(default_factory=dict)
+    """Roles that a policy names and that do not exist yet."""
 
     @property
     def principal(self) -> Principal:
@@ -185,4 +188,12 @@ class Request:
             raise LabelError(f"the minimal form of a label must not be longer than {MAX_TEXT} characters")
         if label.sources:
             raise LabelError("a policy does not name sources: the streams themselves are the sources")
+        self.unknown |= {role: None for role in sorted(label.roles.names) if self.state.roles.get(role) is None}
         return label
+
+    def done(self, text: str) -> Result:
+        """An answer, with a word about roles that do not exist: most often their names are not what was meant."""
+        unknown, self.unknown = self.unknown, {}
+        if unknown:
+            text += f"; there is no role called {' or '.join(map(quote, unknown))} yet, so nobody has it"
+        return Result(text)

@@ -56,7 +56,7 @@ pass_place = click.make_pass_decorator(Place)
 
 @contextmanager
 def reported(file: str = "") -> Iterator[None]:
-    """Our errors end the command with one line on standard error, and with exit code 1."""
+    """Our errors, and those of files, end the command with one line on standard error, and with exit code 1."""
     try:
         yield
     except HeadgateError as error:
@@ -65,6 +65,9 @@ def reported(file: str = "") -> Iterator[None]:
             where = f"{file or '<text>'}:{error.position.line}:{error.position.column}: "
         hint = f" ({error.hint})" if error.hint else ""
         click.echo(f"error: {where}{error.message}{hint}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        click.echo(f"error: `{error.filename}` cannot be used: {error.strerror or error}", err=True)
         sys.exit(1)
 
 

@@ -41,7 +41,8 @@ def explain(place: Place, text: str | None, name: str | None, svg: Path | None) 
         (result,) = headgate.execute(place.token(), script)
     click.echo(result.text)
     if svg is not None:
-        svg.write_text(result.picture, encoding="utf-8")
+        with reported():
+            svg.write_text(result.picture, encoding="utf-8")
         click.echo(f"drawn into {svg}")
 
 

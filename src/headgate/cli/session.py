@@ -41,7 +41,11 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
         password = read_password(f"Password for {user}")
         with place.headgate() as headgate:
             token = headgate.login(user, password, roles=frozenset(roles) if roles else None, level=wanted)
-        place.keep_token(token)
+            try:
+                place.keep_token(token)
+            except OSError:  # a session that nobody can use is not left open
+                headgate.logout(token)
+                raise
     click.echo(f"{user} is logged in")
 
 

@@ -6,7 +6,7 @@ The whole script is read before anything runs. A text that fits no statement is 
 from __future__ import annotations
 
 from headgate.cql import continuous, definitions, rights
-from headgate.cql.reading import Reader
+from headgate.cql.reading import Reader, table_hint
 from headgate.cql.statements import Statement
 from headgate.errors import Position, TextError
 from headgate.lexing import Cursor, fail
@@ -43,5 +43,6 @@ def _statement(cursor: Cursor) -> Statement:
             return read(cursor, position)
     for verb in _VERBS:
         if cursor.take_word(verb):
-            raise cursor.expected(*(f"`{words[1]}`" for words in READERS if words[0] == verb and len(words) > 1))
+            others = [words[1] for words in READERS if words[0] == verb and len(words) > 1]
+            raise cursor.expected(*(f"`{word}`" for word in others), hint=table_hint(cursor))
     raise cursor.expected(*(f"`{verb}`" for verb in _VERBS))

@@ -80,7 +80,13 @@ def target(cursor: Cursor) -> Target:
     for kind in OBJECT_KINDS:
         if cursor.take_word(kind):
             return object_name(cursor, kind)
-    raise cursor.expected("`SYSTEM`", *(f"`{kind}`" for kind in OBJECT_KINDS))
+    raise cursor.expected("`SYSTEM`", *(f"`{kind}`" for kind in OBJECT_KINDS), hint=table_hint(cursor))
+
+
+def table_hint(cursor: Cursor) -> str:
+    """For whoever writes TABLE where there is no such word."""
+    found = cursor.token.text.upper().startswith("TABLE")
+    return "a table is a STREAM in every statement but CREATE TABLE" if found else ""
 
 
 def limits(cursor: Cursor) -> dict[str, Limit]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headgate.cql import statements as s
-from headgate.cql.reading import Reader, limits, listed, name, names, target, whole_number
+from headgate.cql.reading import Reader, limits, listed, name, names, table_hint, target, whole_number
 from headgate.errors import Position
-from headgate.lexing import Cursor
+from headgate.lexing import Cursor, fail
 
 MOST_RECORDS = 10_000
 PERMISSIONS = (
@@ -71,6 +71,9 @@ def _grant(revoke: bool) -> Reader:
         c.expect_word("ON")
         on = target(c)
         c.expect_word(preposition)
+        if c.at_word("USER") and c.tokens[c.index + 1].kind in ("name", "quoted") and not c.at_word("USER", "WITH"):
+            hint = "write the name of a role, and GRANT ROLE ... TO USER ... who shall have it"
+            raise fail(c.text, c.token.offset, "roles hold permissions, users do not", hint)
         c.take_word("ROLE")
         grantees = names(c, "the name of a role")
         limited = limits(c) if not revoke and c.take_word("WITH") else {}
@@ -103,7 +106,7 @@ def _show(c: Cursor, at: Position) -> s.Statement:
                 whole_number(c, "a whole number", MOST_RECORDS) if what == "AUDIT" and c.take_word("LIMIT") else None
             )
             return s.Show(at, what, on, limit)
-    raise c.expected(*(f"`{what}`" for what in SHOWN))
+    raise c.expected(*(f"`{what}`" for what in SHOWN), hint=table_hint(c))
 
 
 READERS: dict[tuple[str, ...], Reader] = {

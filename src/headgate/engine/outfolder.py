@@ -4,6 +4,8 @@ show results to anyone, or have something cut or removed that is not ours."""
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,11 +17,32 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK
 
 
+_MARK = ".headgate"
+
+
 class OutFolder:
     """Places are given as paths with `/`, whose parts are plain names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def mark(self) -> str:
+        """What the folder is known by, wherever it is moved to: what is known of its files holds for no other one."""
+        with self.said(_MARK), self.inside("") as here:
+            if _MARK not in os.listdir(here):
+                mark = secrets.token_hex(16)
+                with os.fdopen(new_file(f"{_MARK}.{mark}", here), "w") as file:
+                    file.write(mark)
+                    file.flush()
+                    os.fsync(file.fileno())
+                with suppress(FileExistsError):  # somebody else was faster
+                    os.link(f"{_MARK}.{mark}", _MARK, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
+                os.unlink(f"{_MARK}.{mark}", dir_fd=here)
+            with os.fdopen(known_file(_MARK, here), errors="replace") as file:
+                found = file.read(100)
+        if not re.fullmatch("[0-9a-f]{32}", found):
+            raise StoreError(f"`{_MARK}` in `{self.path}` is not what stood there", hint="use another folder")
+        return found
 
     @contextmanager
     def said(self, place: str) -> Iterator[None]:

@@ -32,11 +32,11 @@ _REPEATED = [_LABEL, _BLOCK]
 
 
 class ParquetSink:
-    name = "parquet"
     keeps = True
 
     def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = OutFolder(folder)
+        self.name = f"parquet {self._folder.mark()}"
         self._addresses = addresses
         self._lines = FileSink(folder, addresses)
         self._numbers: dict[str, int] = {}

@@ -21,7 +21,8 @@ from headgate.engine.outfolder import OutFolder
 
 
 class Sink(Protocol):
-    """`keeps`: what is staged is kept by the sink itself, and need not be kept with the batch."""
+    """`name` is what its state is kept by: no two places where results go to have the same. `keeps`: what is staged is
+    kept by the sink itself, and need not be kept with the batch."""
 
     name: str
     keeps: bool
@@ -68,11 +69,11 @@ class FileSink:
     """JSON lines, one file for each subscriber and query, longer with every batch that has something for it: neither
     names nor sizes tell of anything but its own lines."""
 
-    name = "files"
     keeps = False
 
     def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = OutFolder(folder)
+        self.name = f"files {self._folder.mark()}"
         self._addresses = addresses
         self._sizes: dict[str, int] = {}
 
@@ -120,7 +121,7 @@ class FileSink:
     def _append(self, path: str, lines: Iterable[str]) -> None:
         content = "".join(f"{line}\n" for line in lines).encode()
         with self._folder.file(path) as file:
-            # what a crash interrupted comes again; what others took away, or is in another folder, does not
+            # what a crash interrupted comes again; what others took away does not
             os.ftruncate(file, min(self._sizes.get(path, 0), os.fstat(file).st_size))
             os.lseek(file, 0, os.SEEK_END)
             with os.fdopen(os.dup(file), "wb") as stream:

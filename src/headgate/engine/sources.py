@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
@@ -88,7 +88,10 @@ def read_table(spark: SparkSession, source: StreamSource) -> pa.Table:
 
 
 def _reader(reader: Reader, source: StreamSource) -> Reader:
-    reader = reader.format(source.format).options(**dict(source.options))
+    reader = reader.format(source.format)
+    if source.format == "csv":  # or a header that has the columns in another order is not even looked at
+        reader = reader.option("enforceSchema", "false")
+    reader = reader.options(**dict(source.options))
     if source.format not in _OWN_COLUMNS:
         reader = reader.schema(source.schema)
     if source.format in _SPOILABLE:
@@ -108,12 +111,30 @@ def _said(source: StreamSource, what: str) -> Iterator[None]:
 
 
 def kind_of(error: Exception) -> str:
-    """What Spark calls it: its own text may be pages long, and hold values of tuples or name what is on the machine."""
-    for found in (error, getattr(error, "java_exception", None)):
+    """What Spark calls it, as near to its cause as that has a name: its own text may be pages long, and hold values of
+    tuples or name what is on the machine. What nobody could guess from the name is said in words of ours."""
+    name, words = type(error).__name__, ""
+    for cause in _causes(error):
         with suppress(Exception):  # it has no such name, or Java is gone
-            if name := found.getCondition():  # type: ignore[union-attr]
-                return str(name)
-    return type(error).__name__
+            found, more = cause.getCondition(), cause.getMessageParameters()
+            if found and not found.startswith("_LEGACY"):
+                name = str(found)
+            if {"column", "expectedType", "actualType"} <= set(more):
+                column = more["column"].strip("[]")
+                words = f": column {column} is {more['actualType']} in a file, {more['expectedType']} in the stream"
+            elif "CSV header" in more.get("msg", "").partition("\n")[0]:
+                words = ": a header has other columns than the stream, or in another order"
+    return name + words
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    """An error, what it is in Java, and what that came from."""
+    yield error
+    cause: Any = getattr(error, "java_exception", None)
+    with suppress(Exception):
+        while cause is not None:
+            yield cause
+            cause = cause.getCause()
 
 
 def _check_columns(frame: DataFrame, source: StreamSource) -> None:

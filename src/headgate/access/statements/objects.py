@@ -35,7 +35,7 @@ def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
 def _create_schema(q: Request, x: s.CreateSchema) -> Result:
     q.need_system(Permission.ADD)
     thing = q.add(Kind.SCHEMA, x.name.text, {"columns": _columns(q, x.columns)})
-    return Result(f"{shown(thing)} created")
+    return q.done(f"{shown(thing)} created")
 
 
 def _alter_schema(q: Request, x: s.AlterSchema) -> Result:
@@ -53,7 +53,7 @@ def _alter_schema(q: Request, x: s.AlterSchema) -> Result:
         if not rest:
             raise Conflict("a schema keeps at least one column", position=x.drop.position)
         objects.redefine(q.state, thing, columns=rest)
-    return Result(f"{shown(thing)} altered")
+    return q.done(f"{shown(thing)} altered")
 
 
 def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
@@ -75,7 +75,7 @@ def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
     choices = {"lateness": x.lateness or None, "skew": x.skew, "cumulative": x.cumulative or None, "table": table}
     definition |= {key: value for key, value in choices.items() if value is not None}
     thing = q.add(Kind.STREAM, x.name.text, definition)
-    return Result(f"{shown(thing)} created")
+    return q.done(f"{shown(thing)} created")
 
 
 def _typed_column(columns: list[dict[str, str]], name: s.Name, type_: str, what: str) -> str:
@@ -99,7 +99,7 @@ def _alter_stream(q: Request, x: s.AlterStream) -> Result:
         objects.redefine(q.state, thing, cumulative=x.cumulative)
     elif x.label:
         objects.redefine(q.state, thing, label=str(q.check_label(x.label)))
-    return Result(f"{shown(thing)} altered")
+    return q.done(f"{shown(thing)} altered")
 
 
 def _drop(q: Request, x: s.DropObject) -> Result:

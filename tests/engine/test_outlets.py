@@ -91,15 +91,18 @@ def test_each_folder_goes_on_where_it_was_whatever_was_written_elsewhere(
 @pytest.mark.parametrize("make", [FileSink, ParquetSink])
 def test_a_mark_that_somebody_planted_is_not_taken_for_one(tmp_path: Path, make: Callable[..., Any]) -> None:
     (tmp_path / "secret").write_text("0" * 32)
-    for number, plant in enumerate(
-        [lambda x: x.symlink_to(tmp_path / "secret"), lambda x: x.write_text("x"), os.mkfifo]
-    ):
-        folder = tmp_path / f"out{number}"
-        folder.mkdir()
-        plant(folder / ".headgate")
+    for what in ("link", "text", "pipe"):
+        mark = tmp_path / what / ".headgate"
+        mark.parent.mkdir()
+        if what == "link":
+            mark.symlink_to(tmp_path / "secret")
+        elif what == "text":
+            mark.write_text("x")
+        else:
+            os.mkfifo(mark)
         with pytest.raises(StoreError):
-            make(folder, Here())
-        assert [x.name for x in folder.iterdir()] == [".headgate"]
+            make(mark.parent, Here())
+        assert list(mark.parent.iterdir()) == [mark]
 
 
 # Planted links --------------------------------------------------------------------------------------------------------

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import _thread
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -88,3 +94,57 @@ def test_one_that_cannot_be_stopped_does_not_keep_the_others_running(starting: A
         runner.stop()
     assert all(query.stopped for query in queries)
     runner.stop()  # there is nothing left of them
+
+
+SESSION = """
+import sys
+from pathlib import Path
+from headgate.engine.session import spark_session
+from headgate.errors import HeadgateError
+try:
+    spark_session(Path(sys.argv[1]), master=sys.argv[2])
+except HeadgateError as error:
+    print(error)
+"""
+
+
+def session(home: Path, master: str = "local[1]", **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SESSION, str(home), master],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.parametrize(("master", "java"), [("local[1]", "/nonexistent"), ("nowhere", "")])
+def test_if_spark_cannot_be_started_one_line_says_so(tmp_path: Path, master: str, java: str) -> None:
+    out, err = session(tmp_path / "home", master, **({"JAVA_HOME": java} if java else {})).communicate(timeout=120)
+    assert err == ""
+    assert out.startswith("Spark cannot be started (")
+    assert out.count("\n") == 1
+    assert str(tmp_path / "home" / "spark.err") in out
+
+
+def java_of(home: Path) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(path.read_bytes().decode(errors="replace"))
+    return [text for text in found if str(home) in text and "org.apache.spark" in text]
+
+
+def test_an_interruption_while_spark_starts_leaves_no_java_behind(tmp_path: Path) -> None:
+    with session(tmp_path / "home") as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not java_of(tmp_path):
+                assert process.poll() is None and time.monotonic() < deadline
+            os.kill(process.pid, signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+            assert (out, java_of(tmp_path)) == ("", [])
+        finally:
+            if java_of(tmp_path):
+                os.killpg(process.pid, signal.SIGKILL)

@@ -17,7 +17,10 @@ JOINED = "SELECT V.sid, ward FROM Vitals V, Wards W WHERE V.sid = W.sid AND W.wa
 
 @pytest.fixture
 def ward(sqlite_system: System) -> System:
-    assert [x.text for x in sqlite_system.run(SCRIPT)] == ["stream root.Vitals created", "table root.Wards created"]
+    assert [x.text for x in sqlite_system.run(SCRIPT)] == [
+        "stream root.Vitals created",
+        "table root.Wards created; there is no role called doctor or staff yet, so nobody has it",
+    ]
     return sqlite_system
 
 

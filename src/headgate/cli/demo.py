@@ -13,6 +13,13 @@ from headgate.demo import exchange, ward
 SCENES = ("ward", "exchange")
 
 
+def _in_a_folder(context: click.Context, option: click.Parameter, file: Path) -> Path:
+    """A picture that cannot be drawn is refused before the play, not after it."""
+    if not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"`{file.parent}` is not a folder", context, option)
+    return file
+
+
 @click.command()
 @click.argument("scene", type=click.Choice(SCENES), default="ward")
 @click.option(
@@ -20,15 +27,16 @@ SCENES = ("ward", "exchange")
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("ward.svg"),
     show_default=True,
+    callback=_in_a_folder,
     help="Where the picture of the ward's shared plan goes.",
 )
 def demo(scene: str, svg: Path) -> None:
     """Play a SCENE: a hospital ward (the default) or a stock exchange.
 
     \b
-      ward      heart rates and blood pressures under patients' own policies; four people, four queries, one shared
-      plan,
-                and a right that is taken away in the middle
+      ward      heart rates and blood pressures under patients' own policies; four
+                people, four queries, one shared plan, and a right that is taken
+                away in the middle
       exchange  four people, two price feeds, one shared result, and a revocation
 
     Both run in a temporary folder and leave nothing behind but the picture.

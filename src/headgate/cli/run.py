@@ -67,7 +67,8 @@ def run(
     fresh: bool,
     master: str,
 ) -> None:
-    """Run a SCRIPT of statements (a .cql file, or - for standard input), and the queries it starts.
+    """Run a SCRIPT of statements (a .cql file, or - for standard input), and the queries it starts. Without one, what
+    is piped in is the script, and in a terminal there is none: what is subscribed to is run.
 
     All statements run, in one transaction, or none of them does; SPEC.md describes the language. If something is
     subscribed to afterwards and its streams have sources, these are read to their end, and the results printed (the
@@ -85,7 +86,7 @@ def run(
     keep_freed()
     name = getattr(script, "name", "-")
     with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
-        if script is None and not everyone:
+        if script is None and not everyone and not sys.stdin.isatty():
             script = sys.stdin
         if script is not None:
             try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.engine.sql.spark import SETTINGS as EXPRESSIONS
+from headgate.errors import HeadgateError
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
@@ -43,8 +45,13 @@ def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> Spark
     settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
     for key, value in (settings | more).items():
         builder = builder.config(key, value)
-    with _errors_to(home / "spark.err"):
-        return builder.getOrCreate()
+    said = home / "spark.err"
+    try:
+        with _errors_to(said), _nothing_left_behind():
+            return builder.getOrCreate()
+    except Exception as error:
+        hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{said}`"
+        raise HeadgateError(f"Spark cannot be started ({type(error).__name__})", hint=hint) from None
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -56,6 +63,33 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
         return spark.createDataFrame(table)
     finally:
         spark.conf.set(_AT_ONCE, str(usual))
+
+
+@contextmanager
+def _nothing_left_behind() -> Iterator[None]:
+    """Spark's Java does not hear of an interruption, and would go on starting for nobody."""
+    before = _descendants()
+    try:
+        yield
+    except BaseException:
+        for process in _descendants() - before:
+            with suppress(OSError):
+                if b"org.apache.spark" in Path(f"/proc/{process}/cmdline").read_bytes():
+                    os.kill(process, signal.SIGKILL)
+        raise
+
+
+def _descendants() -> set[int]:
+    """The processes that come from this one, as far as the system tells."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found, more = set[int](), {os.getpid()}
+    while more:
+        more = {process for process, parent in parents.items() if parent in more}
+        found |= more
+    return found
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def test_a_store_of_the_first_version_is_brought_up_to_date_with_all_it_has(stor
     system.close()
     try:
         system.another()
-        assert system.sql("SELECT version_num FROM alembic_version") == [("0003",)]
+        assert system.sql("SELECT version_num FROM alembic_version") == [("0004",)]
         assert system.headgate.verify_audit(f"{head.count}:{head.mac}") == []
         assert (system.rows("SHOW CATALOG"), system.rows("SHOW GRANTS"), system.rows("SHOW SESSIONS")) == before
         system.run(

@@ -52,7 +52,7 @@ def test_a_new_store_can_be_opened_by_several_processes_at_once(store_url: str) 
     code = "import sys; from headgate.service import Headgate; Headgate(sys.argv[1], bytes(32))"
     command = [sys.executable, "-c", code]
     opening = [subprocess.Popen([*command, store_url], stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [process.communicate(timeout=60)[1].strip().splitlines()[-1:] for process in opening]
+    said = [process.communicate(timeout=240)[1].strip().splitlines()[-1:] for process in opening]
     assert [process.returncode for process in opening] == [0] * 3, said
 
 

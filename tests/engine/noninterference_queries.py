@@ -72,6 +72,8 @@ def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[s
         mode = Mode.CUMULATIVE if not stage and rng.random() < 0.15 else Mode.EXACT
         own = {x: lateness.get(x, 0) for x in names}
         state, results = (limits.choice((None, None, 2, 4, 8)) for _ in range(2))
+        if mode == Mode.CUMULATIVE:  # all who share it have one count, of what any of them may see (SPEC.md, 4.3)
+            state = results = None
         found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage, False, state, results))
         if len(found) >= 2:
             known = [*streams, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]

@@ -4,7 +4,6 @@ only those that the observer may see.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 
 from engine.noninterference_queries import labelled, labelled_streams, queries_beside, random_queries, with_makers
@@ -32,7 +31,6 @@ from engine.noninterference_values import (
 )
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.ingress import Entrance
-from headgate.engine.views import Running
 from headgate.labels import Clearance, Level
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
@@ -50,7 +48,7 @@ def random_world(rng: Random) -> World:
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
     entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*entrances, *(query.output for query in queries)})
-    own = [query for query in queries if query.mode == Mode.EXACT and not _together(query, queries)]
+    own = [query for query in queries if query.mode == Mode.EXACT]
     watched = rng.sample(own, min(3, len(own)))
 
     def clearance() -> Clearance:
@@ -111,12 +109,3 @@ def _only_visible(step: Step, visible: Visible) -> Step:
     if not isinstance(step, Batch):
         return step
     return Batch(step.stream, tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label)))
-
-
-def _together(query: Running, queries: Sequence[Running]) -> bool:
-    """Whether it reads, at any distance, results of a cumulative query with windows or limits: all who share that have
-    one window and one count, of what any of them may see; owners have consented to that (SPEC.md, 4.3)."""
-    makers = [x for x in queries if x.output in query.streams]
-    cumulative = [x for x in makers if x.mode == Mode.CUMULATIVE]
-    shared = [x for x in cumulative if x.limited or not all(block.stateless for block in x.query.blocks)]
-    return bool(shared) or any(_together(x, queries) for x in makers)

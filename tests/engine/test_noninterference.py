@@ -189,7 +189,7 @@ FAULTS = (
 )
 
 
-RARE: dict[Callable[[pytest.MonkeyPatch], None], int] = {columns_do_not_protect: 320, results_of_all: 70}
+RARE: dict[Callable[[pytest.MonkeyPatch], None], int] = {columns_do_not_protect: 2_110, results_of_all: 70}
 """Faults that few worlds find out, and from which world on to look."""
 
 

@@ -160,9 +160,9 @@ def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Tab
     return pa.table(known | {SPOILT: pa.array([row.spoilt for row in rows], pa.string())})
 
 
-def pair(seed: int, home: Path) -> tuple[Seen, Seen, int]:
+def pair(seed: int, home: Path, *, together: bool = False) -> tuple[Seen, Seen, int]:
     """Two runs of one world, and how many rows they differ in at least."""
-    world = random_world(Random(seed))
+    world = random_world(Random(seed), together=together)
     noise = [Noise(Random(f"{seed} {number}"), world) for number in range(2)]
     one, two = (
         Run(world, home / f"{seed}-{n}", x.content(world.content)).all(x.steps(world.steps))

@@ -4,6 +4,7 @@ only those that the observer may see.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from engine.noninterference_queries import labelled, labelled_streams, queries_beside, random_queries, with_makers
@@ -31,6 +32,7 @@ from engine.noninterference_values import (
 )
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.ingress import Entrance
+from headgate.engine.views import Running
 from headgate.labels import Clearance, Level
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
@@ -38,7 +40,8 @@ from headgate.plan.secure import Mode
 DOCTOR = Clearance(frozenset(ROLES), Level("TS"), frozenset({"s", "t", "d", "out.d0", "out.d1"}))
 
 
-def random_world(rng: Random) -> World:
+def random_world(rng: Random, *, together: bool = False) -> World:
+    """`together`: what reads cumulative windows is watched too."""
     streams = labelled_streams(rng)
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
     queries = random_queries(rng, streams, lateness)
@@ -48,7 +51,7 @@ def random_world(rng: Random) -> World:
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
     entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*entrances, *(query.output for query in queries)})
-    own = [query for query in queries if query.mode == Mode.EXACT]
+    own = [x for x in queries if x.mode == Mode.EXACT and (together or not _together(x, queries))]
     watched = rng.sample(own, min(3, len(own)))
 
     def clearance() -> Clearance:
@@ -109,3 +112,11 @@ def _only_visible(step: Step, visible: Visible) -> Step:
     if not isinstance(step, Batch):
         return step
     return Batch(step.stream, tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label)))
+
+
+def _together(query: Running, queries: Sequence[Running]) -> bool:
+    """Whether it reads, at any distance, results of a cumulative query with windows: these are made of what any
+    subscriber may see, and show it where owners have consented to that (SPEC.md, 4.3)."""
+    makers = [x for x in queries if x.output in query.streams]
+    cumulative = (x.mode == Mode.CUMULATIVE and not all(b.stateless for b in x.query.blocks) for x in makers)
+    return any(cumulative) or any(_together(x, queries) for x in makers)

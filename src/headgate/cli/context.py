@@ -67,6 +67,8 @@ def reported(file: str = "") -> Iterator[None]:
         click.echo(f"error: {where}{error.message}{hint}", err=True)
         sys.exit(1)
     except OSError as error:
+        if error.filename is None:  # of no file, such as a reader of the answers who has left
+            raise
         click.echo(f"error: `{error.filename}` cannot be used: {error.strerror or error}", err=True)
         sys.exit(1)
 

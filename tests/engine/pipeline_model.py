@@ -15,8 +15,7 @@ from typing import Any
 from engine.pipeline_worlds import World
 from headgate.engine.demand import Demand
 from headgate.engine.sights import Running
-from headgate.errors import LabelError
-from headgate.labels import FALSE, Clearance, Label
+from headgate.labels import Clearance, Label
 from headgate.plan.secure import Mode
 from headgate.testing.oracle import Change, Event, Limit, Result, Tuple, cumulative, exact
 
@@ -201,10 +200,7 @@ class Model:
                 yield Tuple(maker.output, result.time, values, self._with_source(result.label, maker.output))
 
     def _with_source(self, label: Label, source: str) -> Label:
-        try:
-            return self.world.rules.combine(label, Label(sources=frozenset({source})))
-        except LabelError:
-            return Label(FALSE)
+        return self.world.rules.combine(label, Label(sources=frozenset({source})))
 
     def _setting(self, running: Running, step: int) -> dict[str, Any]:
         tables = [x for name in sorted(running.tables) for x in self._snapshot(name, step)]

@@ -259,7 +259,7 @@ class Work:
 
     @property
     def newest(self) -> Path:
-        return max(x for x in (self.folder / "home" / "state").iterdir() if x.is_dir())
+        return max(x for x in (self.folder / "home" / "state").iterdir() if x.name.isdigit())
 
 
 @pytest.fixture
@@ -327,8 +327,10 @@ def test_a_full_disk_is_said_and_loses_nothing(work: Work, full: str, monkeypatc
 
 def test_a_damaged_state_is_named_with_what_to_do(work: Work) -> None:
     work.go_on(until=8)
-    for name in ("state.json", "held.arrow", "tuples0.arrow", "results.arrows"):
-        file = work.newest / name
+    labels = sorted(work.newest.parent.glob("labels/*"))
+    assert labels
+    versioned = (work.newest / name for name in ("state.json", "held.arrow", "tuples0.arrow", "results.arrows"))
+    for file in (*versioned, *labels):
         content = file.read_bytes()
         assert content
         for damaged in (None, b"", content[: len(content) // 2], content[:-1], b"{}", b"nonsense"):

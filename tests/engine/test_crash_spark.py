@@ -23,7 +23,7 @@ import pytest
 
 from headgate.engine.demand import Demand
 from headgate.engine.runner import checkpoint_name
-from headgate.labels import Label, parse_roles
+from headgate.labels import Conjunction, Label, parse_roles
 from headgate.plan.expressions import Value
 from headgate.service import Headgate
 from headgate.service.processing import Folders
@@ -113,7 +113,9 @@ class Hospital:
     def _tuple(self, stream: str, row: dict[str, Any]) -> Tuple:
         at = dt.datetime.fromisoformat(row["at"])
         rules = self.headgate.demand().rules
-        label = rules.combine(Label(sources=frozenset({stream})), Label(roles=parse_roles(row["policy"])))
+        label = rules.combine(
+            Label(sources=frozenset({stream})), Label(roles=Conjunction.of(parse_roles(row["policy"])))
+        )
         values: dict[str, Value] = {**row, "at": at}
         return Tuple(stream, round(at.timestamp() * 1000), values, rules.normal(label))
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headgate.engine.chain import Numbers
+from headgate.engine.dictionary import Dictionary
 from headgate.engine.ingress import AHEAD, NO_FORM, NO_LABEL, NO_TIME, SPOILT, Entrance, Ingress, Refused
 from headgate.engine.processor import Arrivals
 from headgate.labels import Label, LevelOrder, Rules, parse_label
@@ -31,7 +31,7 @@ def taken(
     rows: Sequence[Mapping[str, object]], entrance: Entrance, spoilt: Sequence[str | None] | None = None
 ) -> tuple[Arrivals, list[Label], dict[str, list[object]]]:
     """What arrived, the labels of these, and the numbers `n` of what was refused, by reason."""
-    numbers = Numbers()
+    numbers = Dictionary()
     table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMA)
     if spoilt is not None:
         table = table.append_column(SPOILT, pa.array(spoilt, pa.string()))
@@ -130,7 +130,7 @@ def test_order_and_values_stay_with_their_labels_when_rows_between_are_refused()
 
 
 def test_refused_rows_are_kept_as_they_came() -> None:
-    numbers = Numbers()
+    numbers = Dictionary()
     table = pa.Table.from_pylist([{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}], SCHEMA)
     _, refused = Ingress(entrance(), RULES, numbers.number).take(table, NOW)
     assert refused == [Refused("s", NO_TIME, [{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}])]

@@ -36,14 +36,14 @@ CHANGED = {
 def test_what_passes_may_be_read_before_rights_change_but_nothing_else(now: Demand, same: bool) -> None:
     for keep in (None, (((1,), ALARM),)):
         wanted = Wanted(THEN, ("hr",), {}, keep)
-        assert wanted.still(THEN)
-        assert wanted.still(now) == same
+        assert wanted.still(THEN, 0)
+        assert wanted.still(now, 0) == same
 
 
 def test_where_windows_hold_what_somebody_sees_any_change_counts() -> None:
     wanted = Wanted(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
-    assert wanted.still(THEN)
-    assert not any(wanted.still(now) for now, _ in CHANGED.values())
+    assert wanted.still(THEN, 0)
+    assert not any(wanted.still(now, 0) for now, _ in CHANGED.values())
 
 
 @pytest.mark.parametrize("window", ["", "[ROWS 3]"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError, LabelError
-from headgate.labels import Label, Level, LevelOrder, parse_label, parse_level, parse_roles
+from headgate.labels import Conjunction, Label, Level, LevelOrder, parse_label, parse_level, parse_roles
 from headgate.labels.roles import RESERVED
 from headgate.lexing import Token, quote, tokenize
 
@@ -279,7 +279,7 @@ def test_the_table_in_section_2_4_has_rows() -> None:
 def test_at_u_is_not_printed() -> None:
     assert "`AT U` says nothing and is not printed" in section("2.1")
     assert str(parse_label("a AT U")) == "a"
-    assert parse_label("a AT U") == parse_label("a") == Label(parse_roles("a"))
+    assert parse_label("a AT U") == parse_label("a") == Label(Conjunction.of(parse_roles("a")))
 
 
 # One parser for a part is as strict as the parser for the whole

@@ -22,7 +22,7 @@ from headgate.bench.pipelines import running
 from headgate.bench.unsecured import UnlabelledIngress, UnsecuredProcessor, results
 from headgate.bench.vitals import LABELS, ROLES, STREAMS, Vitals, demand
 from headgate.engine.carriers import LocalCarrier
-from headgate.engine.chain import Numbers
+from headgate.engine.dictionary import Dictionary
 from headgate.engine.duck import evaluate
 from headgate.engine.ingress import Entrance, Ingress
 from headgate.engine.processor import Processor
@@ -122,7 +122,7 @@ def query(operators: int) -> Running:
 class Way:
     """One of the three ways to run a query."""
 
-    def __init__(self, entrance: Ingress, processor: Processor, numbers: Numbers) -> None:
+    def __init__(self, entrance: Ingress, processor: Processor, numbers: Dictionary) -> None:
         self._ingress = entrance
         self._processor = processor
         self._numbers = numbers
@@ -147,18 +147,18 @@ def ways(running_: Running) -> dict[str, Way]:
 
 
 def _unsecured(running_: Running, entrance: Entrance) -> Way:
-    numbers = Numbers()
+    numbers = Dictionary()
     return Way(UnlabelledIngress(entrance, Rules(), numbers.number), UnsecuredProcessor(running_), numbers)
 
 
 def _secured(running_: Running, entrance: Entrance) -> Way:
     """Looked at by somebody who has every role, so that the same comes out."""
-    numbers = Numbers()
+    numbers = Dictionary()
     processor = Processor([running_], Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate))
     ingress = Ingress(entrance, Rules(), numbers.number)
     if entrance.labels:
         ingress.learn([(text,) for text in LABELS])
-    processor.know(dict(enumerate(numbers.labels)))
+    processor.know(numbers.labels)
     processor.subscribe(running_.name, {"somebody": Clearance(frozenset(ROLES), LEAST, frozenset({entrance.name}))})
     return Way(ingress, processor, numbers)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headgate.engine.carriers import Carrier
 from headgate.engine.cells import CellName, Cells
 from headgate.engine.demand import Demand
+from headgate.engine.dictionary import Dictionary
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
@@ -24,46 +25,11 @@ from headgate.engine.processor import Arrivals, Processor
 from headgate.engine.sights import Running, View
 from headgate.engine.sql.types import ARROW
 from headgate.engine.stages import Stages, fed
-from headgate.engine.state import NO_LIMIT
 from headgate.engine.wanted import MOST_LISTED, Wanted
-from headgate.errors import LabelError
-from headgate.labels import FALSE, Clearance, Label, Rules
-from headgate.labels.text import parse_any_label
+from headgate.labels import Clearance, Label, Rules
 from headgate.plan.secure import Mode
 
 Make = Callable[[Sequence[Running], Program, pa.Schema], Carrier]
-
-
-class Numbers:
-    """Labels by number. They are kept with the state, so a number means the same for as long as the state lives."""
-
-    def __init__(self) -> None:
-        self.labels: list[Label] = []
-        self._numbers: dict[Label, int] = {}
-
-    def number(self, label: Label) -> int:
-        if label not in self._numbers:
-            self._numbers[label] = len(self.labels)
-            self.labels.append(label)
-        return self._numbers[label]
-
-    def protect(self, strengthened: Callable[[Label], Label]) -> bool:
-        """What each label is from now on, in its place; whether any became another."""
-        labels = [strengthened(label) for label in self.labels]
-        changed = labels != self.labels
-        if changed:
-            self._keep(labels)
-        return changed
-
-    def plain(self) -> list[str]:
-        return [str(label) for label in self.labels]
-
-    def restore(self, texts: Sequence[str]) -> None:
-        self._keep([parse_any_label(text, limit=NO_LIMIT) for text in texts])
-
-    def _keep(self, labels: list[Label]) -> None:
-        self.labels = labels
-        self._numbers = {label: number for number, label in enumerate(labels)}
 
 
 class Chain:
@@ -77,7 +43,7 @@ class Chain:
         self._processors: list[Processor] = []
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
-        self.numbers = Numbers()
+        self.dictionary = Dictionary()
         self.unseen = 0
         """How many tuples of the last batch nobody sees."""
 
@@ -100,11 +66,11 @@ class Chain:
 
     def _rule(self, demand: Demand) -> None:
         """What a stream's owner demands now also protects the tuples that came before."""
-        stricter = demand.entrances != self._demand.entrances and self.numbers.protect(demand.protected)
+        stricter = demand.entrances != self._demand.entrances and self.dictionary.protect(demand.protected)
         for number, processor in enumerate(self._processors):
             if stricter:
-                processor.know(dict(enumerate(self.numbers.labels)))
-                self._known[number] = len(self.numbers.labels)
+                processor.know(self.dictionary.labels)
+                self._known[number] = self.dictionary.next
             processor.rule(demand.rules, anew=stricter)
 
     def _rebuild(self, demand: Demand, stages: Stages, cells: Cells, plain: Sequence[Mapping[str, Any]]) -> None:
@@ -172,16 +138,17 @@ class Chain:
 
     def _know(self) -> None:
         for number, processor in enumerate(self._processors):
-            new = range(self._known[number], len(self.numbers.labels))
-            processor.know({x: self.numbers.labels[x] for x in new})
-            self._known[number] = len(self.numbers.labels)
+            new = self.dictionary.new_since(self._known[number])
+            processor.know({x: self.dictionary.labels[x] for x in new})
+            self._known[number] = self.dictionary.next
 
     def wanted(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Wanted:
         """What the next batch of a stream needs to have, as things are now; labels have these numbers."""
         self._know()
         reading = [x for x in self._processors if stream in x.program.streams]
         columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
-        wanted = Wanted(self._demand, tuple(columns), labels, longest=(self._limits or Limits()).text)
+        longest = (self._limits or Limits()).text
+        wanted = Wanted(self._demand, tuple(columns), labels, longest=longest, epoch=self.dictionary.epoch)
         if len(labels) > MOST_LISTED or sum(len(x.program.passing) for x in reading) > MOST_LISTED:
             return wanted
         numbers = sorted(set(labels.values()))
@@ -210,6 +177,18 @@ class Chain:
             self._know()
         return results
 
+    def forget_labels(self, held: Collection[int]) -> bool:
+        """Now and then, all labels but these and those of tuples that are held; whether it was time."""
+        if not self.dictionary.is_forgetting_due:
+            return False
+        self._know()
+        for processor in self._processors:
+            processor.forget_sights()
+        self.dictionary.forget({*held, *(x for processor in self._processors for x in processor.labels_held)})
+        for processor in self._processors:
+            processor.forget_labels(self.dictionary.labels)
+        return True
+
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
         """For these, by subscriber and query, it ends with the next batch."""
         for key in keys:
@@ -226,18 +205,13 @@ class Chain:
             return
         running = self._stages.running[parcel.query]
         source = Label(sources=frozenset({running.output}))
-        numbers = np.array([self.numbers.number(self._combined(kind, source)) for kind in parcel.kinds], np.int64)
+        combine = self._demand.rules.combine
+        numbers = np.array([self.dictionary.number(combine(kind, source)) for kind in parcel.kinds], np.int64)
         columns = {
             name: column.cast(ARROW[type_])
             for (name, type_), column in zip(running.query.columns, parcel.values, strict=True)
         }
         yield Arrivals(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views.values()))
-
-    def _combined(self, label: Label, source: Label) -> Label:
-        try:
-            return self._demand.rules.combine(label, source)
-        except LabelError:
-            return Label(FALSE)
 
     # To go on later ---------------------------------------------------------------------------------------------------
 
@@ -252,9 +226,8 @@ class Chain:
             plain.append(rest)
         return cells, plain
 
-    def restore(self, cells: Cells, plain: Sequence[Mapping[str, Any]], labels: Sequence[str], demand: Demand) -> None:
-        """Goes on where another chain was."""
-        self.numbers.restore(labels)
+    def restore(self, cells: Cells, plain: Sequence[Mapping[str, Any]], demand: Demand) -> None:
+        """Goes on where another chain was; the dictionary is restored before."""
         self._stages = Stages.of(demand)
         self._rebuild(demand, self._stages, cells, plain)
         self._know()

@@ -17,8 +17,7 @@ import numpy as np
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
-from headgate.errors import LabelError
-from headgate.labels import FALSE, Clearance, Label, Rules
+from headgate.labels import Clearance, Label, Rules
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,8 @@ class Demand:
     def protected(self, label: Label) -> Label:
         """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,
         and stays."""
-        for source in sorted(label.sources & self.entrances.keys()):
-            try:
-                label = self.rules.combine(label, self.entrances[source].policy)
-            except LabelError:
-                return Label(FALSE, label.levels, label.sources)
-        return label
+        policies = [self.entrances[source].policy for source in label.sources & self.entrances.keys()]
+        return self.rules.combine_all((label, *policies)) if policies else label
 
     def allowed(self, parcel: Parcel) -> list[Parcel]:
         """What the rights of this moment permit of results, whenever they were computed: for each subscriber its
@@ -81,19 +76,14 @@ class Demand:
         running = self.running.get(parcel.query)
         if running is None:
             return []
-        aggregated = np.array([block.aggregated for block in running.query.blocks], np.bool_)
         found = []
         for subscriber in parcel.subscribers:
             clearance = self.clearances.get((subscriber, parcel.query))
             if clearance is None or not self.rules.order.dominates(clearance.level, running.level):
                 continue
             here, kinds = replace(clearance, level=running.level), [self.protected(label) for label in parcel.kinds]
-            single, summed = (
-                np.array([self.rules.permits(label, here, aggregated=x) for label in kinds], np.bool_)
-                for x in (False, True)
-            )
-            fine = np.where(aggregated[parcel.blocks], summed[parcel.labels], single[parcel.labels])
-            found.append(parcel.left(fine).to((subscriber,)))
+            permitted = np.array([self.rules.permits(label, here) for label in kinds], np.bool_)
+            found.append(parcel.left(permitted[parcel.labels]).to((subscriber,)))
         return [x for x in found if len(x) or x.word]
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import compress
 
 import numpy as np
@@ -19,10 +18,12 @@ from headgate.engine.kernels.narrow import of_kinds, places_of, renumbered, used
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.results import Batch
 from headgate.engine.views import View
-from headgate.errors import LabelError
-from headgate.labels import FALSE, Clearance, Label, Level, Rules
+from headgate.labels import Clearance, Label, Level, Rules
 
 _MOST_REMEMBERED = 200_000
+
+_Read = tuple[tuple[Label, ...], bool]
+"""How a block read its tuples: the labels of the columns it read, and whether it made aggregates."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ class Egress:
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
         self._labels = labels
-        self._combined: dict[tuple[Level, tuple[Label, ...]], dict[frozenset[int], Label]] = {}
-        self._decided: dict[tuple[Clearance, bool], dict[Label, bool]] = {}
+        self._combined: dict[tuple[Level, _Read], dict[frozenset[int], Label]] = {}
+        self._decided: dict[Clearance, dict[Label, bool]] = {}
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
         by_column: dict[int, list[Batch]] = {}
@@ -134,57 +135,51 @@ class Egress:
         for view in views:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
-                columns = [view.column_labels(batch.block, self._rules) for batch in mine]
-                key = (*map(id, mine), *columns)
+                read = [self._read(view, batch.block) for batch in mine]
+                key = (*map(id, mine), *read)
                 if key not in whole:
-                    whole[key] = self._whole(view, mine, columns)
+                    whole[key] = self._whole(view, mine, read)
                 parcels += self._shared_out(view, whole[key])
         return parcels
 
     def _shared_out(self, view: View, whole: Parcel) -> list[Parcel]:
         """One parcel for all who may have the same."""
-        together: dict[tuple[tuple[bool, ...], ...], list[str]] = {}
+        together: dict[tuple[bool, ...], list[str]] = {}
         for subscriber in sorted(view.clearances):
             clearance = view.clearance(subscriber, self._rules)
             if clearance is not None:
-                together.setdefault(self._permits(view, whole.kinds, clearance), []).append(subscriber)
+                together.setdefault(self._permits(whole.kinds, clearance), []).append(subscriber)
         if view.running.together and together:
-            anybody = tuple(tuple(map(any, zip(*rows, strict=True))) for rows in zip(*together, strict=True))
+            anybody = tuple(map(any, zip(*together, strict=True)))
             together = {anybody: [name for names in together.values() for name in names]}
         parcels = []
         for permitted, names in together.items():
-            if all(map(all, permitted)):
-                parcel = whole
-            elif len(set(permitted)) == 1:
-                parcel = whole.where(of_kinds(whole.labels, permitted[0]))
-            else:
-                parcel = whole.where(np.array(permitted, np.bool_)[whole.blocks, whole.labels])
+            parcel = whole if all(permitted) else whole.where(of_kinds(whole.labels, permitted))
             if len(parcel):
                 parcels.append(replace(parcel, subscribers=tuple(names)))
         return parcels
 
-    def _permits(self, view: View, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[tuple[bool, ...], ...]:
-        """For each block of the view's query, which of these labels permit the clearance."""
-        found: dict[bool, tuple[bool, ...]] = {}
-        for aggregated in dict.fromkeys(block.aggregated for block in view.running.query.blocks):
-            known = self._decided.setdefault((clearance, aggregated), {})
-            answers = map(known.get, kinds)  # looked up once: labels are not hashed for nothing
-            found[aggregated] = tuple(
-                self._decide(label, clearance, aggregated) if answer is None else answer
-                for label, answer in zip(kinds, answers, strict=True)
-            )
-        return tuple(found[block.aggregated] for block in view.running.query.blocks)
+    def _permits(self, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[bool, ...]:
+        """Which of these labels permit the clearance."""
+        known = self._decided.setdefault(clearance, {})
+        answers = map(known.get, kinds)  # looked up once: labels are not hashed for nothing
+        return tuple(
+            self._decide(label, clearance) if answer is None else answer
+            for label, answer in zip(kinds, answers, strict=True)
+        )
 
-    def _decide(self, label: Label, clearance: Clearance, aggregated: bool) -> bool:
-        answer = self._rules.permits(label, clearance, aggregated=aggregated)
-        self._decided[clearance, aggregated][label] = answer
+    def _decide(self, label: Label, clearance: Clearance) -> bool:
+        answer = self._rules.permits(label, clearance)
+        self._decided[clearance][label] = answer
         return answer
 
-    def _whole(self, view: View, batches: list[Batch], columns: list[tuple[Label, ...]]) -> Parcel:
-        """All that a view's blocks yielded, in order, for nobody yet; `columns` are the labels of the columns that each
-        batch was read from."""
+    def _read(self, view: View, block: int) -> _Read:
+        return view.column_labels(block, self._rules), view.running.query.blocks[block].aggregated
+
+    def _whole(self, view: View, batches: list[Batch], read: list[_Read]) -> Parcel:
+        """All that a view's blocks yielded, in order, for nobody yet; `read` says how each batch was read."""
         level, (first, *others) = view.running.level, batches
-        both = [(own, members) for batch, own in zip(batches, columns, strict=True) for members in batch.sets]
+        both = [(own, members) for batch, own in zip(batches, read, strict=True) for members in batch.sets]
         sets = {key: number for number, key in enumerate(dict.fromkeys(both))}
         kinds = self._labels_of(level, sets)
         if not others:
@@ -200,20 +195,22 @@ class Egress:
             np.concatenate(
                 [
                     np.array([sets[own, x] for x in batch.sets], np.int64)[batch.labels]
-                    for batch, own in zip(batches, columns, strict=True)
+                    for batch, own in zip(batches, read, strict=True)
                 ]
             )[order],
             kinds,
         )
 
-    def _labels_of(self, level: Level, sets: Iterable[tuple[tuple[Label, ...], frozenset[int]]]) -> tuple[Label, ...]:
-        """The labels of results that combine these, and those of columns, at the level of their query."""
+    def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:
+        """The labels of results that combine these, read so, at the level of their query."""
         found = []
-        for columns, members in sets:
-            known = self._combined.setdefault((level, columns), {})
+        for read, members in sets:
+            known = self._combined.setdefault((level, read), {})
             if members not in known:
-                labels = (*(self._labels[number] for number in sorted(members)), *columns)
-                known[members] = combined(self._rules, level, labels)
+                columns, aggregated = read
+                labels = (self._labels[number] for number in members)
+                label = combined(self._rules, level, (*labels, *columns))
+                known[members] = label.as_aggregate() if aggregated else label
             found.append(known[members])
         return tuple(found)
 
@@ -225,13 +222,8 @@ class Egress:
 
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
-    """The label of a result: all its inputs' protection, and the level of its query. What cannot be combined is for
-    nobody; so that this does not depend on what else there is, they are combined in an order of their own."""
-    least = rules.normal(Label(levels=frozenset({level})))
-    try:
-        return reduce(rules.combine, sorted(set(labels), key=str), least)
-    except LabelError:
-        return Label(FALSE)
+    """The label of a result: all its inputs' protection, and the level of its query."""
+    return rules.combine_all((Label(levels=frozenset({level})), *labels))
 
 
 def in_order(view: View, batches: Sequence[Batch]) -> Ints:

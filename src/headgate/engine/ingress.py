@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -26,12 +26,15 @@ from headgate.engine.processor import Arrivals
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.sql.types import ARROW
 from headgate.errors import HeadgateError, LabelError, SourceError
-from headgate.labels import PUBLIC, Label, Rules
+from headgate.labels import PUBLIC, Conjunction, Label, Rules
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.plan.expressions import Type
 
 SPOILT = "headgate_spoilt"
 """A column that holds what a row was, if it does not have the stream's form."""
+
+_MOST_UNREADABLE = 10_000
+"""Texts that are no labels and need not be read again."""
 
 NO_FORM = "it does not have the stream's form"
 NO_TIME = "it has no event time"
@@ -51,7 +54,7 @@ def _brought(text: str) -> Label:
 
 READERS: dict[str, Callable[[str], Label]] = {
     "LABEL": _brought,
-    "ROLES": lambda text: Label(roles=parse_roles(text)),
+    "ROLES": lambda text: Label(roles=Conjunction.of(parse_roles(text))),
     "LEVEL": lambda text: Label(levels=frozenset({parse_level(text)})),
 }
 
@@ -89,7 +92,8 @@ class Ingress:
         self._longest = (limits or Limits()).text
         self._rules = rules
         self._number = number
-        self._known: dict[tuple[str | None, ...], int | None] = {}
+        self._known: dict[tuple[str | None, ...], int] = {}
+        self._unreadable: set[tuple[str | None, ...]] = set()
         if not entrance.labels:
             self._numbers([()])
 
@@ -133,7 +137,17 @@ class Ingress:
     @property
     def known(self) -> Mapping[tuple[str | None, ...], int]:
         """The numbers of labels by the texts they were read from."""
-        return {texts: number for texts, number in self._known.items() if number is not None}
+        return dict(self._known)
+
+    @property
+    def fixed(self) -> Collection[int]:
+        """The number of the one label that all tuples have, if they bring none."""
+        return () if self._entrance.labels else self._known.values()
+
+    def forget(self, labels: Collection[int]) -> None:
+        """All texts but those of these labels."""
+        self._known = {texts: number for texts, number in self._known.items() if number in labels}
+        self._unreadable.clear()
 
     def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[Refused]) -> pa.Table:
         if not pc.any(bad).as_py():
@@ -171,12 +185,17 @@ class Ingress:
         return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
 
     def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
+        known, unreadable = self._known, self._unreadable
         for texts in kinds:
-            if texts not in self._known:
+            if texts not in known and texts not in unreadable:
                 label = self._read(texts)
-                self._known[texts] = None if label is None else self._number(label)
-        found = (self._known[texts] for texts in kinds)
-        return np.array([-1 if number is None else number for number in found], np.int64)
+                if label is None:
+                    unreadable.add(texts)
+                else:
+                    known[texts] = self._number(label)
+        if len(unreadable) > _MOST_UNREADABLE:
+            unreadable.clear()
+        return np.array([known.get(texts, -1) for texts in kinds], np.int64)
 
     def _read(self, texts: tuple[str | None, ...]) -> Label | None:
         """The label of a tuple: its stream's policy, what it brings, and where it comes from."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.engine.kernels.given import HIDDEN, Mask
-from headgate.engine.views import View
+from headgate.engine.views import View, reads
 from headgate.labels import Clearance, Label, Rules
 from headgate.plan.queries import Block
 from headgate.plan.secure import Mode
@@ -16,7 +16,6 @@ class _Look:
     """How somebody looks at a block: with which rights, and what mask over the columns."""
 
     clearance: Clearance
-    aggregated: bool
     mask: int
 
 
@@ -26,7 +25,7 @@ class Looks:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.masks: list[Mask] = [frozenset()]
-        self._looks: dict[tuple[int, ...], list[tuple[frozenset[str], list[_Look]]]] = {}
+        self._looks: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_Look]]]] = {}
 
     def forget(self, view: View) -> None:
         """The rights of those who look through it have changed."""
@@ -40,12 +39,11 @@ class Looks:
         """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
         if view.columns not in self._looks:
             self._looks[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
-        permits = self.rules.permits
         return [
-            next((x.mask for x in looks if permits(label, x.clearance, aggregated=x.aggregated)), HIDDEN)
+            next((x.mask for x in looks if reads(self.rules, block, label, x.clearance)), HIDDEN)
             if stream is None or stream in streams
             else HIDDEN
-            for streams, looks in self._looks[view.columns]
+            for block, streams, looks in self._looks[view.columns]
         ]
 
     def both(self, before: int, now: int) -> int:
@@ -54,7 +52,7 @@ class Looks:
             return HIDDEN
         return self._mask(self.masks[before - 1] | self.masks[now - 1])
 
-    def _look(self, view: View, block: Block) -> tuple[frozenset[str], list[_Look]]:
+    def _look(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_Look]]:
         """What a block reads, and how each of those who look through the view looks at it."""
         looks = []
         looking = () if view.ended else view.clearances
@@ -62,15 +60,15 @@ class Looks:
             if clearance is not None:
                 exact = view.running.mode == Mode.EXACT
                 mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
-                looks.append(_Look(clearance, block.aggregated, mask))
-        return frozenset(reading.stream.name for reading in block.readings), looks
+                looks.append(_Look(clearance, mask))
+        return block, block.streams, looks
 
     def _hidden(self, block: Block, clearance: Clearance) -> Mask:
         return frozenset(
             (reading.stream.name, name)
             for reading in block.readings
             for name, label in reading.stream.labels
-            if not self.rules.permits(label, clearance, aggregated=block.aggregated)
+            if not reads(self.rules, block, label, clearance)
         )
 
     def _mask(self, mask: Mask) -> int:

@@ -23,8 +23,7 @@ from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.outfolder import OutFolder, known_file, new_file
 from headgate.engine.sinks import Addresses, FileSink, file_path
-from headgate.engine.state import NO_LIMIT
-from headgate.labels.text import parse_any_label
+from headgate.labels.plain import labels_of, plain_labels
 
 _STAGED = ".staged"
 _TIME, _LABEL, _BLOCK = "headgate_time", "headgate_label", "headgate_block"
@@ -41,6 +40,7 @@ class ParquetSink:
         self._lines = FileSink(folder, addresses)
         self._numbers: dict[str, int] = {}
         self._staged: dict[tuple[str, str], str] = {}
+        self._version = 0
         with self._folder.said(_STAGED), self._folder.inside(_STAGED):
             pass
 
@@ -63,25 +63,29 @@ class ParquetSink:
 
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:  # noqa: ARG002
         self._staged = {}
-        work: list[tuple[pa.Table, str]] = []
+        work: list[tuple[pa.Table, Parcel, str]] = []
         for parcel in (x for x in results if not x.word):
             table = self._table(parcel)
             for subscriber in parcel.subscribers:
                 name = f"{version:015}-{len(work)}.parquet"
                 self._staged[subscriber, parcel.query] = name
-                work.append((table, name))
+                work.append((table, parcel, name))
         with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
             for old in os.listdir(here):
                 os.unlink(old, dir_fd=here)
             with ThreadPoolExecutor(2) as threads:
-                list(threads.map(lambda x: _write(x[0], x[1], here), work))
-            _note(_index(version), [(name, *key) for key, name in self._staged.items()], here)
+                list(threads.map(lambda x: _write(x[0], x[1], x[2], here), work))
+            self._note(version, here)
 
     def staged(self, version: int) -> list[Parcel]:
         """What was staged for a version that counts, after a restart."""
         with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
             noted = _noted(_index(version), here)
-            parcels = [_parcel(_read(name, here), subscriber, query) for name, subscriber, query in noted]
+            parcels = [
+                _parcel(_read(name, here), _read_labels(name, here), subscriber, query)
+                for name, subscriber, query in noted
+            ]
+        self._version = version
         self._staged = {(subscriber, query): name for name, subscriber, query in noted}
         return parcels
 
@@ -100,14 +104,25 @@ class ParquetSink:
         self._lines.write([x for x in results if x.word], refused, as_staged=False)
 
     def _leave(self, results: Sequence[Parcel], waiting: int) -> None:
-        """Of what was staged only these."""
+        """Of what was staged only these. A crash leaves all of it, or these."""
         allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
-        for key, name in list(self._staged.items()):
-            if key in allowed:
-                _write(self._table(allowed[key]), name, waiting)
-            else:
-                os.unlink(name, dir_fd=waiting)
-                del self._staged[key]
+        before = list(self._staged.items())
+        self._staged = {key: f"left-{name}" for key, name in before if key in allowed}
+        for key, name in self._staged.items():
+            _write(self._table(allowed[key]), allowed[key], name, waiting)
+        self._note(self._version, waiting)
+        for _, name in before:
+            os.unlink(name, dir_fd=waiting)
+            os.unlink(_labels(name), dir_fd=waiting)
+
+    def _note(self, version: int, waiting: int) -> None:
+        """Which files are staged, for whom and of which query."""
+        self._version = version
+        with open(new_file(f"{_index(version)}.new", waiting), "w", encoding="utf-8") as file:
+            json.dump([(name, *key) for key, name in self._staged.items()], file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(f"{_index(version)}.new", _index(version), src_dir_fd=waiting, dst_dir_fd=waiting)
 
     def _let_out(self, place: str, here: int, name: str, waiting: int) -> None:
         """What is staged stays until the next batch. Whatever has a number that was never given is not ours, or was
@@ -140,14 +155,6 @@ def _index(version: int) -> str:
     return f"{version:015}.json"
 
 
-def _note(name: str, known: list[tuple[str, str, str]], folder: int) -> None:
-    """Which files are staged, for whom and of which query."""
-    with open(new_file(name, folder), "w", encoding="utf-8") as file:
-        json.dump(known, file)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _noted(name: str, folder: int) -> list[tuple[str, str, str]]:
     """Those that are still there: what is no longer permitted was removed, and another folder has none."""
     there = frozenset(os.listdir(folder))
@@ -165,7 +172,19 @@ def _clear(folder: int, number: int) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-def _write(table: pa.Table, name: str, folder: int) -> None:
+def _labels(name: str) -> str:
+    """The file beside staged results that holds their labels exactly. Those that go out are for people."""
+    return f"{name}.labels"
+
+
+def _write(table: pa.Table, parcel: Parcel, name: str, folder: int) -> None:
+    kinds = {b"kinds": json.dumps(plain_labels(parcel.kinds)).encode()}
+    exact = pa.table({"label": pa.array(parcel.labels.astype(np.int32))}).replace_schema_metadata(kinds)
+    with open(new_file(_labels(name), folder), "wb") as file:
+        with pa.ipc.new_file(file, exact.schema) as writer:
+            writer.write_table(exact)
+        file.flush()
+        os.fsync(file.fileno())
     with open(new_file(f"{name}.new", folder), "wb") as file:
         # numbers as they are: dictionaries and statistics of results that are read as a whole cost more than they save
         pq.write_table(table, file, compression="snappy", use_dictionary=_REPEATED, write_statistics=False)
@@ -179,15 +198,18 @@ def _read(name: str, folder: int) -> pa.Table:
         return pq.ParquetFile(file).read()
 
 
-def _parcel(table: pa.Table, subscriber: str, query: str) -> Parcel:
-    labels = table.column(1).combine_chunks().dictionary_encode()
-    kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in labels.dictionary.to_pylist())
+def _read_labels(name: str, folder: int) -> pa.Table:
+    with open(known_file(_labels(name), folder), "rb") as file:
+        return pa.ipc.open_file(pa.BufferReader(file.read())).read_all()
+
+
+def _parcel(table: pa.Table, labels: pa.Table, subscriber: str, query: str) -> Parcel:
     return Parcel(
         (subscriber,),
         query,
         table.column(2).to_numpy().astype(np.int64),
         table.column(0).cast(pa.timestamp("ms")).cast(pa.int64()).to_numpy(),
         tuple(column.combine_chunks() for column in table.columns[3:]),
-        labels.indices.to_numpy(zero_copy_only=False).astype(np.int64),
-        kinds,
+        labels.column(0).to_numpy().astype(np.int64),
+        tuple(labels_of(json.loads(labels.schema.metadata[b"kinds"]))),
     )

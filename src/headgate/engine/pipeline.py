@@ -28,6 +28,7 @@ from headgate.engine.egress import Parcel, said
 from headgate.engine.incoming import Incoming, TableBatch
 from headgate.engine.ingress import Ingress, Refused
 from headgate.engine.kernels.limits import Limits
+from headgate.engine.kernels.sorting import distinct
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
@@ -111,7 +112,8 @@ class Pipeline:
             return
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._tables.restore(saved.rest.get("tables", {}))
-        self._chain.restore(saved.cells, saved.rest["chain"], saved.rest["labels"], demand)
+        self._chain.dictionary.restore(self._states, saved.rest["labels"])
+        self._chain.restore(saved.cells, saved.rest["chain"], demand)
         self._meet(demand)
         out = self._states.out(saved.version)
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
@@ -126,7 +128,7 @@ class Pipeline:
         if demand is self._demand:
             return
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
-            number = self._chain.numbers.number
+            number = self._chain.dictionary.number
             self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
         tuples, refused = self._tables.meet(demand, self._ingress)
         self.counts.tuples.update(tuples)
@@ -172,7 +174,7 @@ class Pipeline:
                 return
             demand = self._gate.demand()
             self._meet(demand)
-            if compact is not None and not compact.wanted.still(demand):
+            if compact is not None and not compact.wanted.still(demand, self._chain.dictionary.epoch):
                 compact = None
             if compact is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
@@ -268,16 +270,26 @@ class Pipeline:
                 self._failed = error
                 raise
 
+    def _forget_labels(self) -> None:
+        """Labels that no tuple in windows or tables has. Whoever sends them again has them read again."""
+        if self._chain.dictionary.is_forgetting_due:
+            tables = {number for table in self._tables.snapshots.values() for number in distinct(table.labels).tolist()}
+            own = {number for ingress in self._ingress.values() for number in ingress.fixed}
+            self._chain.forget_labels(tables | own)
+            for ingress in self._ingress.values():
+                ingress.forget(self._chain.dictionary.labels)
+
     def _finish(self, demand: Demand, results: Sequence[Parcel]) -> None:
         self._version += 1
         refused, self._refused = self._refused, []
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
+        self._forget_labels()
         cells, chain = self._chain.save()
         rest = {
             "done": self._done,
             "chain": chain,
-            "labels": self._chain.numbers.plain(),
+            "labels": self._chain.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
             "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
@@ -285,6 +297,7 @@ class Pipeline:
         kept = () if all(sink.keeps for sink in self._sinks) else results
         self._states.save(Saved(self._version, cells, rest, kept))
         self._tables.saved()
+        self._chain.dictionary.saved(self._states)
         self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
 
     def _deliver(

@@ -121,13 +121,23 @@ class Processor:
         for view in self.views:
             self.change(view, {})
 
-    def _forget_sights(self) -> None:
-        """Now and then those that no tuple has any more: every change of rights makes new ones."""
-        if len(self._sightings) > self._most_sights:
-            used = self._carrier.sights()
-            self._renumber(self._sightings.keep(used if self._changed is None else self._changed[used]))
-            self._most_sights = MOST_SIGHTS + 2 * len(self._sightings)
-            self._tables = None
+    def forget_sights(self) -> None:
+        """Those that no tuple has any more: every new label and every change of rights makes new ones."""
+        used = self._carrier.sights()
+        self._renumber(self._sightings.keep(used if self._changed is None else self._changed[used]))
+        self._most_sights = MOST_SIGHTS + 2 * len(self._sightings)
+        self._tables = None
+
+    @property
+    def labels_held(self) -> Collection[int]:
+        """The labels of tuples that are held, once sights are forgotten that no tuple has."""
+        return self._sightings.labels_held
+
+    def forget_labels(self, kept: Collection[int]) -> None:
+        """All but these."""
+        self._labels = {number: label for number, label in self._labels.items() if number in kept}
+        self._sightings.forget_labels(self._labels)
+        self._egress = Egress(self._sightings.looks.rules, self._labels)
 
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
@@ -202,7 +212,8 @@ class Processor:
         """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
         in order, under the rights of now (`deliveries` turns them into single ones)."""
         self.unseen = 0
-        self._forget_sights()
+        if len(self._sightings) > self._most_sights:
+            self.forget_sights()
         tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
         meters.begin(self._sightings, coming, self._carrier.cells, self._changed)

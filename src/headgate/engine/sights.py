@@ -113,19 +113,27 @@ class Sightings:
             self._first[stream, label] = self._sight(label, row)
 
     def keep(self, used: Ints) -> Ints:
-        """Forgets all sights but those used, those of tables and those of tuples that may come; returns the new number
-        of each."""
-        coming = [*self._first.values(), *self._of_tables.values()]
-        kept = distinct(np.concatenate([used, np.array(coming, np.int64)]))
+        """Forgets all sights but those used and those of tables; returns the new number of each."""
+        kept = distinct(np.concatenate([used, np.array([*self._of_tables.values()], np.int64)]))
+        there = set(kept.tolist())
         after = np.zeros(len(self._rows), np.int64)
         after[kept] = np.arange(len(kept))
         self._rows = [self._rows[number] for number in kept.tolist()]
         self._label_of = [self._label_of[number] for number in kept.tolist()]
-        self._first = {key: int(after[number]) for key, number in self._first.items()}
+        self._first = {key: int(after[number]) for key, number in self._first.items() if number in there}
         self._of_tables = {key: int(after[number]) for key, number in self._of_tables.items()}
         self._alive = set(range(len(kept))) - set(self._of_tables.values())
         self._number_rows()
         return after
+
+    @property
+    def labels_held(self) -> set[int]:
+        return set(self._label_of)
+
+    def forget_labels(self, kept: Mapping[int, Label]) -> None:
+        """All but these; sights that no tuple has are forgotten before."""
+        self._labels = dict(kept)
+        self._levels = {number: level for number, level in self._levels.items() if number in kept}
 
     # Sights -----------------------------------------------------------------------------------------------------------
 
@@ -160,7 +168,6 @@ class Sightings:
                 self._of_tables[table, label] = len(self._rows)
                 self._rows.append(self._seen_now(table, label))
                 self._label_of.append(label)
-                self._table = None
         numbers = np.array([self._of_tables[table, label] for label in kinds.tolist()], np.int64)
         return numbers[kind] if len(kinds) else np.empty(0, np.int64)
 
@@ -173,7 +180,9 @@ class Sightings:
     def table(self) -> Sights:
         """What each view sees of tuples with each sight."""
         if self._table is None:
-            self._table = np.stack(self._rows) if self._rows else np.zeros((0, self._columns), np.int32)
+            self._table = np.zeros((0, self._columns), np.int32)
+        if len(self._table) < len(self._rows):
+            self._table = np.concatenate([self._table, self._rows[len(self._table) :]])
         return self._table
 
     def seen_by(self, target: tuple[str, int], stream: str, labels: Sequence[int]) -> list[int]:
@@ -259,7 +268,6 @@ class Sightings:
             self._numbers[key] = len(self._rows)
             self._rows.append(row)
             self._label_of.append(label)
-            self._table = None
         self._alive.add(self._numbers[key])
         return self._numbers[key]
 
@@ -271,10 +279,13 @@ class Sightings:
     # To go on later ---------------------------------------------------------------------------------------------------
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain values, to be written down."""
+        """All of it as plain values, to be written down; most sights differ in nothing but their labels."""
+        kinds: dict[bytes, int] = {}
+        row_of = [kinds.setdefault(row.tobytes(), len(kinds)) for row in self._rows]
         return {
             "columns": self._columns,
-            "rows": [row.tolist() for row in self._rows],
+            "rows": [np.frombuffer(row, np.int32).tolist() for row in kinds],
+            "row_of": row_of,
             "label_of": self._label_of,
             "copied": self._copied,
             "masks": [sorted(map(list, mask)) for mask in self.looks.masks],
@@ -297,9 +308,9 @@ class Sightings:
         """As it was; views of queries that no longer run are gone."""
         self._first.clear()
         self._of_tables.clear()
-        self._alive = set(range(len(plain["rows"])))
+        self._alive = set(range(len(plain["row_of"])))
         self._columns = plain["columns"]
-        self._rows = [np.array(row, np.int32) for row in plain["rows"]]
+        self._rows = [np.array(plain["rows"][place], np.int32) for place in plain["row_of"]]
         self._label_of = list(plain["label_of"])
         self._copied = [(new, old) for new, old in plain["copied"]]
         self.looks.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,12 @@ from headgate.engine.cells import CellName, Cells
 from headgate.engine.egress import Parcel
 from headgate.engine.kernels.cell import Cell, Class
 from headgate.errors import StoreError
-from headgate.labels.text import parse_any_label
+from headgate.labels import Label
+from headgate.labels.plain import labels_of, plain_labels
 
 KEPT = 2
-NO_LIMIT = 1 << 40
-"""Of labels that were read before: whatever they are, they are kept as they are."""
 _TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"
-_OUT, _TABLES = "out.json", "tables"
+_OUT, _TABLES, _LABELS = "out.json", "tables", "labels"
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,29 @@ class StateFolder:
             folder.mkdir(exist_ok=True, mode=0o700)
             _write(folder / file, _ipc(table))
             _sync(folder)
+
+    def save_labels(self, file: str, labels: Mapping[int, Label]) -> None:
+        """Labels by number, which versions to come will need, by this name."""
+        plain = {"numbers": list(labels)} | plain_labels(labels.values())
+        folder = self._folder / _LABELS
+        with self._said():
+            folder.mkdir(exist_ok=True, mode=0o700)
+            _write(folder / file, json.dumps(plain).encode())
+            _sync(folder)
+
+    def labels(self, file: str) -> dict[int, Label]:
+        try:
+            plain = json.loads((self._folder / _LABELS / file).read_text())
+            return dict(zip(plain["numbers"], labels_of(plain), strict=True))
+        except (OSError, ValueError, LookupError, TypeError):
+            raise self._damaged(self._folder / _LABELS / file) from None
+
+    def forget_labels(self, kept: Collection[str]) -> None:
+        """All but these."""
+        with self._said():
+            for path in (self._folder / _LABELS).glob("*"):
+                if path.name not in kept:
+                    path.unlink()
 
     def table(self, file: str) -> pa.Table:
         try:
@@ -195,8 +217,7 @@ def _parcel_table(parcel: Parcel) -> pa.Table:
 
 
 def _plain_parcel(parcel: Parcel, size: int) -> dict[str, Any]:
-    kinds = [str(label) for label in parcel.kinds]
-    names = list(parcel.subscribers)
+    kinds, names = plain_labels(parcel.kinds), list(parcel.subscribers)
     return {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "word": parcel.word}
 
 
@@ -206,7 +227,7 @@ def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
         table = pa.ipc.open_file(pa.BufferReader(content[begin : begin + x["size"]])).read_all()
         begin += x["size"]
         (blocks, times, labels), values = (c.to_numpy() for c in table.columns[:3]), table.columns[3:]
-        kinds = tuple(parse_any_label(text, limit=NO_LIMIT) for text in x["kinds"])
+        kinds = tuple(labels_of(x["kinds"]))
         arrays = tuple(column.combine_chunks() for column in values)
         found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds, **x["word"]))
     if begin != len(content):

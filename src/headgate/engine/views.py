@@ -141,8 +141,14 @@ class View:
         labels, clearance = self.running.column_labels[block], self.clearance(next(iter(self.clearances)), rules)
         if self.running.mode == Mode.CUMULATIVE or not labels or clearance is None:
             return labels
-        aggregated = self.running.query.blocks[block].aggregated
-        return tuple(label for label in labels if rules.permits(label, clearance, aggregated=aggregated))
+        read = self.running.query.blocks[block]
+        return tuple(label for label in labels if reads(rules, read, label, clearance))
+
+
+def reads(rules: Rules, block: Block, label: Label, clearance: Clearance) -> bool:
+    """Whether a block may read for this clearance what the label protects. Blocks with aggregates read what may only be
+    read so; a join reads a WEAK stream for whoever may read another of its streams."""
+    return rules.permits(label, clearance, aggregated=block.aggregated, beside=block.streams)
 
 
 def _column_labels(block: Block) -> Iterator[Label]:

@@ -24,17 +24,21 @@ class Wanted:
     labels: Mapping[tuple[str | None, ...], int]
     keep: tuple[tuple[tuple[int, ...], Expr | None], ...] | None = None
     longest: int = Limits().text
+    epoch: int = 0
+    """That of the dictionary which the numbers of labels are from."""
 
     @property
     def by_labels(self) -> bool:
         """Whether what is dropped is dropped for its label alone: nobody sees it."""
         return self.keep is not None and all(condition is None for _, condition in self.keep)
 
-    def still(self, now: Demand) -> bool:
-        """Whether a batch that was read for this will do now. Other queries may read other columns, other rules and
-        entrances give other labels, and windows may hold what somebody has come to see meanwhile. Where something was
-        dropped, nobody may have come or see otherwise since: such a one would receive of the batch what the others
-        wanted of it, and so learn what they see."""
+    def still(self, now: Demand, epoch: int) -> bool:
+        """Whether a batch that was read for this will do now. Its labels may have been forgotten since. Other queries
+        may read other columns, other rules and entrances give other labels, and windows may hold what somebody has come
+        to see. Where something was dropped, nobody may have come or see otherwise since: such a one would receive of
+        the batch what the others wanted of it, and so learn what they see."""
+        if epoch != self.epoch:
+            return False
         if now is self.demand:
             return True
         then = self.demand

@@ -89,6 +89,10 @@ class Block:
         return self.readings[0].window is None
 
     @property
+    def streams(self) -> frozenset[str]:
+        return frozenset(reading.stream.name for reading in self.readings)
+
+    @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
         return tuple((name, expr.type) for name, expr in self.items)
 

@@ -152,7 +152,7 @@ def test_results_of_many_policies_survive_a_crash_and_go_to_files_in_both_format
     bench.end()
     lines = (tmp_path / "out" / "doctor_range" / "range.jsonl").read_text().splitlines()
     assert len(lines) == 100
-    assert "more)" in lines[-1]  # the label is shortened for people
+    assert "policies)" in lines[-1]  # the label is shortened for people
 
 
 # What may be received of a query may be filtered, joined and projected ----------------------------------------------

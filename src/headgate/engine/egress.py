@@ -19,8 +19,10 @@ from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.results import Batch
 from headgate.engine.views import View
 from headgate.labels import Clearance, Label, Level, Rules
+from headgate.labels.conjunction import RoleHolder
 
-_MOST_REMEMBERED = 200_000
+_MOST_REMEMBERED = 1_000_000
+"""Labels in sets whose combination is remembered, and decisions."""
 
 _Read = tuple[tuple[Label, ...], bool]
 """How a block read its tuples: the labels of the columns it read, and whether it made aggregates."""
@@ -123,6 +125,8 @@ class Egress:
         self._labels = labels
         self._combined: dict[tuple[Level, _Read], dict[frozenset[int], Label]] = {}
         self._decided: dict[Clearance, dict[Label, bool]] = {}
+        self._holders: dict[Clearance, RoleHolder] = {}
+        self._remembered = 0
 
     def parcels(self, views: Sequence[View], found: Sequence[Batch]) -> list[Parcel]:
         by_column: dict[int, list[Batch]] = {}
@@ -169,8 +173,12 @@ class Egress:
         )
 
     def _decide(self, label: Label, clearance: Clearance) -> bool:
-        answer = self._rules.permits(label, clearance)
+        holder = self._holders.get(clearance)
+        if holder is None:
+            holder = self._holders[clearance] = RoleHolder(clearance.roles)
+        answer = holder.satisfies(label.roles) and self._rules.permits_whatever_roles(label, clearance)
         self._decided[clearance][label] = answer
+        self._remembered += 1
         return answer
 
     def _read(self, view: View, block: int) -> _Read:
@@ -211,19 +219,23 @@ class Egress:
                 labels = (self._labels[number] for number in members)
                 label = combined(self._rules, level, (*labels, *columns))
                 known[members] = label.as_aggregate() if aggregated else label
+                self._remembered += len(members)
             found.append(known[members])
         return tuple(found)
 
     def _forget(self) -> None:
         """Now and then, so that what is remembered does not grow for ever."""
-        if sum(map(len, self._combined.values())) + sum(map(len, self._decided.values())) > _MOST_REMEMBERED:
+        if self._remembered > _MOST_REMEMBERED:
             self._combined.clear()
             self._decided.clear()
+            self._holders.clear()
+            self._remembered = 0
 
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
     """The label of a result: all its inputs' protection, and the level of its query."""
-    return rules.combine_all((Label(levels=frozenset({level})), *labels))
+    given, least = tuple(labels), Label(levels=frozenset({level}))
+    return rules.combine(rules.normal(least), given[0]) if len(given) == 1 else rules.combine_all((least, *given))
 
 
 def in_order(view: View, batches: Sequence[Batch]) -> Ints:

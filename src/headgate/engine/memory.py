@@ -8,11 +8,20 @@ Arrow has a store of its own, which does the same; it is told to ask the C libra
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import pyarrow as pa
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # malloc.h
 _MOST = 2**31 - 1
+
+
+_FEW_COLLECTIONS = (100_000, 20, 50)
+
+
+def collect_rarely() -> None:
+    """Labels are many small objects without cycles; looking for cycles among them took as long as reading them."""
+    gc.set_threshold(*_FEW_COLLECTIONS)
 
 
 def keep_freed() -> bool:

@@ -7,7 +7,6 @@ it is short. No conjunction is for nobody because of its size.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +16,9 @@ from headgate.errors import LabelError
 from headgate.labels.roles import FALSE, TRUE, RoleExpression
 
 MAX_SHOWN_PRODUCTS = 512
-MAX_SHOWN = 16
-"""Expressions that a text shows; a longer text says how many there are beside them, and is no label any more."""
+MAX_SHOWN = 8
+"""Expressions that a text shows one by one; of more it says only how many there are, and is no label any more."""
+_MOST_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,10 @@ class Conjunction:
     @classmethod
     def all_of(cls, parts: Iterable[Conjunction]) -> Conjunction:
         """The conjunction of any number of them, in time that follows their size."""
-        different = set(parts)
-        if len(different) == 1:
-            return different.pop()
-        if NOBODY in different:
-            return NOBODY
-        required = frozenset[str]().union(*(part.required for part in different))
-        return cls._normal(required, set[RoleExpression]().union(*(part.choices for part in different)))
+        given = list(parts)
+        required = frozenset[str]().union(*[part.required for part in given if part.required])
+        choices = set[RoleExpression]().union(*[part.choices for part in given])
+        return NOBODY if FALSE in choices else cls._normal(required, choices)
 
     @classmethod
     def _normal(cls, required: frozenset[str], choices: set[RoleExpression]) -> Conjunction:
@@ -63,6 +60,10 @@ class Conjunction:
         return cls(required, frozenset(choices))
 
     def __and__(self, other: Conjunction) -> Conjunction:
+        if not (other.required or other.choices):
+            return self
+        if not (self.required or self.choices):
+            return other
         return Conjunction.all_of((self, other))
 
     def satisfied_by(self, roles: Set[str]) -> bool:
@@ -76,7 +77,9 @@ class Conjunction:
     @cached_property
     def minimal(self) -> RoleExpression | None:
         """One expression of the same meaning in minimal form; None if it would be too long for people."""
-        if prod(len(choice.terms) for choice in self.choices) > MAX_SHOWN_PRODUCTS:
+        if len(self.choices) == 1 and not self.required:
+            return next(iter(self.choices))
+        if len(self.choices) > MAX_SHOWN or prod(len(x.terms) for x in self.choices) > MAX_SHOWN_PRODUCTS:
             return None
         found = RoleExpression(frozenset({self.required})) if self.required else TRUE
         try:
@@ -93,11 +96,30 @@ class Conjunction:
     def _text(self) -> str:
         if self.minimal is not None:
             return str(self.minimal)
-        parts = [str(RoleExpression.role(name)) for name in sorted(self.required)]
-        more = len(self.choices) + len(parts) - MAX_SHOWN
-        parts += heapq.nsmallest(max(0, MAX_SHOWN - len(parts)), (f"({choice})" for choice in self.choices))
-        text = " & ".join(parts[:MAX_SHOWN])
-        return f"{text} & ... ({more} more)" if more > 0 else text
+        parts = [str(RoleExpression(frozenset({self.required})))] if self.required else []
+        if len(self.choices) > MAX_SHOWN:
+            return " & ".join((*parts, f"... ({len(self.choices)} policies)"))
+        return " & ".join((*parts, *sorted(f"({choice})" for choice in self.choices)))
+
+
+class RoleHolder:
+    """Somebody who holds these roles; remembers which expressions they satisfy, so that each is decided once."""
+
+    def __init__(self, roles: Set[str]) -> None:
+        self._roles = roles
+        self._known: set[RoleExpression] = set()
+        self._satisfied: set[RoleExpression] = set()
+
+    def satisfies(self, conjunction: Conjunction) -> bool:
+        if not conjunction.required <= self._roles:
+            return False
+        new = conjunction.choices - self._known
+        if new:
+            if len(self._known) > _MOST_REMEMBERED:
+                self._known, self._satisfied, new = set(), set(), conjunction.choices
+            self._known |= new
+            self._satisfied |= {choice for choice in new if choice.satisfied_by(self._roles)}
+        return conjunction.choices <= self._satisfied
 
 
 NOBODY = Conjunction(choices=frozenset({FALSE}))

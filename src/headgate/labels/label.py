@@ -82,15 +82,22 @@ class Rules:
 
     def combine(self, a: Label, b: Label) -> Label:
         """The label of something made from both: all of its protection, from either side."""
-        return a if a == b else self.combine_all((a, b))
+        if a == b:
+            return a
+        levels = a.levels if a.levels == b.levels else self.order.maximal(a.levels | b.levels)
+        sources, aggregated = a.sources | b.sources, a.aggregated | b.aggregated
+        if aggregated:
+            aggregated -= (a.sources - a.aggregated) | (b.sources - b.aggregated)
+        return Label(a.roles & b.roles, levels, sources, aggregated)
 
     def combine_all(self, labels: Iterable[Label]) -> Label:
         """The label of something made from all of these, in time that follows their size."""
         parts = list(labels)
-        levels = frozenset[Level]().union(*(part.levels for part in parts))
-        sources = frozenset[str]().union(*(part.sources for part in parts))
-        whole = frozenset[str]().union(*(part.sources - part.aggregated for part in parts))
-        roles = Conjunction.all_of(part.roles for part in parts) if parts else EVERYBODY
+        levels = frozenset[Level]().union(*{part.levels for part in parts})
+        origins = {(part.sources, part.aggregated) for part in parts}
+        sources = frozenset[str]().union(*(own for own, _ in origins))
+        whole = frozenset[str]().union(*(own - aggregated for own, aggregated in origins))
+        roles = Conjunction.all_of([part.roles for part in parts])
         return Label(roles, self.order.maximal(levels), sources, sources - whole)
 
     def permits(
@@ -98,17 +105,17 @@ class Rules:
     ) -> bool:
         """Whether a label permits a clearance. `aggregated`: only an aggregate of what it protects is read; `beside`:
         the streams that every result is made of together with it."""
-        return (
-            label.roles.satisfied_by(clearance.roles)
-            and all(self.order.dominates(clearance.level, level) for level in label.levels)
-            and self.reads_sources(label, clearance, aggregated=aggregated, beside=beside)
+        return label.roles.satisfied_by(clearance.roles) and self.permits_whatever_roles(
+            label, clearance, aggregated=aggregated, beside=beside
         )
 
-    def reads_sources(
+    def permits_whatever_roles(
         self, label: Label, clearance: Clearance, *, aggregated: bool = False, beside: Set[str] = frozenset()
     ) -> bool:
-        return label.sources <= clearance.sources or all(
-            self._source_ok(source, label, clearance, aggregated, beside) for source in label.sources
+        """The rest of the decision, where somebody else decides about the roles."""
+        return all(self.order.dominates(clearance.level, level) for level in label.levels) and (
+            label.sources <= clearance.sources
+            or all(self._source_ok(source, label, clearance, aggregated, beside) for source in label.sources)
         )
 
     def _source_ok(

@@ -18,7 +18,7 @@ from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Gate
 from headgate.engine.duck import evaluate
 from headgate.engine.ingress import Entrance
-from headgate.engine.memory import keep_freed
+from headgate.engine.memory import collect_rarely, keep_freed
 from headgate.engine.pipeline import Counts, Pipeline
 from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
@@ -51,6 +51,7 @@ class Processing:
         clock: Clock | None = None,
     ) -> None:
         keep_freed()
+        collect_rarely()
         self._headgate = headgate
         self._gate = gate or headgate
         self._home, self._master = home, master

@@ -18,6 +18,8 @@ from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import dense
 
 _WORD = 62
+_MOST_BITS = 4 * _WORD
+"""Labels that are bits; of more, each result has a list."""
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (_WORD, np.int64))
 
 
@@ -45,15 +47,35 @@ def side_by_side(sides: Sequence[LabelSets]) -> LabelSets:
     return reduce(_both, sides)
 
 
-def together(rows: LabelSets, fold: Callable[[Array], Array]) -> LabelSets:
-    """What several rows have together; `fold` says of one number for each row what its bits are together."""
+def together(rows: LabelSets, fold: Callable[[Array], Array], members: Callable[[], tuple[Ints, Ints]]) -> LabelSets:
+    """What several rows have together; `fold` says of one number for each row what its bits are together, `members` are
+    the pairs of a result and a row of it, ordered by result."""
     if len(rows.sets) == 1:
         some = fold(np.ones(len(rows.numbers), np.uint8))
         return LabelSets(np.zeros(len(some), rows.numbers.dtype), rows.sets)
     labels = sorted(frozenset().union(*rows.sets))
+    if len(labels) > _MOST_BITS:
+        return _listed(rows, *members())
     return side_by_side(
         [_word(rows, labels[start : start + _WORD], fold) for start in range(0, max(len(labels), 1), _WORD)]
     )
+
+
+def _listed(rows: LabelSets, result: Ints, row: Ints) -> LabelSets:
+    """As `together`, from lists of labels: each result has few of very many."""
+    sizes = np.array([len(members) for members in rows.sets])
+    flat = np.array([label for members in rows.sets for label in members], np.int64)
+    kind = widened(rows.numbers)[row]
+    begins, times = (np.cumsum(sizes) - sizes)[kind], sizes[kind]
+    if (sizes == 1).all():
+        label = flat[begins]
+    else:
+        within = np.arange(int(times.sum())) - np.repeat(np.cumsum(times) - times, times)
+        label, result = flat[np.repeat(begins, times) + within], np.repeat(result, times)
+    listed, cuts = label.tolist(), (np.flatnonzero(np.diff(result)) + 1).tolist()
+    sets = [frozenset(listed[a:b]) for a, b in zip((0, *cuts), (*cuts, len(listed)), strict=True)]
+    known = {members: number for number, members in enumerate(dict.fromkeys(sets))}
+    return LabelSets(narrowed(np.array([known[x] for x in sets], np.int64), len(known)), tuple(known))
 
 
 def _word(rows: LabelSets, labels: list[int], fold: Callable[[Array], Array]) -> LabelSets:

@@ -280,7 +280,11 @@ class ViewRun:
         chosen = where_kind_changes(kinds, row, at, there, operator)
         row, at = row[chosen], at[chosen]
         first, number = first_of_each(kinds[row], at)
-        labels = together(self._labels(tuple(side[row] for side in rows.sides)), lambda bits: any_of_each(bits, number))
+        labels = together(
+            self._labels(tuple(side[row] for side in rows.sides)),
+            lambda bits: any_of_each(bits, number),
+            lambda: _by_result(number),
+        )
         row = row[first]
         values = [taken(column, row) for column in values]
         return yielded(instants, at[first], tuple(side[row] for side in rows.sides), values, labels)
@@ -302,7 +306,7 @@ class ViewRun:
         values: dict[Column | AggregateCall, pa.Array] = dict(self._values(node.input, sides, node.groups))
         values |= {call: aggregates.of(call) for call in node.calls}
         results, at = self._evaluate(items, values, len(looked)), looked.instant
-        labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or))
+        labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or), looked.members)
         if having:
             chosen = np.flatnonzero(meets(self._evaluate, having, values, len(looked)))
             sides, at, labels = tuple(side[chosen] for side in sides), at[chosen], labels.at(chosen)
@@ -336,3 +340,9 @@ class ViewRun:
 
 _NOTHING = np.empty(0, np.int64)
 _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBLE": pa.float64()}
+
+
+def _by_result(number: Ints) -> tuple[Ints, Ints]:
+    """Pairs of a result and a row of it, ordered by result."""
+    order = np.argsort(number, kind="stable")
+    return number[order], order

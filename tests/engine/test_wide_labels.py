@@ -221,3 +221,36 @@ def test_a_join_with_a_weak_stream_reaches_whoever_may_read_the_other_stream(tmp
 @pytest.mark.parametrize("mode", Mode)
 def test_a_weak_stream_opens_no_strong_one(tmp_path: Path, mode: Mode) -> None:
     assert weak(tmp_path, "w", mode).fetched("amy", "joined") == []
+
+
+# Labels of any form -------------------------------------------------------------------------------------------------
+
+ROLES = [f"r{n}" for n in range(12)]
+
+
+def _expression(rng: random.Random) -> list[set[str]]:
+    return [set(rng.sample(ROLES, rng.randint(1, 3))) for _ in range(rng.randint(1, 4))]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_of_random_labels_give_each_reader_the_query_over_what_they_may_see(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    bench = Bench(tmp_path, stream("hr", "ward INT, rate INT"), skew=None)
+    readers = {f"p{n}": set(rng.sample(ROLES, rng.randint(2, 12))) for n in range(5)}
+    for name in ("range", "rows", "distinct"):
+        bench.query(name, QUERIES[name][0])
+    bench.subscribed(
+        **{f"{who}_{name}": (name, ",".join(roles)) for who, roles in readers.items() for name in bench.queries}
+    )
+    made, labels = Hospital(1_000, 400, seed), [_expression(rng) for _ in range(1_000)]
+    for begin in range(0, 400, 57):
+        part = made.rows[begin : begin + 57]
+        rows: list[Row] = [
+            (" | ".join(f"({' & '.join(term)})" for term in labels[ward]), ward, rate) for _, ward, rate in part
+        ]
+        bench.take("hr", *rows, times=[NOW + dt.timedelta(seconds=n) for n, _, _ in part])
+    bench.end()
+    for who, roles in readers.items():
+        for name in bench.queries:
+            expected = made.expected(QUERIES[name][1], lambda ward: any(term <= roles for term in labels[ward]))  # noqa: B023
+            assert bench.fetched(f"{who}_{name}", name) == expected, (who, name)

@@ -68,6 +68,11 @@ QUERIES = {
         "SELECT SUM(rate) AS total FROM hr [UNBOUNDED]",
         "SELECT sum(rate) OVER (ORDER BY n) FROM hr ORDER BY n",
     ),
+    "slide": (
+        "SELECT COUNT(*) AS k, SUM(rate) AS total FROM hr [RANGE 200 MINUTES SLIDE 10 MINUTES]",
+        "SELECT count(*), sum(rate) FROM hr, range(0, 99000, 600) t(x) WHERE n > x - 12000 AND n <= x"
+        " GROUP BY x ORDER BY x",
+    ),
     "distinct": (
         "SELECT DISTINCT rate FROM hr [UNBOUNDED]",
         "SELECT rate FROM hr GROUP BY rate ORDER BY min(n)",
@@ -98,13 +103,13 @@ def test_everyone_receives_what_the_query_gives_over_the_tuples_they_may_see(
             assert found == made.expected(QUERIES[name][1], permits), (who, name)
 
 
-@pytest.mark.long
-def test_ten_thousand_policies_in_one_window(tmp_path: Path) -> None:
-    bench, made = hospital(tmp_path, 10_000, 12_000, "unbounded")
-    made.arrive(bench, files=60)
+@pytest.mark.parametrize("wards", [2_000, pytest.param(10_000, marks=pytest.mark.long)])
+def test_thousands_of_policies_in_one_window(tmp_path: Path, wards: int) -> None:
+    bench, made = hospital(tmp_path, wards, wards * 6 // 5, "slide")
+    made.arrive(bench, files=20)
     bench.end()
     for who, (_, permits) in made.readers.items():
-        assert bench.fetched(f"{who}_unbounded", "unbounded") == made.expected(QUERIES["unbounded"][1], permits), who
+        assert bench.fetched(f"{who}_slide", "slide") == made.expected(QUERIES["slide"][1], permits), who
 
 
 @pytest.mark.parametrize("mode", Mode)

@@ -7,14 +7,23 @@ that are new in it, and when most of what the files hold is forgotten they are w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Protocol
 
-from headgate.engine.state import StateFolder
 from headgate.labels import Label
 
 MOST_UNUSED = 1000
 """So many labels may there be before anybody looks whether all are held."""
+
+
+class LabelFiles(Protocol):
+    """Where labels are written to, by names of files."""
+
+    def save_labels(self, file: str, labels: Mapping[int, Label]) -> None: ...
+
+    def labels(self, file: str) -> dict[int, Label]: ...
+
+    def forget_labels(self, kept: Collection[str]) -> None: ...
 
 
 class Dictionary:
@@ -65,26 +74,26 @@ class Dictionary:
 
     # To go on later ---------------------------------------------------------------------------------------------------
 
-    def save(self, states: StateFolder, version: int) -> dict[str, Any]:
+    def save(self, files: LabelFiles, version: int) -> dict[str, Any]:
         """Writes what is new, for a version to come; returns what that has to know of it."""
         if sum(self._files.values()) > MOST_UNUSED + 2 * len(self.labels):
             self._unsaved, self._files = list(self.labels), {}
         if self._unsaved:
             file = f"{version}"
-            states.save_labels(file, {number: self.labels[number] for number in self._unsaved})
+            files.save_labels(file, {number: self.labels[number] for number in self._unsaved})
             self._files[file] = len(self._unsaved)
             self._unsaved = []
         return {"files": dict(self._files), "next": self._next}
 
-    def saved(self, states: StateFolder) -> None:
+    def saved(self, files: LabelFiles) -> None:
         """The version counts: what it does not need is not needed."""
-        states.forget_labels(self._files.keys())
+        files.forget_labels(self._files.keys())
 
-    def restore(self, states: StateFolder, plain: Any) -> None:
+    def restore(self, files: LabelFiles, plain: Any) -> None:
         """Labels that were forgotten before the version was written are known again until somebody looks."""
         found: dict[int, Label] = {}
         for file in plain["files"]:
-            found |= states.labels(file)
+            found |= files.labels(file)
         self._keep(found)
         self._next, self._files, self._unsaved = plain["next"], dict(plain["files"]), []
 

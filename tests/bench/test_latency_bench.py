@@ -36,7 +36,8 @@ def test_the_mailbox_notes_what_came() -> None:
     watch = Watch()
     values = (pa.array([4, 4, 5], pa.int32()),)
     zeros = np.zeros(3, np.int64)
-    watch.write([Parcel(("ann",), "q", zeros, zeros, values, zeros, ())], [], as_staged=True)
+    watch.prepare([Parcel(("ann",), "q", zeros, zeros, values, zeros, ())], [], as_staged=True)
+    watch.publish(lambda: None)
     assert watch.tuples == 3
     assert watch.flows.is_set()
 

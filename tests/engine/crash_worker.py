@@ -39,7 +39,7 @@ from headgate.engine.duck import evaluate
 from headgate.engine.ingress import Entrance
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sights import Running
-from headgate.engine.sinks import Address, FileSink
+from headgate.engine.sinks import Address, FileSink, Verify
 from headgate.engine.sql.types import ARROW
 from headgate.engine.state import StateFolder
 from headgate.labels import Clearance
@@ -128,6 +128,9 @@ class ScriptedGate:
     @contextmanager
     def open(self) -> Iterator[Demand]:
         yield self.demand()
+
+    def verify(self) -> None:
+        pass
 
 
 class Files:
@@ -226,17 +229,16 @@ class Killer:
             self("an old state half removed")
             rmtree(path, *more, **options)
 
-        def appended(sink: FileSink, path: str, lines: Iterable[str]) -> None:
-            whole = list(lines)
+        def appended(sink: FileSink, path: str, verify: Verify) -> None:
+            content = sink._ready[path]
             if self._step == "half a line written":
                 file = sink._folder.path / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with file.open("ab") as stream:
-                    content = "\n".join(whole).encode()
                     stream.write(content[: len(content) // 2 + 1])
                     stream.flush()
                     self("half a line written")
-            append(sink, path, whole)
+            append(sink, path, verify)
             self("some files written")
 
         for owner, name, step in (

@@ -96,6 +96,9 @@ class Bench:
     def open(self) -> Iterator[Demand]:
         yield self.now
 
+    def verify(self) -> None:
+        pass
+
     # What happens -----------------------------------------------------------------------------------------------------
 
     def begin(self, *sinks: Sink) -> Pipeline:

@@ -23,7 +23,7 @@ from headgate.engine.looks import Looks
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.results import Batch
 from headgate.engine.sights import Sightings
-from headgate.engine.sinks import FileSink
+from headgate.engine.sinks import FileSink, Verify
 from headgate.engine.views import View
 
 
@@ -97,16 +97,16 @@ def tables_are_shown(patch: pytest.MonkeyPatch) -> None:
 
 def numbered_files(patch: pytest.MonkeyPatch) -> None:
     """Files are called after the batch that everybody shares."""
-    written = FileSink.write
+    written = FileSink.prepare
 
-    def write(self: FileSink, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
+    def prepare(self: FileSink, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
         self.batch = getattr(self, "batch", 0) + 1  # type: ignore[attr-defined]
         name = sinks.file_name
         patch.setattr(sinks, "file_name", lambda path: name((*path[:-1], f"{path[-1]}-{self.batch}")))  # type: ignore[attr-defined]
         written(self, results, refused, as_staged=as_staged)
         patch.setattr(sinks, "file_name", name)
 
-    patch.setattr(FileSink, "write", write)
+    patch.setattr(FileSink, "prepare", prepare)
 
 
 def numbered_lines(patch: pytest.MonkeyPatch) -> None:
@@ -122,17 +122,17 @@ def numbered_lines(patch: pytest.MonkeyPatch) -> None:
 
 def one_mailbox(patch: pytest.MonkeyPatch) -> None:
     """What is kept for all together is limited."""
-    written = Mailbox.write
+    written = Mailbox.publish
 
-    def write(self: Mailbox, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
-        written(self, results, refused, as_staged=as_staged)
+    def publish(self: Mailbox, verify: Verify) -> None:
+        written(self, verify)
         while sum(self._sizes.values()) > self._most:
             key = next(iter(self._kept))
             gone = sum(map(len, self._kept.pop(key)))
             self._sizes.pop(key)
             self.lost[key] += gone
 
-    patch.setattr(Mailbox, "write", write)
+    patch.setattr(Mailbox, "publish", publish)
 
 
 def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
 
 def results_come_again(patch: pytest.MonkeyPatch) -> None:
     """A mailbox is given the last batch once more after a restart (found by this test)."""
-    patch.setattr(Mailbox, "state", lambda _: 0)
+    patch.setattr(Mailbox, "keeps", False)
 
 
 def state_of_all(patch: pytest.MonkeyPatch) -> None:

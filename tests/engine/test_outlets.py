@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -52,7 +52,13 @@ def out(sink: Sink, version: int, results: list[Parcel], allowed: list[Parcel] |
     """A batch, as the pipeline does it."""
     sink.stage(version, results, [])
     sink.state(results)
-    sink.write(results if allowed is None else allowed, [], as_staged=allowed is None)
+    let_out(sink, results if allowed is None else allowed, as_staged=allowed is None)
+
+
+def let_out(sink: Sink, results: list[Parcel], refused: Sequence[Refused] = (), *, as_staged: bool = True) -> None:
+    sink.prepare(results, refused, as_staged=as_staged)
+    sink.publish(lambda: None)
+    sink.complete()
 
 
 # One folder after the other ------------------------------------------------------------------------------------------
@@ -134,7 +140,6 @@ def test_recovery_cuts_and_removes_nothing_behind_a_planted_link(tmp_path: Path,
     """The attack: wait for a crash, and have Headgate remove or cut what one may not touch oneself."""
     sink = make(tmp_path / "out", Here())
     out(sink, 1, [parcel(1)])
-    before = sink.state([parcel(2)])
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / "000000007.parquet").write_text("precious")
@@ -142,9 +147,9 @@ def test_recovery_cuts_and_removes_nothing_behind_a_planted_link(tmp_path: Path,
         path.rename(tmp_path / path.name)
     (tmp_path / "out" / "ann" / "q").symlink_to(victim)
     (tmp_path / "out" / "ann" / "q.jsonl").symlink_to(victim / "000000007.parquet")
-    before = before | ({"numbers": {"ann/q": 0}} if make is ParquetSink else {"ann/q.jsonl": 0})
+    before = {sink.name: {"ann/q": 0} if make is ParquetSink else {"ann/q.jsonl": 0}}
     with pytest.raises(StoreError, match="cannot be written to `ann/q"):
-        make(tmp_path / "out", Here()).restore(before)
+        make(tmp_path / "out", Here()).restore(before, out=False)
     assert (victim / "000000007.parquet").read_text() == "precious"
 
 
@@ -212,7 +217,7 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
     results = [parcel(7, 8), said(("bob",), "q", ended="why")]
     refused = [Refused("s", "no form", [{"a": 1}]), Refused("s", "no time", [{"a": 2}])]
     sink.stage(1, results, refused)
-    sink.write(results, refused, as_staged=True)
+    let_out(sink, results, refused)
     shown = [(x["user"], x["session"], x["stream"], x["batch"], x["row"], x["label"]) for x in written.rows]
     assert shown == [
         ("ann", "session of ann", "q", 1, 0, "doctor"),
@@ -222,7 +227,7 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
         ("owner", "", "s.refused", 1, 1, None),
     ]
     assert len({x["key"] for x in written.rows}) == 5
-    FileSink(tmp_path, Here()).write(results, refused, as_staged=True)
+    let_out(FileSink(tmp_path, Here()), results, refused)
     lines = [x for file in sorted(tmp_path.rglob("*.jsonl")) for x in file.read_text().splitlines()]
     assert [x["value"] for x in written.rows] == lines
     assert [x["time"] and x["time"].isoformat() for x in written.rows[:3]] == ["2023-11-14T22:13:20+00:00"] * 2 + [None]
@@ -253,12 +258,12 @@ def test_what_is_written_again_has_the_same_keys_whatever_is_permitted_by_then(w
     state = json.loads(json.dumps(sink.state(results)))
     written.only = written_before
     with pytest.raises(StoreError, match=r"results cannot be written as `any` \(OSError\)"):
-        sink.write(results, [], as_staged=True)
+        let_out(sink, results)
     written.only = None
     again = sink_into(written)
-    again.restore(state)
+    again.restore(state, out=False)
     left = [results[0].left(np.array([False, False, False, True, True]))] if lost else results
-    again.write(left, [], as_staged=False)
+    let_out(again, left, as_staged=False)
     out(again, 3, [parcel(20)])
     before = [10, 11, 12, 13, 14][:written_before]
     assert written.once() == [1, 2, *sorted({*before, *([13, 14] if lost else range(10, 15))}), 20]
@@ -277,7 +282,7 @@ def test_when_all_is_forgotten_keys_are_others() -> None:
     written = Written()
     for _ in range(2):
         sink = sink_into(written)
-        sink.restore(None)
+        sink.restore({}, out=False)
         out(sink, 1, [parcel(1)])
     assert len({x["key"] for x in written.rows}) == 2
 

@@ -31,6 +31,7 @@ from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.shares import dealt
 from headgate.engine.sights import Running
+from headgate.engine.sinks import Verify
 from headgate.engine.sql.types import ARROW
 from headgate.plan.expressions import Type, Value
 from headgate.testing.clock import ManualClock
@@ -50,6 +51,9 @@ class OwnGate:
     def open(self) -> Iterator[Demand]:
         yield self.during
 
+    def verify(self) -> None:
+        pass
+
 
 class Lost(Exception):
     """The process ends here."""
@@ -67,10 +71,16 @@ class Records(Mailbox):
         self.refused: Counter[str] = Counter()
         self.ended = set[tuple[str, str]]()
         self.fails = False
+        self._coming: Sequence[Refused] = ()
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        super().prepare(results, refused, as_staged=as_staged)
+        self._coming = refused
+
+    def publish(self, verify: Verify) -> None:  # noqa: ARG002
         if self.fails:
             raise Lost
+        results, refused = self._ready, self._coming
         for x in deliveries(results):
             found = self.results.setdefault((x.subscriber, x.query), [])
             found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]

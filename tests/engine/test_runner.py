@@ -62,6 +62,9 @@ class Gate:
     def open(self) -> Iterator[Demand]:
         yield self.now
 
+    def verify(self) -> None:
+        pass
+
 
 def demand(queries: Mapping[str, str]) -> Demand:
     stream = Stream("s", COLUMNS)
@@ -77,9 +80,9 @@ class Kept(Mailbox):
         super().__init__()
         self.refused: list[Refused] = []
 
-    def write(self, results, refused, *, as_staged) -> None:  # type: ignore[no-untyped-def]
+    def prepare(self, results, refused, *, as_staged) -> None:  # type: ignore[no-untyped-def]
         self.refused += refused
-        super().write(results, refused, as_staged=as_staged)
+        super().prepare(results, refused, as_staged=as_staged)
 
 
 def run(

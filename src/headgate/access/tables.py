@@ -136,6 +136,13 @@ head = Table(
     Column("audit_mac", Text, nullable=False),
     Column("audit_seal", Text, nullable=False),
 )
+# Who lets results out at this moment, on a server: see `leases`.
+leases = Table(
+    "leases",
+    metadata,
+    Column("holder", Text, primary_key=True),
+    Column("expires", Double, nullable=False),
+)
 # The latest changes, so that other processes catch up without reading everything again.
 change_log = Table(
     "change_log",

@@ -27,12 +27,11 @@ from pyspark.sql import SparkSession
 from headgate.access.passwords import Passwords
 from headgate.bench.harness import Plot, Progress, Report, Row, environment
 from headgate.engine.chain import Chain
-from headgate.engine.egress import Parcel
-from headgate.engine.ingress import Refused
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.runner import SparkBatch
 from headgate.engine.session import spark_session
+from headgate.engine.sinks import Verify
 from headgate.engine.state import StateFolder
 from headgate.service import Headgate
 from headgate.service.processing import Processing
@@ -77,10 +76,11 @@ class Watch(Mailbox):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+    def publish(self, verify: Verify) -> None:
+        verify()
         now = time.perf_counter()
-        self.arrived += [(now, parcel.values[0].to_numpy()) for parcel in results]
-        if results:
+        self.arrived += [(now, parcel.values[0].to_numpy()) for parcel in self._ready]
+        if self._ready:
             self.flows.set()
 
     @property

@@ -42,6 +42,9 @@ class Unchanging:
     def open(self) -> AbstractContextManager[Demand]:
         return nullcontext(self._demand)
 
+    def verify(self) -> None:
+        pass
+
 
 class Measured:
     """A pipeline that says what a batch took. Mailboxes are emptied after each, as their owners would."""

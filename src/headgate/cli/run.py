@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from headgate.cli.aside import Aside
 from headgate.cli.context import Place, pass_place, reported, show
 from headgate.engine.memory import keep_freed
 from headgate.engine.pipeline import Counts, forget
@@ -136,6 +137,11 @@ def _process(
     with _Bar(follow) as bar, started as work, _asked_to_end() as check:
         waited: list[str] = []
         unread: list[str] = []
+        printing = Aside()
+
+        def warn() -> None:
+            for line in work.warnings():
+                click.echo(f"warning: {line}", err=True)
 
         def watch() -> None:
             nonlocal waited
@@ -144,8 +150,9 @@ def _process(
             for line in (x for x in waits if x not in waited):
                 click.echo(f"{line}; it is tried again", err=True)
             waited = waits
+            warn()
             if follow and results.printed:
-                _print(desk.received(SHOWN, news=True))
+                printing.begin(lambda: _print(desk.received(SHOWN, news=True)))
             check()
 
         try:
@@ -154,6 +161,8 @@ def _process(
         except Unread as error:
             unread = desk.unread(error.streams)
         bar.stop()
+        warn()
+        printing.finish()
         if results.printed:
             _print(desk.received(SHOWN, news=follow))
         _print(desk.summary(work.counts))

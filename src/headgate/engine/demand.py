@@ -86,6 +86,11 @@ class Demand:
             found.append(parcel.left(permitted[parcel.labels]).to((subscriber,)))
         return [x for x in found if len(x) or x.word]
 
+    def covers(self, parcel: Parcel) -> bool:
+        """Whether all of it is still permitted to all whom it is for."""
+        found = self.allowed(parcel)
+        return len(found) == len(parcel.subscribers) and all(len(x) == len(parcel) for x in found)
+
     def concerned(self, stream: str) -> list[tuple[str, str]]:
         """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may
         read it. To all others it is hidden: what they receive is the same without it."""
@@ -106,5 +111,9 @@ class Gate(Protocol):
         ...
 
     def open(self) -> AbstractContextManager[Demand]:
-        """The same, and nothing changes until the context ends."""
+        """The same, and nothing changes until the context ends, or `verify` fails."""
+        ...
+
+    def verify(self) -> None:
+        """Raises LeaseLost unless what `open` gave still holds."""
         ...

@@ -4,17 +4,19 @@ came."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
+from headgate.engine.sinks import Sink, Verify
 
 MOST_KEPT = 1_000_000
 """Results kept for one subscriber of one query; beyond it the oldest go, and are counted."""
 
 
-class Mailbox:
+class Mailbox(Sink):
     name = "mailbox"
     keeps = True
 
@@ -23,11 +25,13 @@ class Mailbox:
         self._kept: dict[tuple[str, str], list[Parcel]] = {}
         self._sizes: dict[tuple[str, str], int] = {}
         self.lost: Counter[tuple[str, str]] = Counter()
+        self._ready: Sequence[Parcel] = ()
 
-    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> None:
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:  # noqa: ARG002
         """What nobody has fetched goes with the process, as its subscribers do."""
+        return {}
 
-    def restore(self, state: None) -> None:
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         pass
 
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
@@ -36,8 +40,12 @@ class Mailbox:
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
         return []
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
-        for parcel in results:
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+        self._ready = results
+
+    def publish(self, verify: Verify) -> None:
+        verify()
+        for parcel in self._ready:
             for key in ((subscriber, parcel.query) for subscriber in parcel.subscribers):
                 kept = self._kept.setdefault(key, [])
                 kept.append(parcel)
@@ -53,6 +61,10 @@ class Mailbox:
             self._sizes.pop(key, None)
         for key in self.lost.keys() - now.clearances.keys():
             del self.lost[key]
+
+    def has(self, subscriber: str, query: str) -> bool:
+        """Whether anything waits for it."""
+        return bool(self._kept.get((subscriber, query)))
 
     def fetch(self, subscriber: str, query: str, now: Demand) -> list[Parcel]:
         """All that is there for it and that its rights of now permit; whatever they do not is gone as well."""

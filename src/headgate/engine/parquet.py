@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,46 +23,72 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.outfolder import OutFolder, known_file, new_file
-from headgate.engine.sinks import Addresses, FileSink, file_path
+from headgate.engine.sinks import Addresses, FileSink, Sink, Verify, file_path
+from headgate.errors import StoreError
 from headgate.labels.plain import labels_of, plain_labels
 
 _STAGED = ".staged"
+_MAGIC = b"PAR1"
 _TIME, _LABEL, _BLOCK = "headgate_time", "headgate_label", "headgate_block"
 _REPEATED = [_LABEL, _BLOCK]
 
 
-class ParquetSink:
+class ParquetSink(Sink):
+    """What is said instead of results goes to files with lines, as JSON lines do."""
+
     keeps = True
 
     def __init__(self, folder: Path, addresses: Addresses) -> None:
         self._folder = OutFolder(folder)
-        self.name = f"parquet {self._folder.mark()}"
+        self.place = str(folder)
         self._addresses = addresses
-        self._lines = FileSink(folder, addresses)
+        self._lines = FileSink(self._folder, addresses)
         self._numbers: dict[str, int] = {}
         self._staged: dict[tuple[str, str], str] = {}
-        self._version = 0
+        self._ready: dict[tuple[str, str], str] = {}
         with self._folder.said(_STAGED), self._folder.inside(_STAGED):
             pass
 
-    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, dict[str, int]]:
+    @property
+    def name(self) -> str:
+        return f"parquet {self._folder.name}"
+
+    def claim(self, owner: str) -> None:
+        self._folder.claim(owner)
+
+    def let_go(self) -> None:
+        self._folder.let_go()
+
+    def warnings(self) -> list[str]:
+        return self._lines.warnings()
+
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:
         coming = (self._place(name, parcel.query) for parcel in results for name in parcel.subscribers)
         beginning = dict.fromkeys(coming, 0)
-        lines = self._lines.state([x for x in results if x.word], refused)
-        return {"numbers": beginning | self._numbers, "lines": lines}
+        return {self.name: beginning | self._numbers, **self._lines.state([x for x in results if x.word], refused)}
 
-    def restore(self, state: Mapping[str, dict[str, int]] | None) -> None:
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         """Of what was to go out nothing is left but what is staged."""
-        self._numbers = dict(state["numbers"]) if state else {}
+        self._numbers = dict(states.get(self.name) or {})
         for place, number in self._numbers.items():
             here = self._folder.inside(place, make=False)
             with self._folder.said(place), suppress(FileNotFoundError), here as folder:
-                _clear(folder, number)
-        self._lines.restore(state["lines"] if state else None)
+                gone = _clear(folder, number)
+                bad = _damaged(folder)
+                if out:
+                    self._warn(place, gone, "was not written here, and is removed")
+                self._warn(place, bad, "is not what was written: it was cut or changed")
+        self._lines.restore(states, out=out)
+
+    def _warn(self, place: str, names: Sequence[str], what: str) -> None:
+        self._folder.warnings += [f"the file of results `{place}/{x}` in `{self.place}` {what}" for x in names]
 
     # Before a batch counts --------------------------------------------------------------------------------------------
 
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:  # noqa: ARG002
+        if self._folder.look():
+            self._numbers = {}
+            self._lines.begin_anew()
         self._staged = {}
         work: list[tuple[pa.Table, Parcel, str]] = []
         for parcel in (x for x in results if not x.word):
@@ -75,54 +102,49 @@ class ParquetSink:
                 os.unlink(old, dir_fd=here)
             with ThreadPoolExecutor(2) as threads:
                 list(threads.map(lambda x: _write(x[0], x[1], x[2], here), work))
-            self._note(version, here)
+            _note(_index(version), [(name, *key) for key, name in self._staged.items()], here)
 
     def staged(self, version: int) -> list[Parcel]:
         """What was staged for a version that counts, after a restart."""
         with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
-            noted = _noted(_index(version), here)
+            noted = _noted(_index(version), here, self.place)
             parcels = [
                 _parcel(_read(name, here), _read_labels(name, here), subscriber, query)
                 for name, subscriber, query in noted
             ]
-        self._version = version
         self._staged = {(subscriber, query): name for name, subscriber, query in noted}
         return parcels
 
     # When it goes out -------------------------------------------------------------------------------------------------
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
-        """`as_staged`: all of it, as it is; otherwise only these results, of what was staged."""
-        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
-            if not as_staged:
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        """`as_staged`: all of it, as it is; otherwise only these results, of what was staged, which itself stays as it
+        is: it may have to be decided about again."""
+        self._ready = dict(self._staged)
+        if not as_staged:
+            with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
                 self._leave(results, waiting)
-            for key, name in self._staged.items():
+        self._lines.prepare([x for x in results if x.word], refused, as_staged=False)
+
+    def _leave(self, results: Sequence[Parcel], waiting: int) -> None:
+        allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
+        self._ready = {key: f"left-{name}" for key, name in self._ready.items() if key in allowed}
+        for key, name in self._ready.items():
+            _write(self._table(allowed[key]), allowed[key], name, waiting)
+
+    def publish(self, verify: Verify) -> None:
+        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
+            for key, name in list(self._ready.items()):
+                verify()
                 place = self._place(*key)
                 with self._folder.said(place), self._folder.inside(place) as here:
                     self._let_out(place, here, name, waiting)
-        self._staged = {}
-        self._lines.write([x for x in results if x.word], refused, as_staged=False)
+                del self._ready[key], self._staged[key]
+        self._lines.publish(verify)
 
-    def _leave(self, results: Sequence[Parcel], waiting: int) -> None:
-        """Of what was staged only these. A crash leaves all of it, or these."""
-        allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
-        before = list(self._staged.items())
-        self._staged = {key: f"left-{name}" for key, name in before if key in allowed}
-        for key, name in self._staged.items():
-            _write(self._table(allowed[key]), allowed[key], name, waiting)
-        self._note(self._version, waiting)
-        for _, name in before:
-            os.unlink(name, dir_fd=waiting)
-            os.unlink(_labels(name), dir_fd=waiting)
-
-    def _note(self, version: int, waiting: int) -> None:
-        """Which files are staged, for whom and of which query."""
-        self._version = version
-        with open(new_file(f"{_index(version)}.new", waiting), "w", encoding="utf-8") as file:
-            json.dump([(name, *key) for key, name in self._staged.items()], file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(f"{_index(version)}.new", _index(version), src_dir_fd=waiting, dst_dir_fd=waiting)
+    def complete(self) -> None:
+        self._staged, self._ready = {}, {}
+        self._lines.complete()
 
     def _let_out(self, place: str, here: int, name: str, waiting: int) -> None:
         """What is staged stays until the next batch. Whatever has a number that was never given is not ours, or was
@@ -155,21 +177,53 @@ def _index(version: int) -> str:
     return f"{version:015}.json"
 
 
-def _noted(name: str, folder: int) -> list[tuple[str, str, str]]:
-    """Those that are still there: what is no longer permitted was removed, and another folder has none."""
+def _note(name: str, known: list[tuple[str, str, str]], folder: int) -> None:
+    """Which files are staged, for whom and of which query."""
+    with open(new_file(name, folder), "w", encoding="utf-8") as file:
+        json.dump(known, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _noted(name: str, folder: int, place: str) -> list[tuple[str, str, str]]:
+    """All that was staged: what is missing would be missing for ever."""
     there = frozenset(os.listdir(folder))
-    if name not in there:
-        return []
-    with open(known_file(name, folder), encoding="utf-8") as file:
-        return [(staged, subscriber, query) for staged, subscriber, query in json.load(file) if staged in there]
+    noted: list[tuple[str, str, str]] = []
+    if name in there:
+        with open(known_file(name, folder), encoding="utf-8") as file:
+            noted = [(staged, subscriber, query) for staged, subscriber, query in json.load(file)]
+    files = (file for staged, _, _ in noted for file in (staged, _labels(staged)))
+    missing = sorted({name, *files} - there)
+    if missing:
+        raise StoreError(
+            f"results that are not out yet are missing in `{place}`: `{_STAGED}/{missing[0]}`",
+            hint="put the folder back as it was, or read everything again with --fresh",
+        )
+    return noted
 
 
-def _clear(folder: int, number: int) -> None:
-    """Files with later numbers go."""
-    for name in os.listdir(folder):
-        stem, _, kind = name.partition(".")
-        if kind == "parquet" and stem.isdigit() and int(stem) > number:
-            os.unlink(name, dir_fd=folder)
+def _clear(folder: int, number: int) -> list[str]:
+    """Files with later numbers go; which these are."""
+    later = [name for name in _numbered(folder) if int(name.partition(".")[0]) > number]
+    for name in later:
+        os.unlink(name, dir_fd=folder)
+    return later
+
+
+def _damaged(folder: int) -> list[str]:
+    """Those that do not begin and end as such files do."""
+    found = []
+    for name in _numbered(folder):
+        with open(known_file(name, folder), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < 2 * len(_MAGIC) or {os.pread(file.fileno(), 4, at) for at in (0, size - 4)} != {_MAGIC}:
+                found.append(name)
+    return found
+
+
+def _numbered(folder: int) -> list[str]:
+    parts = ((name, *name.partition(".")) for name in sorted(os.listdir(folder)))
+    return [name for name, stem, _, kind in parts if kind == "parquet" and stem.isdigit()]
 
 
 def _labels(name: str) -> str:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import secrets
 import shutil
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ import pyarrow as pa
 
 from headgate.clock import Clock
 from headgate.engine.chain import Chain, Make
+from headgate.engine.delivery import Handover
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel, said
 from headgate.engine.incoming import Incoming, TableBatch
@@ -34,7 +38,7 @@ from headgate.engine.sinks import Sink, plain_refused, refused_of
 from headgate.engine.state import Saved, StateFolder
 from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Wanted
-from headgate.errors import Conflict, SourceError
+from headgate.errors import Conflict, SourceError, StoreError
 
 WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
 UNREAD = "a stream that it reads could not be read to its end"
@@ -87,6 +91,8 @@ class Pipeline:
         self._version = 0
         self._done: dict[str, int] = {}
         self._sunk: dict[str, Any] = {}
+        self._places: dict[str, str] = {}
+        self._warnings: list[str] = []
         self._failed: BaseException | None = None
         self._limits = limits
         self._make = make
@@ -96,13 +102,22 @@ class Pipeline:
         self._kept = Demand()
         self.counts = Counts()
         try:
+            for sink in sinks:
+                sink.claim(_identity(self._alone))
             self._go_on()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
+        for sink in self._sinks:
+            sink.let_go()
         os.close(self._alone)
+
+    def warnings(self) -> list[str]:
+        """What whoever runs this should know, since this was asked the last time."""
+        found, self._warnings = self._warnings, []
+        return [*found, *(x for sink in self._sinks for x in sink.warnings())]
 
     def _go_on(self) -> None:
         """From the newest state, if there is one."""
@@ -110,18 +125,38 @@ class Pipeline:
         if saved is None:
             self._meet(demand)
             return
+        out = self._states.out(saved.version)
+        if out is None:
+            self._find_staged(saved.rest.get("staged", {}))
+        self._look_at_places(saved.rest.get("places", {}))
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._tables.restore(saved.rest.get("tables", {}))
         self._chain.dictionary.restore(self._states, saved.rest["labels"])
         self._chain.restore(saved.cells, saved.rest["chain"], demand)
         self._meet(demand)
-        out = self._states.out(saved.version)
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
-            sink.restore(self._sunk.get(sink.name))
+            sink.restore(self._sunk, out=out is not None)
         if out is None:
-            staged = {x.name: x.staged(saved.version) if x.keeps else saved.results for x in self._sinks}
+            staged = {x.name: _to_come(saved, x) for x in self._sinks}
             self._deliver(None, staged, [refused_of(x) for x in saved.rest["refused"]])
+
+    def _find_staged(self, staged: Mapping[str, str]) -> None:
+        """Results that wait in a place, and nowhere else, must go out there before anything goes on elsewhere."""
+        for name in staged.keys() - {sink.name for sink in self._sinks}:
+            raise StoreError(
+                f"results that are not out yet wait in `{staged[name]}`, where results do not go now",
+                hint="run once more with that folder and format, or read everything again with --fresh",
+            )
+
+    def _look_at_places(self, known: Mapping[str, str]) -> None:
+        """Whether a place is what it was when results last went there."""
+        self._places = dict(known)
+        for sink in (x for x in self._sinks if x.place and known.get(x.place, x.name) != x.name):
+            if known[sink.place].split()[0] == sink.name.split()[0]:
+                self._warnings.append(
+                    f"the folder of results `{sink.place}` was removed or replaced: what was there is not written again"
+                )
 
     def _meet(self, demand: Demand) -> None:
         """Brings queries, views and rights in line with what is wanted now."""
@@ -292,9 +327,11 @@ class Pipeline:
             "labels": self._chain.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
-            "sinks": self._sunk | {sink.name: sink.state(results, refused) for sink in self._sinks},
+            "sinks": reduce(or_, (sink.state(results, refused) for sink in self._sinks), self._sunk),
+            "staged": {x.name: x.place for x in self._sinks if x.keeps and x.place and any(map(len, results))},
+            "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
         }
-        kept = () if all(sink.keeps for sink in self._sinks) else results
+        kept = [x for x in results if x.word or not all(sink.keeps for sink in self._sinks)]
         self._states.save(Saved(self._version, cells, rest, kept))
         self._tables.saved()
         self._chain.dictionary.saved(self._states)
@@ -303,14 +340,12 @@ class Pipeline:
     def _deliver(
         self, computed: Demand | None, staged: Mapping[str, Sequence[Parcel]], refused: Sequence[Refused]
     ) -> None:
-        """Under the rights of now, which nobody changes meanwhile."""
-        with self._gate.open() as now:
-            same = now is computed
-            for sink in self._sinks:
-                results = staged[sink.name]
-                allowed = list(results) if same else [x for parcel in results for x in now.allowed(parcel)]
-                sink.write(allowed, refused, as_staged=same)
-        self._sunk |= {sink.name: sink.state() for sink in self._sinks}
+        """Into each sink under the rights of that moment, which nobody changes meanwhile."""
+        for sink in self._sinks:
+            results = staged[sink.name]
+            found = Handover(self._gate, sink, computed, results, refused).run()
+        now, allowed = found.now, found.results
+        self._sunk = reduce(or_, (sink.state() for sink in self._sinks), self._sunk)
         self._states.note_out(self._version, self._sunk)
         self.counts.withheld += _rows(results) - _rows(allowed)
         for parcel in allowed:
@@ -318,6 +353,16 @@ class Pipeline:
             for name in parcel.subscribers if len(parcel) else ():
                 self.counts.received[now.account(name, parcel.query)] += len(parcel)
         self._keep(now)
+
+
+def _to_come(saved: Saved, sink: Sink) -> list[Parcel]:
+    """What was on its way into a sink when the process ended."""
+    if not sink.keeps:
+        return list(saved.results)
+    if not sink.place:  # what it had has gone with the process
+        return []
+    staged = sink.staged(saved.version) if sink.name in saved.rest["staged"] else []
+    return staged + [x for x in saved.results if x.word]
 
 
 def _told(found: Sequence[Parcel], reason: str, concerned: Collection[tuple[str, str]]) -> list[Parcel]:
@@ -363,3 +408,13 @@ def _hold(home: Path) -> int:
         os.close(descriptor)
         raise Conflict(f"another process works in `{home}`", hint="end it first, or use another home") from None
     return descriptor
+
+
+def _identity(lock: int) -> str:
+    """What a state is known by, also when all in it is forgotten: it stands in the file that is locked."""
+    found = os.pread(lock, 64, 0).decode(errors="replace")
+    if not re.fullmatch("[0-9a-f]{32}", found):
+        found = secrets.token_hex(16)
+        os.pwrite(lock, found.encode(), 0)
+        os.fsync(lock)
+    return found

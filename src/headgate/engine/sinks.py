@@ -1,5 +1,5 @@
 """Where results go. What a crash interrupts is written again, and nothing twice: a sink's own state, from before a
-batch, is kept with the batch."""
+batch, is kept with the batch. What takes time is done before and after results are let out, never meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import datetime as dt
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,39 +20,65 @@ from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
 from headgate.engine.outfolder import OutFolder
 
+Verify = Callable[[], None]
+"""Raises LeaseLost unless what was decided still holds."""
 
-class Sink(Protocol):
+
+class Sink(ABC):
     """`name` is what its state is kept by: no two places where results go to have the same. `keeps`: what is staged is
-    kept by the sink itself, and need not be kept with the batch."""
+    kept by the sink itself, and need not be kept with the batch. `place` is where that is, for people."""
 
-    name: str
     keeps: bool
+    place: str = ""
 
-    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Any:
-        """What it needs to know to write these results, and only those, as plain JSON; None if it keeps nothing when
-        the process ends. Then the results of the last batch do not come again either: whether some would come
-        depends on whose batch was the last."""
-        ...
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
 
-    def restore(self, state: Any) -> None:
-        """Back to where it was then; of the results it was to write nothing is left."""
-        ...
+    def claim(self, owner: str) -> None:  # noqa: B027
+        """It is used for the state of this name from now on, or that is refused."""
 
+    def let_go(self) -> None:  # noqa: B027
+        """It is not used any more."""
+
+    def warnings(self) -> list[str]:
+        """What whoever runs the engine should know, since this was asked the last time."""
+        return []
+
+    @abstractmethod
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Mapping[str, Any]:
+        """What it needs to know to write these results, and only those, as plain JSON, by its name (and those of
+        others that write to the same place); nothing if it keeps nothing when the process ends. Then the results of the
+        last batch do not come again either: whether some would come depends on whose batch was the last."""
+
+    @abstractmethod
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
+        """Back to where it was then; of the results it was to write nothing is left, unless they were `out`."""
+
+    @abstractmethod
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         """What will go out as soon as the batch counts; nobody sees it yet."""
-        ...
 
+    @abstractmethod
     def staged(self, version: int) -> list[Parcel]:
         """After a restart: what was staged for a batch that counts; nothing if the sink keeps nothing."""
-        ...
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
-        """Lets out what was staged: all of it, or only these results."""
-        ...
+    @abstractmethod
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        """Makes ready what will be let out: all that was staged, or only these results. Nobody sees it yet. It may come
+        to be prepared again, and then what was let out before is not let out once more."""
 
+    @abstractmethod
+    def publish(self, verify: Verify) -> None:
+        """Lets out what was prepared, while no right changes: nothing outside of the process is waited for. `verify` is
+        asked before each step."""
+
+    def complete(self) -> None:  # noqa: B027
+        """What was let out is out for good: what takes time for that."""
+
+    @abstractmethod
     def keep(self, now: Demand) -> None:
         """Of those who have left, and whose results are all out, nothing need be held any more."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -65,38 +92,63 @@ class Address:
     session: str = ""
 
 
-class FileSink:
+class FileSink(Sink):
     """JSON lines, one file for each subscriber and query, longer with every batch that has something for it: neither
     names nor sizes tell of anything but its own lines."""
 
     keeps = False
 
-    def __init__(self, folder: Path, addresses: Addresses) -> None:
-        self._folder = OutFolder(folder)
-        self.name = f"files {self._folder.mark()}"
+    def __init__(self, folder: Path | OutFolder, addresses: Addresses) -> None:
+        self._folder = folder if isinstance(folder, OutFolder) else OutFolder(folder)
+        self.place = str(self._folder.path)
         self._addresses = addresses
         self._sizes: dict[str, int] = {}
+        self._ready: dict[str, bytes] = {}
+        self._begun: dict[str, int] = {}
+        self._published: set[str] = set()
 
-    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, int]:
+    @property
+    def name(self) -> str:
+        return f"files {self._folder.name}"
+
+    def claim(self, owner: str) -> None:
+        self._folder.claim(owner)
+
+    def let_go(self) -> None:
+        self._folder.let_go()
+
+    def warnings(self) -> list[str]:
+        found, self._folder.warnings = self._folder.warnings, []
+        return found
+
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:
         coming = (self._path(name, parcel.query) for parcel in results for name in parcel.subscribers)
         beginning = dict.fromkeys((*coming, *(self._path_of_refused(part) for part in refused)), 0)
-        return beginning | self._sizes
+        return {self.name: beginning | self._sizes}
 
-    def restore(self, state: Mapping[str, int] | None) -> None:
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         """Rights may have changed since, so what a crash left of results may never come again: it goes now."""
-        self._sizes = dict(state or {})
-        for path, size in self._sizes.items():
-            with self._folder.said(path), suppress(FileNotFoundError), self._folder.file(path, make=False) as file:
-                if os.fstat(file).st_size > size:
+        self._sizes = dict(states.get(self.name) or {})
+        for path, size in list(self._sizes.items()):
+            here = self._folder.file(path, make=False)
+            left = None
+            with self._folder.said(path), suppress(FileNotFoundError), here as file:
+                if not out and os.fstat(file).st_size > size:
                     os.ftruncate(file, size)
+                left = self._end_of(path, file)
+            if left is None and size:
+                self._warn(path, "was removed: it begins anew")
+            self._sizes[path] = left or 0
 
-    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
-        pass
+    def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:  # noqa: ARG002
+        self._look()
 
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
         return []
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+        self._look()
+        self._take_back()
         lines: dict[str, list[str]] = {}
         for parcel in results:
             columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
@@ -105,9 +157,26 @@ class FileSink:
                 lines.setdefault(self._path(subscriber, parcel.query), []).extend(new)
         for part in refused:
             lines.setdefault(self._path_of_refused(part), []).extend(refused_lines(part))
-        for path, new in lines.items():
+        self._ready = {
+            path: "".join(f"{line}\n" for line in new).encode()
+            for path, new in lines.items()
+            if path not in self._published
+        }
+
+    def publish(self, verify: Verify) -> None:
+        for path in list(self._ready):
+            verify()
             with self._folder.said(path):
-                self._append(path, new)
+                self._append(path, verify)
+            del self._ready[path]
+            self._published.add(path)
+
+    def complete(self) -> None:
+        for path in self._published:
+            here = self._folder.file(path, make=False)
+            with self._folder.said(path), suppress(FileNotFoundError), here as file:
+                os.fsync(file)
+        self._published, self._ready = set(), {}
 
     def keep(self, now: Demand) -> None:
         """How long files are stays known: a session that subscribes again goes on where its file ends."""
@@ -118,16 +187,66 @@ class FileSink:
     def _path_of_refused(self, part: Refused) -> str:
         return file_name(self._addresses.of_refused(part.stream))
 
-    def _append(self, path: str, lines: Iterable[str]) -> None:
-        content = "".join(f"{line}\n" for line in lines).encode()
+    def _append(self, path: str, verify: Verify) -> None:
+        """In pieces, so that what is large stops in time if it has to; it can go on where it stopped."""
+        content = self._ready[path]
         with self._folder.file(path) as file:
-            # what a crash interrupted comes again; what others took away does not
-            os.ftruncate(file, min(self._sizes.get(path, 0), os.fstat(file).st_size))
+            if path not in self._begun:
+                self._sizes[path] = self._end_of(path, file)
+                self._begun[path] = 0
+            os.ftruncate(
+                file, self._sizes[path] + self._begun[path]
+            )  # what is not known is from before all was forgotten
             os.lseek(file, 0, os.SEEK_END)
-            with os.fdopen(os.dup(file), "wb") as stream:
-                stream.write(content)
-            os.fsync(file)
-            self._sizes[path] = os.fstat(file).st_size
+            while (begin := self._begun[path]) < len(content):
+                if begin:
+                    verify()
+                self._begun[path] += os.write(file, content[begin : begin + _PIECE])
+        self._sizes[path] += self._begun.pop(path)
+
+    def _take_back(self) -> None:
+        """What was let out by half, and may not go on as it is."""
+        for path in self._begun:
+            with self._folder.said(path), self._folder.file(path) as file:
+                os.ftruncate(file, self._sizes[path])
+        self._begun = {}
+
+    def _end_of(self, path: str, file: int) -> int:
+        """Where a file goes on. If it is not as long as it was left, somebody else has been there, which is said: what
+        was added stays, and what is left of a line that was cut goes, so that the next one stands alone."""
+        known, found = self._sizes.get(path, 0), os.fstat(file).st_size
+        if path not in self._sizes or found == known:
+            return known
+        if found > known:
+            self._warn(path, f"has {found - known:,} bytes at its end that are not from here: they stay")
+            return found
+        self._warn(path, f"was cut or removed: {known - found:,} bytes of results are gone")
+        whole = _last_line(file, found)
+        os.ftruncate(file, whole)
+        return whole
+
+    def _look(self) -> None:
+        """A folder that was removed begins anew."""
+        if self._folder.look():
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """In a folder of which nothing is known."""
+        self._sizes = {}
+
+    def _warn(self, path: str, what: str) -> None:
+        self._folder.warnings.append(f"the file of results `{path}` in `{self._folder.path}` {what}")
+
+
+def _last_line(file: int, size: int) -> int:
+    """Where the last line that is whole ends."""
+    while size:
+        begin = max(0, size - _PIECE)
+        found = os.pread(file, size - begin, begin).rfind(b"\n")
+        if found >= 0:
+            return begin + found + 1
+        size = begin
+    return 0
 
 
 class Addresses(Protocol):
@@ -136,6 +255,7 @@ class Addresses(Protocol):
     def of_refused(self, stream: str) -> tuple[str, ...]: ...
 
 
+_PIECE = 1 << 20
 _LONGEST = 200
 """Of the name of a file, in bytes; file systems have 255."""
 

@@ -3,7 +3,8 @@
 All results are rows of one table with the same `COLUMNS`, whatever their queries: the line that a file would have is
 the `value`, and the `key` is one that a result keeps if it has to be written again. A crash may leave results whose
 writing was not noted; they are written once more with the same keys, so that whoever must have them once can drop what
-repeats. Batches are numbered for each subscriber and stream apart: numbers tell nobody of others.
+repeats. How long somebody else's system takes nobody knows, so no right waits for it: what is written is decided about
+when the writing begins. Batches are numbered for each subscriber and stream apart: numbers tell nobody of others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.session import frame_of
-from headgate.engine.sinks import Addresses, file_path, lines_of, refused_lines
+from headgate.engine.sinks import Addresses, Sink, Verify, file_path, lines_of, refused_lines
 from headgate.engine.sources import kind_of
 from headgate.errors import StoreError
 
@@ -41,7 +42,7 @@ WORD = -1
 """The row of what is said instead of results."""
 
 
-class SparkSink:
+class SparkSink(Sink):
     """Which format and which options is decided by whoever runs the engine, as its own rights are used."""
 
     name = "spark"
@@ -54,6 +55,7 @@ class SparkSink:
         self._format = format_
         self._options = options
         self._addresses = addresses
+        self._ready: list[pa.Table] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -62,13 +64,14 @@ class SparkSink:
         self._numbers: dict[str, int] = {}
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:  # noqa: ARG002
-        return {"history": self._history, "numbers": dict(self._numbers)}
+        return {self.name: {"history": self._history, "numbers": dict(self._numbers)}}
 
-    def restore(self, state: Mapping[str, Any] | None) -> None:
-        if state is None:
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:  # noqa: ARG002
+        known = states.get(self.name)
+        if known is None:
             self._begin()
         else:
-            self._history, self._numbers = state["history"], dict(state["numbers"])
+            self._history, self._numbers = known["history"], dict(known["numbers"])
 
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:  # noqa: ARG002
         """Everything that was computed gets its number now, permitted or not when it goes out: what is permitted may be
@@ -80,9 +83,16 @@ class SparkSink:
     def staged(self, version: int) -> list[Parcel]:  # noqa: ARG002
         return []
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
-        tables = [self._results(name, parcel) for parcel in results for name in parcel.subscribers]
-        tables += self._refused(refused)
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+        self._ready = [self._results(name, parcel) for parcel in results for name in parcel.subscribers]
+        self._ready += self._refused(refused)
+
+    def publish(self, verify: Verify) -> None:
+        """It is decided; what is decided is written as soon as rights are not held any more."""
+        verify()
+
+    def complete(self) -> None:
+        tables, self._ready = self._ready, []
         if not tables:
             return
         try:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.access.permissions import Kind, Permission
-from headgate.engine.demand import Demand
+from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.egress import Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.mailbox import Mailbox
@@ -22,9 +22,9 @@ from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Counts
 from headgate.engine.session import spark_session
 from headgate.engine.sights import Running
-from headgate.engine.sinks import Addresses, FileSink, Sink
+from headgate.engine.sinks import Addresses, FileSink, Sink, Verify
 from headgate.engine.spark_sink import SparkSink
-from headgate.errors import AccessDenied, SourceError
+from headgate.errors import AccessDenied, LeaseLost, SourceError
 from headgate.service.headgate import Headgate
 from headgate.service.processing import Folders, Processing
 
@@ -64,6 +64,9 @@ class Desk:
     def open(self) -> Iterator[Demand]:
         with self._headgate.open() as demand:
             yield self._narrowed(demand)
+
+    def verify(self) -> None:
+        self._headgate.verify()
 
     def _narrowed(self, demand: Demand) -> Demand:
         """Only what this session subscribed to; the same object as long as nothing has changed."""
@@ -118,17 +121,32 @@ class Desk:
         """What came for this session since it was asked the last time, a table for each stream, or only for those with
         `news`. Whoever asks for its results uses its session."""
         self._headgate.use(self._token)
-        with self.open() as now:
-            for subscriber in (x for x in now.subscribers if x.name == self.session):
-                parcels = self._mailbox.fetch(subscriber.name, subscriber.query, now)
-                if news and not parcels:
-                    continue
-                found = deliveries(parcels)
-                out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
-                rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
-                more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
-                words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
-                yield f"{out.stream}: {len(found):,} results{more}{''.join(words)}", ("time", *out.columns), rows
+        mine = [x for x in self.demand().subscribers if x.name == self.session]
+        for subscriber in mine:  # each by itself: who shows them may take long, and nobody else waits for that
+            if news and not self._mailbox.has(subscriber.name, subscriber.query):
+                continue
+            parcels = self._fetched(subscriber)
+            if news and not parcels:
+                continue
+            found = deliveries(parcels)
+            out = subscriber.outgoing or self._headgate.demands.outgoing(subscriber.name, subscriber.query)
+            rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
+            more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
+            words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
+            yield f"{out.stream}: {len(found):,} results{more}{''.join(words)}", ("time", *out.columns), rows
+
+    def _fetched(self, subscriber: Subscriber) -> list[Parcel]:
+        """What waits for it, as the rights of this moment permit."""
+        parcels: list[Parcel] = []
+        while True:
+            try:
+                with self.open() as now:
+                    parcels += self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                    allowed = [x for parcel in parcels for x in now.allowed(parcel)]
+                    self.verify()
+                    return allowed
+            except LeaseLost:
+                continue
 
     def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
         """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
@@ -160,15 +178,28 @@ class _Own(Sink):
     """Keeps back what was refused but for streams that are one's own."""
 
     def __init__(self, sink: Sink, owns: Callable[[str], bool]) -> None:
-        self.name, self.keeps = sink.name, sink.keeps
+        self.keeps, self.place = sink.keeps, sink.place
         self._sink = sink
         self._owns = owns
 
-    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Any:
+    @property
+    def name(self) -> str:
+        return self._sink.name
+
+    def claim(self, owner: str) -> None:
+        self._sink.claim(owner)
+
+    def let_go(self) -> None:
+        self._sink.let_go()
+
+    def warnings(self) -> list[str]:
+        return self._sink.warnings()
+
+    def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> Mapping[str, Any]:
         return self._sink.state(results, self._own(refused))
 
-    def restore(self, state: Any) -> None:
-        self._sink.restore(state)
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
+        self._sink.restore(states, out=out)
 
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:
         self._sink.stage(version, results, self._own(refused))
@@ -176,8 +207,14 @@ class _Own(Sink):
     def staged(self, version: int) -> list[Parcel]:
         return self._sink.staged(version)
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
-        self._sink.write(results, self._own(refused), as_staged=as_staged)
+    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+        self._sink.prepare(results, self._own(refused), as_staged=as_staged)
+
+    def publish(self, verify: Verify) -> None:
+        self._sink.publish(verify)
+
+    def complete(self) -> None:
+        self._sink.complete()
 
     def keep(self, now: Demand) -> None:
         self._sink.keep(now)

@@ -374,10 +374,15 @@ class Headgate:
 
     @contextmanager
     def open(self) -> Iterator[Demand]:
-        """The same, and no right changes until the context ends: for what goes out meanwhile."""
+        """The same, and no right changes until the context ends, or `verify` fails: for what goes out meanwhile. In it
+        nothing outside of this process may be waited for: everyone who wants to change anything waits."""
         with self._lock, self._store.held(self._state):
             self._prepare()
             yield self._demands.now()
+
+    def verify(self) -> None:
+        """Raises LeaseLost unless what `open` gave still holds."""
+        self._store.verify()
 
     @property
     def demands(self) -> Demands:

@@ -75,6 +75,10 @@ class Processing:
     def counts(self) -> Counts:
         return self._pipeline.counts
 
+    def warnings(self) -> list[str]:
+        """What whoever runs this should know, since this was asked the last time."""
+        return self._pipeline.warnings()
+
     @property
     def failed(self) -> Mapping[str, SourceError]:
         """The streams that cannot be read at the moment, and why."""

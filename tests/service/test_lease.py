@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -23,11 +24,12 @@ from headgate.engine.duck import evaluate
 from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.sinks import FileSink
-from headgate.errors import LeaseLost, StoreError
+from headgate.errors import Conflict, LeaseLost, NotFound, StoreError
 from headgate.service import Headgate
 from headgate.service.processing import Folders
 from headgate.testing.postgres import fresh_database
 
+T = TypeVar("T")
 SETUP = f"""
 CREATE ROLE nurse; CREATE USER ned PASSWORD '{PASSWORD}'; GRANT ROLE nurse TO USER ned;
 CREATE STREAM hr (at TIMESTAMP, pat INT, note STRING, policy STRING) EVENT TIME at ROLES FROM policy;
@@ -38,6 +40,14 @@ ROWS = 20_000
 TERMINATE = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+
+
+def again(act: Callable[[], T]) -> T:
+    """A server that ends transactions ends those of whoever is slow; on a machine with much to do that is anybody."""
+    for _ in range(50):
+        with suppress(StoreError):
+            return act()
+    return act()
 
 
 class Server:
@@ -55,7 +65,15 @@ class Server:
             self.sql(f"ALTER DATABASE {url.rpartition('/')[2]} SET {setting}")
 
     def opened(self) -> Headgate:
-        return Headgate(self.url, KEY, passwords=cheap_passwords())
+        return again(lambda: Headgate(self.url, KEY, passwords=cheap_passwords()))
+
+    def take(self) -> None:
+        """The server may end this as well: then whether it is revoked is not known, and it is asked for once more."""
+        with suppress(NotFound, Conflict):
+            again(lambda: self.revoker.execute(self.joe, TAKEN))
+
+    def give(self) -> None:
+        again(lambda: self.revoker.execute(self.joe, GIVEN))
 
     def sql(self, statement: str) -> None:
         with self.outsider.connect() as connection:
@@ -76,7 +94,7 @@ def server(postgres_url: str) -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def impatient(postgres_url: str) -> Iterator[Server]:
     """It ends transactions that are idle for a moment."""
-    found = Server(fresh_database(postgres_url), "idle_in_transaction_session_timeout = '50ms'")
+    found = Server(fresh_database(postgres_url), "idle_in_transaction_session_timeout = '80ms'")
     yield found
     found.close()
 
@@ -123,7 +141,7 @@ def working(server: Server, folder: Path, kind: str = "jsonl") -> Iterator[Worki
     engine = Working(server, folder, kind)
     try:
         engine.pipeline.take("joe.hr", 0, batch(0, rows=10))
-        assert engine.size() > 0
+        assert engine.size() > 0, engine.error
         engine.thread.start()
         yield engine
     finally:
@@ -150,12 +168,12 @@ def trial(server: Server, folder: Path, rng: Random, *, terminate: bool) -> str:
         threading.Event().wait(rng.uniform(0.05, 0.6))
         if terminate:
             server.sql(TERMINATE)
-        server.revoker.execute(server.joe, TAKEN)
+        server.take()
         before = engine.size()
         engine.thread.join(60)
         after = engine.size()
         assert engine.error is None or isinstance(engine.error, StoreError), engine.error
-    server.revoker.execute(server.joe, GIVEN)
+    server.give()
     return f"{kind}: {after - before} bytes after REVOKE" if after != before else ""
 
 

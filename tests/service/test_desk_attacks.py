@@ -230,3 +230,23 @@ def test_of_streams_that_cannot_be_read_everyone_is_told_what_is_theirs_to_know(
     assert Desk(ward.headgate, ward.root).unread(failed) == [failed["root.hr"].message]
     assert Desk(ward.headgate, ned).unread(failed) == ["what root.twice is made of cannot be read"]
     assert Desk(ward.headgate, eve).unread(failed) == []
+
+
+def test_whoever_takes_long_to_show_results_holds_nobody_up(system: System, tmp_path: Path) -> None:
+    """The attack: a reader stops between two tables; everyone else waited for it, until the store gave up."""
+    system.run(SETUP)
+    system.new_user("ned", "nurse")
+    for name in ("hr", "high", "twice"):
+        system.run(EVERYTHING.format(name, "nurse"))
+    token = system.login("ned")
+    system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", token)
+    desk = Desk(system.headgate, token)
+    work = Work(system, desk, tmp_path / "engine", desk._mailbox)
+    work.take((5, "nurse"))
+    shown = desk.received(20)
+    assert next(shown)[2]
+    other = system.another()
+    other.execute(system.root, "REVOKE READ TUPLE ON STREAM hr FROM nurse")
+    (_, _, rows) = next(shown)
+    assert rows == []
+    work.pipeline.close()

@@ -3,8 +3,12 @@ not wait for it."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
+
+import click
 
 
 class Aside:
@@ -36,3 +40,15 @@ class Aside:
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
+
+
+def write_out(text: str) -> None:
+    """A line on standard output, beside its buffer: a process that ends would wait for that, and so for the reader."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # somebody else has taken its place
+        click.echo(text)
+        return
+    left = f"{text}\n".encode(sys.stdout.encoding, "replace")
+    while left:
+        left = left[os.write(descriptor, left) :]

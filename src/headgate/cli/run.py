@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headgate.cli.aside import Aside
+from headgate.cli.aside import Aside, write_out
 from headgate.cli.context import Place, pass_place, reported, show
 from headgate.engine.memory import keep_freed
 from headgate.engine.pipeline import Counts, forget
@@ -152,7 +152,7 @@ def _process(
             waited = waits
             warn()
             if follow and results.printed:
-                printing.begin(lambda: _print(desk.received(SHOWN, news=True)))
+                printing.begin(lambda: _print(desk.received(SHOWN, news=True), write_out))
             check()
 
         try:
@@ -172,10 +172,9 @@ def _process(
             sys.exit(1)
 
 
-def _print(tables: Iterable[Shown]) -> None:
+def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -> None:
     for title, columns, rows in tables:
-        click.echo(f"\n{title}")
-        click.echo(format_table(columns, rows))
+        write(f"\n{title}\n{format_table(columns, rows)}")
 
 
 @contextmanager

@@ -89,7 +89,8 @@ class Demand:
     def covers(self, parcel: Parcel) -> bool:
         """Whether all of it is still permitted to all whom it is for."""
         found = self.allowed(parcel)
-        return len(found) == len(parcel.subscribers) and all(len(x) == len(parcel) for x in found)
+        names = [name for x in found for name in x.subscribers]
+        return len(names) == len(parcel.subscribers) and all(len(x) == len(parcel) for x in found)
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:
         """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may

@@ -226,6 +226,14 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
         ("joe.lost", 1, -1, None),
     ]
     assert len({x["key"] for x in rows}) == 4
+    refused = terminal.type("run", "--out", str(out))  # its own queries, with a state of their own
+    assert refused.exit_code == 1
+    assert refused.output.startswith(
+        f"error: `{out}` holds the results of another engine, with a state of its own (use "
+    )
+    told.write_bytes(told.read_bytes()[:-5])
+    again = terminal.type("run", "--everyone", *words)
+    assert f"warning: the file of results `joe/{told.name}` in `{out}` was cut or removed: 5 bytes" in again.output
 
 
 @pytest.mark.parametrize(

@@ -289,3 +289,18 @@ def test_what_is_refused_leaves_nothing_locked(tmp_path: Path, out: Path) -> Non
     assert isinstance(one.begin(FileSink(out, one)), Pipeline)
     assert one.pipeline is not None
     one.pipeline.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_state_that_is_removed_or_replaced_at_work_is_noticed(tmp_path: Path, out: Path, how: str) -> None:
+    """The attack: the lock goes with the folder, and a second engine begins in its place."""
+    one = Engine(tmp_path / "one")
+    first = one.begin(FileSink(out, one))
+    one.take("s", ("r1", 1))
+    (tmp_path / "one").rename(tmp_path / "away")
+    if how == "replaced":
+        Engine(tmp_path / "one").begin().close()
+    with pytest.raises(StoreError, match="was removed or replaced while this process used it"):
+        one.take("s", ("r1", 2))
+    first.close()
+    assert found(out, FileSink) == [1] and not list((tmp_path / "one").rglob("state/0*"))

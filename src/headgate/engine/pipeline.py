@@ -34,7 +34,7 @@ from headgate.engine.ingress import Ingress, Refused
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.sorting import distinct
 from headgate.engine.processor import Arrivals
-from headgate.engine.sinks import Sink, plain_refused, refused_of
+from headgate.engine.sinks import Sink, plain_refused, refused_of, taken
 from headgate.engine.state import Saved, StateFolder
 from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Wanted
@@ -80,7 +80,7 @@ class Pipeline:
         read_table: ReadTable = no_tables,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._alone = _hold(home)
+        self._home, self._alone = home, _hold(home)
         self._gate = gate
         self._sinks = sinks
         self._clock = clock
@@ -116,8 +116,7 @@ class Pipeline:
 
     def warnings(self) -> list[str]:
         """What whoever runs this should know, since this was asked the last time."""
-        found, self._warnings = self._warnings, []
-        return [*found, *(x for sink in self._sinks for x in sink.warnings())]
+        return [*taken(self._warnings), *(x for sink in self._sinks for x in sink.warnings())]
 
     def _go_on(self) -> None:
         """From the newest state, if there is one."""
@@ -145,7 +144,7 @@ class Pipeline:
         """Results that wait in a place, and nowhere else, must go out there before anything goes on elsewhere."""
         for name in staged.keys() - {sink.name for sink in self._sinks}:
             raise StoreError(
-                f"results that are not out yet wait in `{staged[name]}`, where results do not go now",
+                f"results that are not out yet wait in `{staged[name]}`: that was not named, or is not what it was",
                 hint="run once more with that folder and format, or read everything again with --fresh",
             )
 
@@ -315,6 +314,7 @@ class Pipeline:
                 ingress.forget(self._chain.dictionary.labels)
 
     def _finish(self, demand: Demand, results: Sequence[Parcel]) -> None:
+        _check_held(self._home, self._alone)
         self._version += 1
         refused, self._refused = self._refused, []
         for sink in self._sinks:
@@ -408,6 +408,20 @@ def _hold(home: Path) -> int:
         os.close(descriptor)
         raise Conflict(f"another process works in `{home}`", hint="end it first, or use another home") from None
     return descriptor
+
+
+def _check_held(home: Path, lock: int) -> None:
+    """Who removes or replaces the folder takes the lock away: another process may work there by now."""
+    mine = os.fstat(lock)
+    try:
+        there = os.stat(home / _LOCK)
+        same = (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+    except OSError:
+        same = False
+    if not same:
+        raise StoreError(
+            f"the state in `{home}` was removed or replaced while this process used it", hint="start again"
+        )
 
 
 def _identity(lock: int) -> str:

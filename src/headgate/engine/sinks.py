@@ -118,8 +118,7 @@ class FileSink(Sink):
         self._folder.let_go()
 
     def warnings(self) -> list[str]:
-        found, self._folder.warnings = self._folder.warnings, []
-        return found
+        return taken(self._folder.warnings)
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:
         coming = (self._path(name, parcel.query) for parcel in results for name in parcel.subscribers)
@@ -236,6 +235,11 @@ class FileSink(Sink):
 
     def _warn(self, path: str, what: str) -> None:
         self._folder.warnings.append(f"the file of results `{path}` in `{self._folder.path}` {what}")
+
+
+def taken(said: list[str]) -> list[str]:
+    """All that is there, which is then there no more, whoever adds to it meanwhile."""
+    return [said.pop(0) for _ in range(len(said))]
 
 
 def _last_line(file: int, size: int) -> int:

@@ -24,6 +24,7 @@ from headgate.engine.mailbox import Mailbox
 from headgate.engine.results import Batch
 from headgate.engine.sights import Sightings
 from headgate.engine.sinks import FileSink, Verify
+from headgate.engine.state import StateFolder
 from headgate.engine.views import View
 
 
@@ -141,8 +142,10 @@ def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_come_again(patch: pytest.MonkeyPatch) -> None:
-    """A mailbox is given the last batch once more after a restart (found by this test)."""
+    """A mailbox is given the last batch once more after a restart (found by this test), if a crash left no note that it
+    is out."""
     patch.setattr(Mailbox, "keeps", False)
+    patch.setattr(StateFolder, "out", lambda *_: None)
 
 
 def state_of_all(patch: pytest.MonkeyPatch) -> None:

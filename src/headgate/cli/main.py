@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,9 +20,31 @@ from headgate.cli.label import label
 from headgate.cli.run import run
 from headgate.cli.session import init, login, logout
 from headgate.cli.show import show_command
+from headgate.plain import visible
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """What click finds wrong with the words of a command repeats them: it is shown as our own errors are."""
+
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        with _visibly():
+            return super().make_context(*words, **more)
+
+    def invoke(self, context: click.Context) -> Any:
+        with _visibly():
+            return super().invoke(context)
+
+
+@contextmanager
+def _visibly() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = visible(error.message)  # type: ignore[misc]  # it is still what is shown
+        raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="headgate %(version)s")
 @click.option(
     "--home",

@@ -120,15 +120,17 @@ class Desk:
         self._headgate.use(self._token)
         with self.open() as now:
             for subscriber in (x for x in now.subscribers if x.name == self.session):
+                lost = self._mailbox.lost[subscriber.name, subscriber.query]
                 parcels = self._mailbox.fetch(subscriber.name, subscriber.query, now)
                 if news and not parcels:
                     continue
                 found = deliveries(parcels)
                 out = self._headgate.demands.outgoing(subscriber.name, subscriber.query)
                 rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
-                more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
+                came = len(found) + lost
+                more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
                 words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
-                yield f"{out.stream}: {len(found):,} results{more}{''.join(words)}", ("time", *out.columns), rows
+                yield f"{out.stream}: {came:,} results{more}{''.join(words)}", ("time", *out.columns), rows
 
     def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
         """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
@@ -154,6 +156,10 @@ class Desk:
             yield "streams", columns, rows
         results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]
         yield "results", ("subscriber", "stream", "results"), results
+        owner = self._headgate.demands.owner
+        ended = [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
+        if ended:
+            yield "ended", ("query", "owner", "subscriber", "why"), ended
 
 
 class _Own(Sink):

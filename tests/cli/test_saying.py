@@ -145,3 +145,15 @@ def test_a_stream_that_cannot_be_read_is_named_harmlessly(terminal: Terminal, tm
     result = terminal.type("run", "--everyone")
     assert result.exit_code == 1 and "error: stream joe.gone" in result.output
     assert not RAW & set(result.output)
+
+
+def test_a_master_that_does_not_answer_ends_the_command_with_one_line(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    terminal.run(f"CREATE STREAM s (t STRING) SOURCE json (path = '{tmp_path}/in')")
+    result = terminal.type("run", "-", "--master", "spark://127.0.0.1:1", text="SUBSCRIBE TO s")
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "subscribed to stream joe.s",
+        "error: Spark's master `spark://127.0.0.1:1` does not answer: Connection refused "
+        "(look whether it runs there and can be reached, or run without `--master` on this machine)",
+    ]

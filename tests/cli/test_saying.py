@@ -154,6 +154,8 @@ def test_a_master_that_does_not_answer_ends_the_command_with_one_line(terminal: 
     assert result.exit_code == 1
     assert result.output.splitlines() == [
         "subscribed to stream joe.s",
-        "error: Spark's master `spark://127.0.0.1:1` does not answer: Connection refused "
-        "(look whether it runs there and can be reached, or run without `--master` on this machine)",
+        (
+            "error: Spark's master `spark://127.0.0.1:1` does not answer: Connection refused "
+            "(look whether it runs there and can be reached, or run without `--master` on this machine)"
+        ),
     ]

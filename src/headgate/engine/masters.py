@@ -1,4 +1,4 @@
-"""Whether the master of a standalone cluster answers. Spark itself tries for more than a minute before it says anything,
+"""Whether the master of a standalone cluster answers. Spark itself tries for more than a minute and then says little,
 so the master is asked before Spark is started: for a file that it does not have, in the words of Spark's own protocol.
 """
 

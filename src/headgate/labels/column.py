@@ -142,7 +142,8 @@ class _Reading:
 
     def column(self) -> LabelColumn:
         rests, label_ends, term_ends, roles, places = compiled.read_texts(self._data, self._offsets, _SEED)
-        names = [self._data[start : start + size].tobytes().decode() for start, size in places[:, :2].tolist()]
+        text = self._data.tobytes().decode("latin-1")  # a character for each byte; names are ASCII
+        names = [text[start : start + size] for start, size in places[:, :2].tolist()]
         kinds = np.where(rests == NO_REST, 0, _NONE)
         for n in np.flatnonzero(rests >= 0).tolist():
             kinds[n] = self._rest(self._data[rests[n] : self._offsets[n + 1]].tobytes())

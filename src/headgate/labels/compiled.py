@@ -12,7 +12,7 @@ expressions: the alternatives of a parenthesis, then what is being combined by `
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,19 +42,29 @@ _LOW, _FACTORS, _SEVERAL = range(3)
 _HASH = 2
 _NAME, _TRUE, _FALSE, _CLAUSE = range(4)
 
+# What a byte can be.
+_BLANK, _LETTER, _DIGIT = 1, 2, 4
+_IN_WORDS = _LETTER | _DIGIT
+_BYTES = np.zeros(256, np.uint8)
+_BYTES[[*b" \t\r\n"]] = _BLANK
+_BYTES[[*b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"]] = _LETTER
+_BYTES[[*b"0123456789"]] = _DIGIT
+
 _ONCE, _TWICE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 
 
-def _compiled(function: Any, *, inline: Literal["never", "always"] = "never") -> Any:
+def _compiled(function: Any, **more: Any) -> Any:
+    options: dict[str, Any] = {"nogil": True, **more}
     try:
-        return njit(cache=True, nogil=True, inline=inline)(function)
+        return njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to keep it: it is compiled in every process
-        return njit(nogil=True, inline=inline)(function)
+        return njit(**options)(function)
 
 
 def _inlined(function: Any) -> Any:
-    """Where the arguments of a call cost more than what is called."""
-    return _compiled(function, inline="always")
+    """For what is called with every word: it is put where it is called, and references are not counted, for it makes no
+    array. That is what most of the time went into."""
+    return _compiled(function, forceinline=True, _nrt=False)
 
 
 # Sets of roles --------------------------------------------------------------------------------------------------------
@@ -86,13 +96,13 @@ def _contains(terms: Ints, roles: Numbers, whole: int, part: int) -> bool:
     return True
 
 
-@_compiled
+@_inlined
 def _move(terms: Ints, source: int, target: int) -> None:
     terms[target, _START], terms[target, _SIZE] = terms[source, _START], terms[source, _SIZE]
     terms[target, _SIGN] = terms[source, _SIGN]
 
 
-@_compiled
+@_inlined
 def _comes_before(terms: Ints, roles: Numbers, a: int, b: int) -> bool:
     """Smaller terms first, then by the numbers of their roles: the order in which a label has one form only."""
     if terms[a, _SIZE] != terms[b, _SIZE]:
@@ -261,14 +271,9 @@ def _with_room(names: Ints, count: int, room: int) -> tuple[Numbers, Ints]:
 
 
 @_inlined
-def _is_letter(c: int) -> bool:
-    return bool(97 <= c <= 122 or 65 <= c <= 90 or c == 95)
-
-
-@_inlined
 def _end_of_word(data: Bytes, start: int, end: int) -> int:
     place = start
-    while place < end and (_is_letter(data[place]) or 48 <= data[place] <= 57):
+    while place < end and _BYTES[data[place]] & _IN_WORDS:
         place += 1
     return place
 
@@ -284,7 +289,8 @@ def _is_word(data: Bytes, start: int, end: int, word: bytes) -> bool:
 
 @_inlined
 def _kind(data: Bytes, start: int, end: int) -> int:
-    if end - start > 5:
+    first = data[start] | 32
+    if end - start > 5 or (first != 116 and first != 102 and first != 97):  # t, f, a
         return _NAME
     if _is_word(data, start, end, b"true"):
         return _TRUE
@@ -352,7 +358,7 @@ def _read_operator(data: Bytes, end: int, terms: Ints, roles: Numbers, state: In
     if c == 41 and depth > 0 and _close(terms, roles, state, open_, depth):  # )
         state[_DEPTH] = depth - 1
         return 0 if _factor(terms, roles, state, open_, depth - 1, open_[depth, _LOW]) else -1
-    if depth == 0 and _is_letter(c) and _kind(data, place, _end_of_word(data, place, end)) == _CLAUSE:
+    if depth == 0 and _BYTES[c] == _LETTER and _kind(data, place, _end_of_word(data, place, end)) == _CLAUSE:
         state[_REST] = place
         return 0
     return -1
@@ -369,7 +375,7 @@ def _read_text(
     expected = 1
     while state[_PLACE] < end and state[_REST] == NO_REST:
         c = data[state[_PLACE]]
-        if c == 32 or c == 9 or c == 10 or c == 13:
+        if _BYTES[c] == _BLANK:
             state[_PLACE] += 1
         elif not expected:
             expected = _read_operator(data, end, terms, roles, state, open_)
@@ -377,7 +383,7 @@ def _read_text(
             state[_PLACE] += 1
             state[_DEPTH] += 1
             _open(state, open_, state[_DEPTH])
-        elif _is_letter(c) and _read_factor(data, end, terms, roles, state, open_, slots, names, seed):
+        elif _BYTES[c] == _LETTER and _read_factor(data, end, terms, roles, state, open_, slots, names, seed):
             expected = 0
         else:
             expected = -1

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from test_cli import Terminal, terminal
 
 from headgate.cli.context import reported, say, say_lines
+from headgate.cli.main import unforeseen
 from headgate.errors import HeadgateError
 from headgate.plain import format_table, json_line, visible
 
@@ -56,6 +57,15 @@ def test_what_has_lines_keeps_them_and_nothing_else(capsys: pytest.CaptureFixtur
     say_lines("a\n  b\x1b[2J\tc")
     say("d\ne")
     assert capsys.readouterr().out == "a\n  b\\x1b[2J\\tc\nd\\ne\n"
+
+
+def test_an_error_that_nobody_foresaw_is_shown_harmlessly_with_where_it_came_from(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = RuntimeError(EVIL)
+    unforeseen(RuntimeError, error, error.__traceback__)
+    shown = capsys.readouterr().err
+    assert r"RuntimeError: \x1b]0;owned\x07red" in shown and not RAW & set(shown)
 
 
 def test_lines_of_results_are_the_same_values_in_characters_that_can_be_seen() -> None:

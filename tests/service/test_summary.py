@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
+from headgate.cli.run import _News
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.quotas import YIELDS
 from headgate.service.desk import Desk
@@ -42,6 +44,24 @@ def test_a_query_that_ended_is_in_every_summary_until_it_begins_anew(ward: Syste
         again = Work(ward, desk, home, Mailbox())  # after a restart it is still so
         assert reasons(desk, again) == [("root.high", "root", "ned", YIELDS)]
         again.pipeline.close()
+
+
+def test_what_ends_while_streams_are_followed_is_said_as_it_happens_and_once(
+    ward: System, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
+    token = ward.login("ned")
+    ward.run("SUBSCRIBE TO root.high", token)
+    desk = Desk(ward.headgate, token)
+    work = Work(ward, desk, tmp_path, Mailbox())
+    following = SimpleNamespace(failed={}, counts=work.pipeline.counts)
+    news = _News(desk, following)  # type: ignore[arg-type]
+    news.tell()
+    work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
+    news.tell()
+    news.tell()
+    assert capsys.readouterr().err == f"query root.high of root ended for ned: {YIELDS}\n"
+    work.pipeline.close()
 
 
 def test_who_may_not_have_been_told_that_a_query_ended_is_not_told_after_a_restart(

@@ -19,7 +19,7 @@ from headgate.engine.pipeline import forget
 from headgate.plain import format_table, visible
 from headgate.service import Headgate
 from headgate.service.desk import KINDS, Desk, Shown, SparkTarget
-from headgate.service.processing import Unread
+from headgate.service.processing import Processing, Unread
 
 SHOWN = 20
 UNREAD, ENDED, INTERRUPTED = 1, 3, 128
@@ -145,16 +145,13 @@ def _process(
         forget(home)
     started = desk.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
     with Bar(follow=follow, everyone=everyone) as bar, started as work, _asked_to_end() as asked:
-        waited: list[str] = []
         unread: list[str] = []
+        news = _News(desk, work)
 
         def watch() -> None:
-            nonlocal waited
             bar.show(work.counts)
-            waits = desk.unread(work.failed) if follow and (work.failed or waited) else []
-            for line in (x for x in waits if x not in waited):
-                say(f"{line}; it is tried again", err=True)
-            waited = waits
+            if follow:
+                news.tell()
             if follow and results.printed:
                 _print(desk.received(SHOWN, news=True))
             asked.check()
@@ -186,6 +183,27 @@ def _kept(results: Results) -> str:
     """What an interruption leaves, and how to go on."""
     shown = "what came until then stands above" if results.printed else "what came until then is written"
     return f"{shown} and will not come again; the same command goes on after it, with --fresh from the beginning"
+
+
+class _News:
+    """What is told as it happens while streams are followed, each once: what cannot be read, and what ended."""
+
+    def __init__(self, desk: Desk, work: Processing) -> None:
+        self._desk = desk
+        self._work = work
+        self._waits: list[str] = []
+        self._ended: set[tuple[str, ...]] = set()
+
+    def tell(self) -> None:
+        failed = self._work.failed
+        waits = self._desk.unread(failed) if failed or self._waits else []
+        for line in (x for x in waits if x not in self._waits):
+            say(f"{line}; it is tried again", err=True)
+        self._waits = waits
+        for ended in (x for x in self._desk.ended(self._work.counts) if x not in self._ended):
+            self._ended.add(ended)
+            query, owner, subscriber, why = ended
+            say(f"query {query} of {owner} ended for {subscriber}: {why}", err=True)
 
 
 def _print(tables: Iterable[Shown]) -> None:

@@ -156,10 +156,14 @@ class Desk:
             yield "streams", columns, rows
         results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]
         yield "results", ("subscriber", "stream", "results"), results
-        owner = self._headgate.demands.owner
-        ended = [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
+        ended = self.ended(counts)
         if ended:
             yield "ended", ("query", "owner", "subscriber", "why"), ended
+
+    def ended(self, counts: Counts) -> list[tuple[str, str, str, str]]:
+        """The queries that ended before their streams did: query, owner, subscriber, and why."""
+        owner = self._headgate.demands.owner
+        return [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
 
 
 class _Own(Sink):

@@ -141,11 +141,11 @@ class Run:
 
     def _fetch(self) -> None:
         now = self._gate.now
+        self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
             parcels = self._mailbox.fetch(OBSERVER, query, now)
             self.seen.told += [(parcel.ended, deliveries([parcel])) for parcel in parcels]
             self.seen.ended += sum(bool(parcel.ended) for parcel in parcels)
-        self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
 
     def _count(self) -> None:
         counted = {k: n for k, n in self._pipeline.counts.results.items() if k[1] == OBSERVER}

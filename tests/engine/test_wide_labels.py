@@ -70,8 +70,7 @@ QUERIES = {
     ),
     "slide": (
         "SELECT COUNT(*) AS k, SUM(rate) AS total FROM hr [RANGE 200 MINUTES SLIDE 10 MINUTES]",
-        "SELECT count(*), sum(rate) FROM hr, range(0, 99000, 600) t(x) WHERE n > x - 12000 AND n <= x"
-        " GROUP BY x ORDER BY x",
+        "SELECT count(*), sum(rate) FROM hr, range(0, 99000, 600) t(x) WHERE x - n BETWEEN 0 AND 11999 GROUP BY x ORDER BY x",
     ),
     "distinct": (
         "SELECT DISTINCT rate FROM hr [UNBOUNDED]",

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from headgate.cli.context import reported
+from headgate.cli.context import reported, say_lines
 from headgate.demo import exchange, ward
 
 SCENES = ("ward", "exchange")
@@ -44,8 +44,8 @@ def demo(scene: str, svg: Path) -> None:
     with reported():
         if scene == "exchange":
             for line in exchange.tell():
-                click.echo(line)
+                say_lines(line)
             return
         with Console(stderr=True).status("") as status:
             for line in ward.tell(svg, status.update):
-                click.echo(line)
+                say_lines(line)

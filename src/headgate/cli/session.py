@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.context import Place, pass_place, read_password, reported
+from headgate.cli.context import Place, pass_place, read_password, reported, say
 from headgate.errors import AuthenticationFailed
 from headgate.labels import parse_level
 
@@ -22,7 +22,7 @@ def init(place: Place, admin: str) -> None:
         password = read_password(f"Password for {admin}", confirm=True)
         with place.headgate(create=True) as headgate:
             headgate.initialise(admin, password)
-    click.echo(f"Headgate is ready in {place.home}; log in with: headgate login {admin}")
+    say(f"Headgate is ready in {place.home}; log in with: headgate login {admin}")
 
 
 @click.command()
@@ -46,7 +46,7 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
             except OSError:  # a session that nobody can use is not left open
                 headgate.logout(token)
                 raise
-    click.echo(f"{user} is logged in")
+    say(f"{user} is logged in")
 
 
 @click.command()
@@ -59,6 +59,6 @@ def logout(place: Place) -> None:
         try:
             headgate.logout(token)
         except AuthenticationFailed:
-            click.echo("the session had already ended")
+            say("the session had already ended")
             return
-    click.echo("logged out")
+    say("logged out")

@@ -17,7 +17,7 @@ from headgate.engine.carriers import Carrier
 from headgate.engine.cells import CellName, Cells
 from headgate.engine.demand import Demand
 from headgate.engine.dictionary import Dictionary
-from headgate.engine.egress import Parcel
+from headgate.engine.egress import Parcel, last_word
 from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
 from headgate.engine.kernels.limits import Limits
@@ -193,6 +193,13 @@ class Chain:
         """For these, by subscriber and query, it ends with the next batch."""
         for key in keys:
             self._processor_of(key[1]).end(self._views[key], reason)
+
+    def ended(self) -> list[Parcel]:
+        """What those were told whose views have ended already."""
+        rules = self._demand.rules
+        words = (last_word(view, rules) for x in self._processors for view in x.views if view.ended)
+        own = (word.to(tuple(name for name in word.subscribers if fed(name) is None)) for word in words)
+        return [word for word in own if word.subscribers]
 
     def _fed(self, parcel: Parcel) -> Iterator[Arrivals]:
         """What feeders received, as tuples of the stream that the query makes."""

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
@@ -25,6 +27,7 @@ class Mailbox(Sink):
         self._kept: dict[tuple[str, str], list[Parcel]] = {}
         self._sizes: dict[tuple[str, str], int] = {}
         self.lost: Counter[tuple[str, str]] = Counter()
+        """Results that came and are not kept, by subscriber and query, since it fetched the last time."""
         self._ready: Sequence[Parcel] = ()
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:  # noqa: ARG002
@@ -47,13 +50,26 @@ class Mailbox(Sink):
         verify()
         for parcel in self._ready:
             for key in ((subscriber, parcel.query) for subscriber in parcel.subscribers):
-                kept = self._kept.setdefault(key, [])
-                kept.append(parcel)
+                self._kept.setdefault(key, []).append(parcel)
                 self._sizes[key] = self._sizes.get(key, 0) + len(parcel)
-                while self._sizes[key] > self._most:
-                    gone = len(kept.pop(0))
-                    self._sizes[key] -= gone
-                    self.lost[key] += gone
+                if self._sizes[key] > self._most:
+                    self._drop_oldest(key)
+
+    def _drop_oldest(self, key: tuple[str, str]) -> None:
+        """What is said of a query stays; of results, as many as may be kept."""
+        kept, gone = self._kept[key], self._sizes[key] - self._most
+        self.lost[key] += gone
+        self._sizes[key] = self._most
+        place = 0
+        while gone:
+            first = kept[place]
+            if first.word:
+                place += 1
+            elif len(first) <= gone:
+                gone -= len(kept.pop(place))
+            else:
+                kept[place] = first.left(np.arange(len(first)) >= gone)
+                gone = 0
 
     def keep(self, now: Demand) -> None:
         for key in self._kept.keys() - now.clearances.keys():
@@ -67,7 +83,9 @@ class Mailbox(Sink):
         return bool(self._kept.get((subscriber, query)))
 
     def fetch(self, subscriber: str, query: str, now: Demand) -> list[Parcel]:
-        """All that is there for it and that its rights of now permit; whatever they do not is gone as well."""
+        """All that is there for it and that its rights of now permit; whatever they do not is gone as well. How many
+        were `lost` is counted from here on anew."""
         self._sizes.pop((subscriber, query), None)
+        self.lost.pop((subscriber, query), None)
         waiting = self._kept.pop((subscriber, query), [])
         return [x for parcel in waiting for x in now.allowed(parcel.to((subscriber,)))]

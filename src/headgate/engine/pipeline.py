@@ -62,6 +62,8 @@ class Counts:
     """By user and stream, for all who ever were."""
     lag: dict[str, float] = field(default_factory=dict)
     """Seconds from when the last batch of a stream arrived until its results were out."""
+    ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    """By user, stream and reason: whose query has come to its end before its streams did."""
     withheld: int = 0
 
 
@@ -133,6 +135,8 @@ class Pipeline:
         self._chain.dictionary.restore(self._states, saved.rest["labels"])
         self._chain.restore(saved.cells, saved.rest["chain"], demand)
         self._meet(demand)
+        ended = _told(self._chain.ended(), NO_TABLE, self._tableless(demand))
+        self._note_ended(demand, [x for word in ended for x in demand.allowed(word)])
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
             sink.restore(self._sunk, out=out is not None)
@@ -352,7 +356,13 @@ class Pipeline:
             self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
             for name in parcel.subscribers if len(parcel) else ():
                 self.counts.received[now.account(name, parcel.query)] += len(parcel)
+        self._note_ended(now, allowed)
         self._keep(now)
+
+    def _note_ended(self, now: Demand, told: Sequence[Parcel]) -> None:
+        for parcel in told:
+            for name in parcel.subscribers if parcel.ended else ():
+                self.counts.ended[*now.account(name, parcel.query), parcel.ended] = None
 
 
 def _to_come(saved: Saved, sink: Sink) -> list[Parcel]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.engine.masters import check_answers
 from headgate.engine.sql.spark import SETTINGS as EXPRESSIONS
 from headgate.errors import HeadgateError
 
@@ -36,6 +37,7 @@ SETTINGS = {
 
 def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> SparkSession:
     """One session for the process; what Spark writes on its own goes below `home`."""
+    check_answers(master)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):  # nothing listens but for this machine

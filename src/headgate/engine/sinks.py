@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused, plain_value
 from headgate.engine.outfolder import OutFolder
+from headgate.plain import json_line
 
 Verify = Callable[[], None]
 """Raises LeaseLost unless what was decided still holds."""
@@ -283,24 +283,23 @@ def _part(part: str) -> str:
 def lines_of(parcel: Parcel, columns: Sequence[str]) -> list[str]:
     """Each result as one JSON object, or what is said instead."""
     if parcel.word:
-        return [json.dumps(parcel.word)]
+        return [json_line(parcel.word)]
     kinds = [str(label) for label in parcel.kinds]
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [
-        json.dumps(
+        json_line(
             {
                 "time": dt.datetime.fromtimestamp(time / 1000, dt.UTC).isoformat(),
                 "label": kinds[label],
                 "values": dict(zip(columns, map(plain_value, row), strict=True)),
-            },
-            ensure_ascii=False,
+            }
         )
         for time, label, row in zip(parcel.times.tolist(), parcel.labels.tolist(), values, strict=True)
     ]
 
 
 def refused_lines(part: Refused) -> list[str]:
-    return [json.dumps({"reason": part.reason, "values": row}, ensure_ascii=False) for row in part.rows]
+    return [json_line({"reason": part.reason, "values": row}) for row in part.rows]
 
 
 def plain_refused(part: Refused) -> list[Any]:

@@ -59,7 +59,7 @@ def _printable(text: str) -> str:
     """Texts in a query are its author's; whoever has it explained gets no lines or escapes from them."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _streams(node: n.Node) -> list[str]:

@@ -65,7 +65,8 @@ class Demands:
         return self._outgoing[subscriber, query]
 
     def owner(self, stream: str) -> str:
-        """Whose a stream that is or was read is now, by its name as a source; names as sources keep who made them."""
+        """Whose a stream that is or was read or subscribed to is now, by its name as a source; names as sources keep
+        who made them."""
         return self._owners[stream]
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
@@ -89,6 +90,7 @@ class Demands:
             queries[running.name] = running
             clearance = self._clearance(session, stream, query, running)
             names = tuple(name for name, _ in running.query.columns)
+            self._owners[source_name(stream)] = stream.owner
             outgoing = Outgoing(session.user, session.id, source_name(stream), names)
             self._outgoing[session.id, running.name] = outgoing
             subscribers.append(Subscriber(session.id, running.name, clearance, outgoing))

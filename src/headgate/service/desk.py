@@ -125,15 +125,17 @@ class Desk:
         for subscriber in mine:  # each by itself: who shows them may take long, and nobody else waits for that
             if news and not self._mailbox.has(subscriber.name, subscriber.query):
                 continue
+            lost = self._mailbox.lost[subscriber.name, subscriber.query]
             parcels = self._fetched(subscriber)
             if news and not parcels:
                 continue
             found = deliveries(parcels)
             out = subscriber.outgoing or self._headgate.demands.outgoing(subscriber.name, subscriber.query)
             rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
-            more = f" (the last {most} of {len(found):,})" if len(found) > most else ""
+            came = len(found) + lost
+            more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
             words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
-            yield f"{out.stream}: {len(found):,} results{more}{''.join(words)}", ("time", *out.columns), rows
+            yield f"{out.stream}: {came:,} results{more}{''.join(words)}", ("time", *out.columns), rows
 
     def _fetched(self, subscriber: Subscriber) -> list[Parcel]:
         """What waits for it, as the rights of this moment permit."""
@@ -172,6 +174,14 @@ class Desk:
             yield "streams", columns, rows
         results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]
         yield "results", ("subscriber", "stream", "results"), results
+        ended = self.ended(counts)
+        if ended:
+            yield "ended", ("query", "owner", "subscriber", "why"), ended
+
+    def ended(self, counts: Counts) -> list[tuple[str, str, str, str]]:
+        """The queries that ended before their streams did: query, owner, subscriber, and why."""
+        owner = self._headgate.demands.owner
+        return [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
 
 
 class _Own(Sink):

@@ -115,9 +115,13 @@ class Processing:
             self._pipeline.wait(_reasons(new))
         self._told = set(failed)
 
+    def stop(self) -> None:
+        """Nothing more is read; what was taken in is out, and counted."""
+        self._runner.stop()
+
     def close(self) -> None:
         try:
-            self._runner.stop()
+            self.stop()
         finally:
             self._pipeline.close()
 

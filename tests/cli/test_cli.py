@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from headgate.access.statements import queries as statements
 from headgate.cli import main
 
 PASSWORD = "correct horse"
@@ -226,6 +227,30 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
         ("joe.lost", 1, -1, None),
     ]
     assert len({x["key"] for x in rows}) == 4
+
+
+def test_a_subscription_that_cannot_be_run_ends_alone(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that an older version allowed: `run --everyone` ended with it before anybody received anything."""
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "1.json").write_text('{"x": 1}\n{"x": 2}\n')
+    terminal.run(TWO.format(folder=tmp_path))
+    columns = ", ".join(f"c{n} INT" for n in range(251))
+    terminal.run(f"CREATE STREAM wide ({columns}) SOURCE json (path = '{tmp_path}/good')")
+    refused = terminal.run("SUBSCRIBE TO fine; SUBSCRIBE TO wide")
+    assert refused.exit_code == 1
+    assert "cannot subscribe to stream joe.wide: it has 251 columns, results have at most 200" in refused.output
+    with monkeypatch.context() as older:
+        older.setattr(statements, "whole_stream", lambda _: None)
+        older.setattr(statements, "lower", lambda _: None)
+        script = tmp_path / "mine.cql"
+        script.write_text("SUBSCRIBE TO wide; SUBSCRIBE TO fine")
+        terminal.type("run", str(script), "--everyone", "--out", str(tmp_path / "out"))
+    (file,) = (tmp_path / "out/joe").glob("joe.fine.*")
+    assert len(file.read_text().splitlines()) == 2
+    (file,) = (tmp_path / "out/joe").glob("joe.wide.*")
+    assert json.loads(file.read_text()) == {"ended": "it cannot be run (Conflict)"}
 
 
 @pytest.mark.parametrize(

@@ -227,8 +227,8 @@ class Chain:
         return cells, plain
 
     def restore(self, cells: Cells, plain: Sequence[Mapping[str, Any]], demand: Demand) -> None:
-        """Goes on where another chain was; the dictionary is restored before."""
-        self._stages = Stages.of(demand)
+        """Goes on where another chain was, or back to what was saved of this one; the dictionary knows its labels."""
+        self._demand, self._stages = Demand(), Stages.of(demand)
         self._rebuild(demand, self._stages, cells, plain)
         self._know()
         self._rule(demand)

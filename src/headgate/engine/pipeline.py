@@ -12,21 +12,23 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headgate.clock import Clock
+from headgate.engine.cells import Cells
 from headgate.engine.chain import Chain, Make
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel, said
 from headgate.engine.incoming import Incoming, TableBatch
 from headgate.engine.ingress import Ingress, Refused
+from headgate.engine.isolation import without_faulty
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.sorting import distinct
 from headgate.engine.processor import Arrivals
@@ -35,11 +37,16 @@ from headgate.engine.state import Saved, StateFolder
 from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Wanted
 from headgate.errors import Conflict, SourceError
+from headgate.labels import Clearance
 
 WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
 UNREAD = "a stream that it reads could not be read to its end"
 NO_TABLE = "a table that it reads cannot be read"
 """What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
+CANNOT = "it cannot be run"
+"""With the kind of the fault, and not its text, which may hold values of tuples."""
+
+Done = TypeVar("Done")
 
 _LOCK = "lock"
 
@@ -92,7 +99,13 @@ class Pipeline:
         self._make = make
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
-        self._demand = Demand()
+        self._demand = self._served = Demand()
+        self._good: tuple[Cells, Sequence[Mapping[str, Any]]] = {}, ()
+        """What the chain saved last."""
+        self._barred: dict[tuple[str, str], str] = {}
+        """By subscriber and query, who is served no more since that cannot be done, and why."""
+        self._words: list[Parcel] = []
+        """What they are told with the next version."""
         self._kept = Demand()
         self.counts = Counts()
         try:
@@ -112,8 +125,11 @@ class Pipeline:
             return
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._tables.restore(saved.rest.get("tables", {}))
+        self._barred = {(name, query): why for name, query, why in saved.rest.get("barred", ())}
+        self._good = saved.cells, saved.rest["chain"]
         self._chain.dictionary.restore(self._states, saved.rest["labels"])
-        self._chain.restore(saved.cells, saved.rest["chain"], demand)
+        self._admit(demand)
+        self._isolated(lambda some: self._chain.restore(*self._good, some))
         self._meet(demand)
         out = self._states.out(saved.version)
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
@@ -127,16 +143,82 @@ class Pipeline:
         """Brings queries, views and rights in line with what is wanted now."""
         if demand is self._demand:
             return
+        self._admit(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
-            number = self._chain.dictionary.number
-            self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
-        tuples, refused = self._tables.meet(demand, self._ingress)
+            self._ingress = {}
+            for name in sorted(demand.entrances):
+                self._enter(name, demand)
+        tuples, refused = self._tables.meet(self._served, self._ingress)
         self.counts.tuples.update(tuples)
         self._refuse(refused)
-        self._chain.meet(demand)
-        self._chain.feed(self._tables.snapshots)
-        self._chain.end(self._tableless(demand), NO_TABLE)
+        self._isolated(self._follow)
         self._demand = demand
+
+    def _follow(self, served: Demand) -> None:
+        self._chain.meet(served)
+        self._prepare(served)
+
+    def _prepare(self, served: Demand) -> None:
+        self._chain.feed(self._tables.snapshots)
+        self._chain.end(self._tableless(served), NO_TABLE)
+
+    def _enter(self, stream: str, demand: Demand) -> None:
+        try:
+            entrance, number = demand.entrances[stream], self._chain.dictionary.number
+            self._ingress[stream] = Ingress(entrance, demand.rules, number, self._limits)
+        except Exception as error:
+            self._bar(demand, self._served.reading(stream), error)
+
+    # Faults of one query ----------------------------------------------------------------------------------------------
+
+    def _admit(self, demand: Demand) -> None:
+        """Who is to be served now: all but those for whom that cannot be done."""
+        self._barred = {key: why for key, why in self._barred.items() if key in demand.clearances}
+        for key in sorted(demand.unfit.keys() - self._barred.keys()):
+            self._barred[key] = demand.unfit[key]
+            self._words.append(said(key[:1], key[1], ended=demand.unfit[key]))
+        self._serve(demand)
+
+    def _serve(self, demand: Demand) -> None:
+        self._served = demand if not self._barred else demand.only(demand.clearances.keys() - self._barred.keys())
+
+    def _bar(self, demand: Demand, keys: Collection[tuple[str, str]], fault: Exception) -> None:
+        """For these it ends, and those of them who may see anything there are told so."""
+        why = f"{CANNOT} ({type(fault).__name__})"
+        for key in sorted(keys):
+            clearance, running = demand.clearances[key], demand.running[key[1]]
+            self._barred[key] = why
+            if clearance is not None and demand.rules.order.dominates(clearance.level, running.level):
+                self._words.append(said(key[:1], key[1], ended=why))
+        self._serve(demand)
+
+    def _isolated(self, act: Callable[[Demand], Done]) -> Done:
+        """Does what is to be done for all who are served. If that fails, it is done again, from what was saved last,
+        for all but those for whom it fails: for them it ends. What fails with no query at all is nobody's."""
+        demand = self._served
+        try:
+            return act(demand)
+        except Exception as error:
+            fault = error
+        done = list[Done]()
+
+        def works(keys: Collection[tuple[str, str]]) -> bool:
+            some = demand.only(keys)
+            try:
+                self._chain.restore(*self._good, some)
+                self._prepare(some)
+                done[:] = [act(some)]
+            except Exception:
+                return False
+            return True
+
+        if not works(()):
+            raise fault
+        kept = _sound(demand, works)
+        if not works(kept):
+            raise fault
+        self._bar(demand, demand.clearances.keys() - set(kept), fault)
+        return done[0]
 
     def _tableless(self, demand: Demand) -> set[tuple[str, str]]:
         """Who is told that a table cannot be read. All others see nothing of it anyway."""
@@ -174,7 +256,7 @@ class Pipeline:
                 return
             demand = self._gate.demand()
             self._meet(demand)
-            if compact is not None and not compact.wanted.still(demand, self._chain.dictionary.epoch):
+            if compact is not None and not compact.wanted.still(self._served, self._chain.dictionary.epoch):
                 compact = None
             if compact is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
@@ -197,17 +279,21 @@ class Pipeline:
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
         with self._unharmed():
             if stream in self._ingress:
-                self._ingress[stream].learn(texts)
+                with suppress(Exception):  # then the batch is read as a whole, and fails for its stream alone
+                    self._ingress[stream].learn(texts)
             return self._wanted(stream)
 
     def _wanted(self, stream: str) -> Wanted | None:
         """None: nothing, by now."""
         self._meet(self._gate.demand())
         ingress = self._ingress.get(stream)
-        return self._chain.wanted(stream, ingress.known) if ingress else None
+        with suppress(Exception):  # it only says what can be left out: then all of the batch is read
+            return self._chain.wanted(stream, ingress.known) if ingress else None
+        return None
 
     def _results(self, arrivals: Arrivals, tuples: int) -> list[Parcel]:
-        results = _told(self._chain.batch([arrivals]), NO_TABLE, self._tableless(self._demand))
+        found = self._isolated(lambda _: self._chain.batch([arrivals]))
+        results = _told(found, NO_TABLE, self._tableless(self._served))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._chain.unseen
         return results
@@ -219,22 +305,25 @@ class Pipeline:
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            concerned = {key for stream in unread or () for key in demand.concerned(stream)}
-            self._chain.end(concerned, UNREAD)
-            found = self._chain.batch([], last=True)
-            told = _told(_told(found, UNREAD, concerned), NO_TABLE, self._tableless(demand))
+            found = self._isolated(lambda some: self._last(some, unread or {}))
+            told = _told(found, UNREAD, _concerned(self._served, unread or {}))
+            told = _told(told, NO_TABLE, self._tableless(self._served))
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
             self._tables.forget()
             self._refused += _reasons(unread or {})
             self._finish(demand, told)
+
+    def _last(self, served: Demand, unread: Mapping[str, str]) -> list[Parcel]:
+        self._chain.end(_concerned(served, unread), UNREAD)
+        return self._chain.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
         """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            concerned = sorted({key for stream in unread for key in demand.concerned(stream)})
-            told = [said((name,), query, waits=WAITS) for name, query in concerned]
+            concerned = _concerned(self._served, unread)
+            told = [said((name,), query, waits=WAITS) for name, query in sorted(concerned)]
             self._refused += _reasons({x: why for x, why in unread.items() if x in demand.entrances})
             self._finish(demand, told)
 
@@ -243,6 +332,9 @@ class Pipeline:
         demand = self._gate.demand()
         if demand is not self._kept:
             with self._unharmed():
+                if self._words or demand.unfit.keys() - self._barred.keys():  # told at once: perhaps nothing ever comes
+                    self._meet(demand)
+                    self._finish(demand, ())
                 self._keep(demand)
 
     def _keep(self, now: Demand) -> None:
@@ -282,13 +374,15 @@ class Pipeline:
     def _finish(self, demand: Demand, results: Sequence[Parcel]) -> None:
         self._version += 1
         refused, self._refused = self._refused, []
+        results, self._words = [*results, *self._words], []
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         self._forget_labels()
-        cells, chain = self._chain.save()
+        self._good = cells, chain = self._chain.save()
         rest = {
             "done": self._done,
             "chain": chain,
+            "barred": [[*key, why] for key, why in self._barred.items()],
             "labels": self._chain.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
@@ -324,6 +418,30 @@ def _told(found: Sequence[Parcel], reason: str, concerned: Collection[tuple[str,
     """Only some, by subscriber and query, are told that it ended for this reason."""
     told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
     return [x for x in told if x.subscribers]
+
+
+def _concerned(demand: Demand, unread: Collection[str]) -> set[tuple[str, str]]:
+    return {key for stream in unread for key in demand.concerned(stream)}
+
+
+def _sound(demand: Demand, works: Callable[[Collection[tuple[str, str]]], bool]) -> list[tuple[str, str]]:
+    """All for whom it works, by subscriber and query: it may fail with a query, or only for some who look at it."""
+    queries: dict[str, list[tuple[str, str]]] = {}
+    for x in demand.subscribers:
+        queries.setdefault(x.query, []).append((x.name, x.query))
+    groups = without_faulty(list(queries.values()), lambda some: works([key for group in some for key in group]))
+    kept = [key for group in groups for key in group]
+    for group in (group for group in queries.values() if group not in groups):
+        alike: dict[Clearance | None, list[tuple[str, str]]] = {}
+        for key in group:
+            alike.setdefault(demand.clearances[key], []).append(key)
+        if len(alike) > 1:
+            found = without_faulty(
+                list(alike.values()),
+                lambda some: works([*kept, *(key for x in some for key in x)]),  # noqa: B023
+            )
+            kept += [key for x in found for key in x]
+    return kept
 
 
 def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:

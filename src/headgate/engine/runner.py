@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,10 +49,12 @@ class SparkBatch:
         return files_of(self.source, self.started)
 
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        with self._said():
+        """Or it is read as a whole: what queries ask of Spark here may fail, and that is no fault of the stream."""
+        with suppress(Exception):
             if self.files is not None:
                 return self.files.compact(wanted, now, learn)
             return compacted(self.frame, self.source.entrance, wanted, now, learn)
+        return None
 
     def whole(self) -> pa.Table:
         with self._said():
@@ -120,9 +122,11 @@ class Runner:
             begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
         for name, error in failed.items():
-            if not isinstance(error, SourceError):
+            if isinstance(error, HeadgateError) and not isinstance(error, SourceError):
+                raise error  # the state and what was read are not of one history
+            if not isinstance(error, Exception):
                 raise error
-            self._note(name, error)
+            self._note(name, error if isinstance(error, SourceError) else _stuck(name, error))
 
     def _begin(self, source: StreamSource, *, finite: bool) -> None:
         """Known as soon as it is there, whatever becomes of others: also if whoever waits for it is interrupted."""

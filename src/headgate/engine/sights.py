@@ -286,15 +286,15 @@ class Sightings:
             "columns": self._columns,
             "rows": [np.frombuffer(row, np.int32).tolist() for row in kinds],
             "row_of": row_of,
-            "label_of": self._label_of,
-            "copied": self._copied,
+            "label_of": list(self._label_of),
+            "copied": list(self._copied),
             "masks": [sorted(map(list, mask)) for mask in self.looks.masks],
             "views": [
                 {
                     "query": view.running.name,
                     "clearances": {name: plain_clearance(x) for name, x in view.clearances.items()},
                     "columns": list(view.columns),
-                    "greatest": view.greatest,
+                    "greatest": dict(view.greatest),
                     "passed": view.passed,
                     "ended": view.ended,
                     "second": view.second,

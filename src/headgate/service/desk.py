@@ -21,7 +21,6 @@ from headgate.engine.mailbox import Mailbox
 from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Counts
 from headgate.engine.session import spark_session
-from headgate.engine.sights import Running
 from headgate.engine.sinks import Addresses, FileSink, Sink
 from headgate.engine.spark_sink import SparkSink
 from headgate.errors import AccessDenied, SourceError
@@ -70,17 +69,18 @@ class Desk:
         if self._everyone:
             return demand
         if demand is not self._all:
-            mine = tuple(x for x in demand.subscribers if x.name == self.session)
-            queries = _with_makers(demand.queries, {x.query for x in mine})
-            self._all, self._own = demand, replace(demand, queries=queries, subscribers=mine)
+            mine = {(x.name, x.query) for x in demand.subscribers if x.name == self.session}
+            unfit = {key: why for key, why in demand.unfit.items() if key in mine}
+            self._all, self._own = demand, replace(demand.only(mine), unfit=unfit)
         return self._own
 
     # At work ----------------------------------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Whether anything is subscribed to that comes from a source."""
-        read = {stream for query in self.demand().queries for stream in query.streams}
-        return not read.isdisjoint(self._headgate.demands.inputs())
+        """Whether anything is subscribed to that comes from a source, or somebody has to be told that it does not."""
+        demand = self.demand()
+        read = {stream for query in demand.queries for stream in query.streams}
+        return bool(demand.unfit) or not read.isdisjoint(self._headgate.demands.inputs())
 
     @contextmanager
     def at_work(
@@ -184,16 +184,6 @@ class _Own(Sink):
 
     def _own(self, refused: Sequence[Refused]) -> list[Refused]:
         return [x for x in refused if self._owns(x.stream)]
-
-
-def _with_makers(queries: Sequence[Running], wanted: set[str]) -> tuple[Running, ...]:
-    """These, and those whose results they read."""
-    while True:
-        read = {stream for query in queries if query.name in wanted for stream in query.streams}
-        more = {query.name for query in queries if query.output in read} - wanted
-        if not more:
-            return tuple(query for query in queries if query.name in wanted)
-        wanted = wanted | more
 
 
 def _time(milliseconds: int) -> str:

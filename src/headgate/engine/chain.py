@@ -44,8 +44,8 @@ class Chain:
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
         self.dictionary = Dictionary()
-        self.unseen = 0
-        """How many tuples of the last batch nobody sees."""
+        self.unseen = self.late = 0
+        """How many tuples of the last batch nobody sees, and how many came too late."""
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
@@ -160,15 +160,17 @@ class Chain:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
-    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
-        """Everyone's results of these tuples; with the `last`, all that waits for its time becomes final."""
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False, clock: int | None = None) -> list[Parcel]:
+        """Everyone's results of these tuples, which come when the `clock` stands there; with the `last`, all that waits
+        for its time becomes final."""
         self._know()
-        self.unseen = sum(len(x.times) for x in arrivals)
+        self.unseen, self.late = sum(len(x.times) for x in arrivals), 0
         results: list[Parcel] = []
         coming = list(arrivals)
         for processor in self._processors:
-            found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
-            self.unseen = min(self.unseen, processor.unseen)
+            own = [x for x in coming if x.stream in processor.program.streams]
+            found = processor.batch(own, last=last, clock=clock)
+            self.unseen, self.late = min(self.unseen, processor.unseen), max(self.late, processor.late)
             for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:

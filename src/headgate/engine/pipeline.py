@@ -43,6 +43,7 @@ WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon
 UNREAD = "a stream that it reads could not be read to its end"
 NO_TABLE = "a table that it reads cannot be read"
 """What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
+LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
 CANNOT = "it cannot be run"
 """With the kind of the fault, and not its text, which may hold values of tuples."""
 
@@ -59,6 +60,8 @@ class Counts:
     tuples: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
+    late: Counter[str] = field(default_factory=Counter)
+    """Tuples with a time that had passed on their stream, by more than its lateness."""
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By query and subscriber, for those who are still there."""
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -240,10 +243,12 @@ class Pipeline:
         """The number of the last batch that was taken of a stream; -1 if none was."""
         return self._done.get(stream, -1)
 
-    def take(self, stream: str, number: int, given: Incoming | pa.Table) -> None:
-        """The next tuples of a stream; a batch whose number was taken before is not taken again."""
+    def take(self, stream: str, number: int, given: Incoming | pa.Table, came: int | None = None) -> None:
+        """The next tuples of a stream, which `came` when the clock stood at so many milliseconds (None: now). A batch
+        whose number was taken before is not taken again."""
         arrived = self._clock.now()
-        self._take(stream, number, TableBatch(given) if isinstance(given, pa.Table) else given, int(arrived * 1000))
+        batch = TableBatch(given) if isinstance(given, pa.Table) else given
+        self._take(stream, number, batch, int(arrived * 1000) if came is None else came)
         self.counts.lag[stream] = self._clock.now() - arrived
 
     def _take(self, stream: str, number: int, batch: Incoming, now: int) -> None:
@@ -268,13 +273,13 @@ class Pipeline:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += compact.unseen
-                self._finish(demand, self._results(compact.arrivals, compact.tuples))
+                self._finish(demand, self._results(compact.arrivals, compact.tuples, now))
                 return
             arrivals, refused = self._ingress[stream].take(whole, now)  # or it cannot be taken, and nothing is changed
             self._done[stream] = number
             self.counts.batches += 1
             self._refuse(refused)
-            self._finish(demand, self._results(arrivals, len(whole)))
+            self._finish(demand, self._results(arrivals, len(whole), now))
 
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
         with self._unharmed():
@@ -291,11 +296,14 @@ class Pipeline:
             return self._chain.wanted(stream, ingress.known) if ingress else None
         return None
 
-    def _results(self, arrivals: Arrivals, tuples: int) -> list[Parcel]:
-        found = self._isolated(lambda _: self._chain.batch([arrivals]))
+    def _results(self, arrivals: Arrivals, tuples: int, now: int) -> list[Parcel]:
+        found = self._isolated(lambda _: self._chain.batch([arrivals], clock=now))
         results = _told(found, NO_TABLE, self._tableless(self._served))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._chain.unseen
+        if self._chain.late:
+            self.counts.late[arrivals.stream] += self._chain.late
+            self._refused += _reasons({arrivals.stream: f"{LATE}: {self._chain.late:,} tuples"})
         return results
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:

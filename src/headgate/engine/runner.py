@@ -6,6 +6,7 @@ Each stream is a streaming query of its own with its own checkpoint, so streams 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -168,9 +169,12 @@ class Runner:
         started: Future[StreamingQuery] = Future()
         self._faults.pop(source.name, None)  # of a reading that was stopped before anybody asked
 
+        place = self._home / "checkpoints" / checkpoint_name(source.name)
+
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                self._pipeline.take(source.name, number, SparkBatch(frame, source, started))
+                given = SparkBatch(frame, source, started)
+                self._pipeline.take(source.name, number, given, clock_of(place, number))
                 self._troubles.pop(source.name, None)
             except Exception as error:
                 self._faults[source.name] = error
@@ -178,7 +182,6 @@ class Runner:
 
         if finite and source.endless:
             raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
-        place = self._home / "checkpoints" / checkpoint_name(source.name)
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
         with _CALLBACKS:
@@ -221,6 +224,15 @@ def forget_unbegun(checkpoint: Path) -> None:
     is not found again."""
     if _last(checkpoint / "offsets") < 0:
         shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def clock_of(checkpoint: Path, number: int) -> int | None:
+    """Where the clock stood when a batch was made, in milliseconds. Spark keeps that with the batch, before it begins:
+    what is computed again after a crash is decided by the same clock. None: it is not there."""
+    with suppress(OSError, ValueError, TypeError, LookupError):
+        _, metadata, *_ = (checkpoint / "offsets" / str(number)).read_text().splitlines()
+        return int(json.loads(metadata)["batchTimestampMs"])
+    return None
 
 
 def _last(log: Path) -> int:

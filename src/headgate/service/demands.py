@@ -31,7 +31,7 @@ from headgate.plan.secure import Mode
 _DECIDES = ("users", "roles", "memberships", "inheritances", "levels", "grants", "objects", "subscriptions")
 # The tables on which what is wanted depends; sessions, whose times of use change all the time, are looked at apart.
 
-USUAL_SKEW = 3_600_000
+USUAL_SKEW = 10_000
 """How far ahead of the clock event times may be, in milliseconds, if the stream's owner has said nothing: one tuple
 from the far future would make all that follow late for those who see it."""
 

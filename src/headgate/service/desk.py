@@ -144,11 +144,14 @@ class Desk:
         for the owner of their stream, and for those who run the system."""
         streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
         reasons = sorted({reason for name, reason in counts.refused if name in streams})
-        columns = ("stream", "tuples", *(f"refused: {reason}" for reason in reasons), "seen by nobody", "routed", "lag")
+        late = ["late"] if any(counts.late[name] for name in streams) else []
+        refusals = [f"refused: {reason}" for reason in reasons]
+        columns = ("stream", "tuples", *refusals, *late, "seen by nobody", "routed", "lag")
         rows = []
         for name, n in sorted(streams.items()):
             refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
-            numbers = [n, *refused, counts.unseen[name], n - sum(refused) - counts.unseen[name]]
+            unseen = counts.unseen[name]
+            numbers = [n, *refused, *([counts.late[name]] if late else []), unseen, n - sum(refused) - unseen]
             rows.append([name, *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
         if rows:
             yield "streams", columns, rows

@@ -167,6 +167,8 @@ class Chain:
         self.unseen, self.late = sum(len(x.times) for x in arrivals), 0
         results: list[Parcel] = []
         coming = list(arrivals)
+        for view in (view for processor in self._processors for view in processor.views):
+            view.spent = 0
         for processor in self._processors:
             own = [x for x in coming if x.stream in processor.program.streams]
             found = processor.batch(own, last=last, clock=clock)
@@ -176,6 +178,7 @@ class Chain:
                 if mine:
                     results.append(parcel if mine == parcel.subscribers else parcel.to(mine))
                 coming += self._fed(parcel)
+            self._charge(processor.views)
             self._know()
         return results
 
@@ -190,6 +193,13 @@ class Chain:
         for processor in self._processors:
             processor.forget_labels(self.dictionary.labels)
         return True
+
+    def _charge(self, makers: Sequence[View]) -> None:
+        """What was computed for those who look at other queries through these was computed for them."""
+        for maker in makers:
+            keys = (fed(name) for name in maker.clearances)
+            for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
+                view.spent += maker.spent
 
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
         """For these, by subscriber and query, it ends with the next batch."""

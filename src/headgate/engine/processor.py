@@ -223,6 +223,9 @@ class Processor:
         sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
         found = self._carrier.run(table, sight, self._changed, tables)
         self._changed = None
+        for view in self.views:
+            budget = sight.budgets.get(view.columns[0])
+            view.spent = budget.spent if budget else 0
         owners = {column: view for view in self._sightings.views for column in view.columns}
         for batch in (batch for batch in found if batch.exceeded):
             for view in (owners[column] for column in batch.views):

@@ -10,10 +10,12 @@ table everyone sees what the rights of the moment permit.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from headgate.engine.kernels.budget import Budget
 from headgate.engine.kernels.given import HIDDEN, Sight, Sights
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.reading import BEGINNING, NO_TIME
@@ -370,7 +372,13 @@ class Sightings:
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
         masks = tuple(self.looks.masks)
-        return Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
+        sight = Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
+        return replace(sight, budgets=self._budgets())
+
+    def _budgets(self) -> dict[int, Budget]:
+        """By column: the blocks of a view share what it has left of memory for this batch."""
+        own = [(view, Budget(self._limits.bytes, view.spent)) for view in self.views]
+        return {column: budget for view, budget in own for column in view.columns}
 
 
 def _level_text(label: Label) -> str:

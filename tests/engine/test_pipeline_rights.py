@@ -29,6 +29,8 @@ __all__ = ["no_power_cut"]
 RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
 S = Stream("s", (("n", Type.INT), ("at", Type.TIMESTAMP), ("p", Type.STRING)))
 ENTRANCES = {"s": Entrance("s", S.columns, "at", {"LABEL": "p"})}
+LATER = 1_000_000.0
+"""Where the clock stands: ahead of all that comes."""
 Found = list[tuple[int, tuple[Value, ...], str]]
 
 
@@ -59,7 +61,7 @@ class Story:
         rows: tuple[Mapping[str, Value], ...] = tuple(
             {"n": n, "at": at, "p": label} for (n, label), at in zip(tuples, moments, strict=True)
         )
-        return self._step(Step("batch", wanted, during or wanted, "s", rows))
+        return self._step(Step("batch", wanted, during or wanted, "s", rows, now=LATER))
 
     def restart(self, wanted: Demand) -> dict[str, Found]:
         return self._step(Step("restart", wanted, wanted))

@@ -28,7 +28,7 @@ from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel, said
 from headgate.engine.incoming import Incoming, TableBatch
 from headgate.engine.ingress import Ingress, Refused
-from headgate.engine.isolation import without_faulty
+from headgate.engine.isolation import Served
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.sorting import distinct
 from headgate.engine.processor import Arrivals
@@ -37,15 +37,12 @@ from headgate.engine.state import Saved, StateFolder
 from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Wanted
 from headgate.errors import Conflict, SourceError
-from headgate.labels import Clearance
 
 WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
 UNREAD = "a stream that it reads could not be read to its end"
 NO_TABLE = "a table that it reads cannot be read"
 """What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
 LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
-CANNOT = "it cannot be run"
-"""With the kind of the fault, and not its text, which may hold values of tuples."""
 
 Done = TypeVar("Done")
 
@@ -102,13 +99,10 @@ class Pipeline:
         self._make = make
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
-        self._demand = self._served = Demand()
+        self._demand = Demand()
+        self._served = Served()
         self._good: tuple[Cells, Sequence[Mapping[str, Any]]] = {}, ()
         """What the chain saved last."""
-        self._barred: dict[tuple[str, str], str] = {}
-        """By subscriber and query, who is served no more since that cannot be done, and why."""
-        self._words: list[Parcel] = []
-        """What they are told with the next version."""
         self._kept = Demand()
         self.counts = Counts()
         try:
@@ -128,10 +122,10 @@ class Pipeline:
             return
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._tables.restore(saved.rest.get("tables", {}))
-        self._barred = {(name, query): why for name, query, why in saved.rest.get("barred", ())}
+        self._served.restore(saved.rest.get("barred", ()))
         self._good = saved.cells, saved.rest["chain"]
         self._chain.dictionary.restore(self._states, saved.rest["labels"])
-        self._admit(demand)
+        self._served.admit(demand)
         self._isolated(lambda some: self._chain.restore(*self._good, some))
         self._meet(demand)
         out = self._states.out(saved.version)
@@ -146,12 +140,12 @@ class Pipeline:
         """Brings queries, views and rights in line with what is wanted now."""
         if demand is self._demand:
             return
-        self._admit(demand)
+        self._served.admit(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
             self._ingress = {}
             for name in sorted(demand.entrances):
                 self._enter(name, demand)
-        tuples, refused = self._tables.meet(self._served, self._ingress)
+        tuples, refused = self._tables.meet(self._served.demand, self._ingress)
         self.counts.tuples.update(tuples)
         self._refuse(refused)
         self._isolated(self._follow)
@@ -170,58 +164,18 @@ class Pipeline:
             entrance, number = demand.entrances[stream], self._chain.dictionary.number
             self._ingress[stream] = Ingress(entrance, demand.rules, number, self._limits)
         except Exception as error:
-            self._bar(demand, self._served.reading(stream), error)
-
-    # Faults of one query ----------------------------------------------------------------------------------------------
-
-    def _admit(self, demand: Demand) -> None:
-        """Who is to be served now: all but those for whom that cannot be done."""
-        self._barred = {key: why for key, why in self._barred.items() if key in demand.clearances}
-        for key in sorted(demand.unfit.keys() - self._barred.keys()):
-            self._barred[key] = demand.unfit[key]
-            self._words.append(said(key[:1], key[1], ended=demand.unfit[key]))
-        self._serve(demand)
-
-    def _serve(self, demand: Demand) -> None:
-        self._served = demand if not self._barred else demand.only(demand.clearances.keys() - self._barred.keys())
-
-    def _bar(self, demand: Demand, keys: Collection[tuple[str, str]], fault: Exception) -> None:
-        """For these it ends, and those of them who may see anything there are told so."""
-        why = f"{CANNOT} ({type(fault).__name__})"
-        for key in sorted(keys):
-            clearance, running = demand.clearances[key], demand.running[key[1]]
-            self._barred[key] = why
-            if clearance is not None and demand.rules.order.dominates(clearance.level, running.level):
-                self._words.append(said(key[:1], key[1], ended=why))
-        self._serve(demand)
+            self._served.bar(self._served.demand.reading(stream), error)
 
     def _isolated(self, act: Callable[[Demand], Done]) -> Done:
         """Does what is to be done for all who are served. If that fails, it is done again, from what was saved last,
-        for all but those for whom it fails: for them it ends. What fails with no query at all is nobody's."""
-        demand = self._served
-        try:
-            return act(demand)
-        except Exception as error:
-            fault = error
-        done = list[Done]()
+        for all but those for whom it fails."""
 
-        def works(keys: Collection[tuple[str, str]]) -> bool:
-            some = demand.only(keys)
-            try:
-                self._chain.restore(*self._good, some)
-                self._prepare(some)
-                done[:] = [act(some)]
-            except Exception:
-                return False
-            return True
+        def again(some: Demand) -> Done:
+            self._chain.restore(*self._good, some)
+            self._prepare(some)
+            return act(some)
 
-        if not works(()):
-            raise fault
-        kept = _sound(demand, works)
-        if not works(kept):
-            raise fault
-        self._bar(demand, demand.clearances.keys() - set(kept), fault)
-        return done[0]
+        return self._served.isolated(act, again)
 
     def _tableless(self, demand: Demand) -> set[tuple[str, str]]:
         """Who is told that a table cannot be read. All others see nothing of it anyway."""
@@ -261,7 +215,7 @@ class Pipeline:
                 return
             demand = self._gate.demand()
             self._meet(demand)
-            if compact is not None and not compact.wanted.still(self._served, self._chain.dictionary.epoch):
+            if compact is not None and not compact.wanted.still(self._served.demand, self._chain.dictionary.epoch):
                 compact = None
             if compact is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
@@ -298,7 +252,7 @@ class Pipeline:
 
     def _results(self, arrivals: Arrivals, tuples: int, now: int) -> list[Parcel]:
         found = self._isolated(lambda _: self._chain.batch([arrivals], clock=now))
-        results = _told(found, NO_TABLE, self._tableless(self._served))
+        results = _told(found, NO_TABLE, self._tableless(self._served.demand))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._chain.unseen
         if self._chain.late:
@@ -314,8 +268,8 @@ class Pipeline:
             demand = self._gate.demand()
             self._meet(demand)
             found = self._isolated(lambda some: self._last(some, unread or {}))
-            told = _told(found, UNREAD, _concerned(self._served, unread or {}))
-            told = _told(told, NO_TABLE, self._tableless(self._served))
+            told = _told(found, UNREAD, _concerned(self._served.demand, unread or {}))
+            told = _told(told, NO_TABLE, self._tableless(self._served.demand))
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
             self._tables.forget()
             self._refused += _reasons(unread or {})
@@ -330,7 +284,7 @@ class Pipeline:
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            concerned = _concerned(self._served, unread)
+            concerned = _concerned(self._served.demand, unread)
             told = [said((name,), query, waits=WAITS) for name, query in sorted(concerned)]
             self._refused += _reasons({x: why for x, why in unread.items() if x in demand.entrances})
             self._finish(demand, told)
@@ -340,7 +294,7 @@ class Pipeline:
         demand = self._gate.demand()
         if demand is not self._kept:
             with self._unharmed():
-                if self._words or demand.unfit.keys() - self._barred.keys():  # told at once: perhaps nothing ever comes
+                if self._served.has_news(demand):  # told at once: perhaps nothing ever comes
                     self._meet(demand)
                     self._finish(demand, ())
                 self._keep(demand)
@@ -382,7 +336,7 @@ class Pipeline:
     def _finish(self, demand: Demand, results: Sequence[Parcel]) -> None:
         self._version += 1
         refused, self._refused = self._refused, []
-        results, self._words = [*results, *self._words], []
+        results = [*results, *self._served.news()]
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         self._forget_labels()
@@ -390,7 +344,7 @@ class Pipeline:
         rest = {
             "done": self._done,
             "chain": chain,
-            "barred": [[*key, why] for key, why in self._barred.items()],
+            "barred": self._served.plain(),
             "labels": self._chain.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
@@ -430,26 +384,6 @@ def _told(found: Sequence[Parcel], reason: str, concerned: Collection[tuple[str,
 
 def _concerned(demand: Demand, unread: Collection[str]) -> set[tuple[str, str]]:
     return {key for stream in unread for key in demand.concerned(stream)}
-
-
-def _sound(demand: Demand, works: Callable[[Collection[tuple[str, str]]], bool]) -> list[tuple[str, str]]:
-    """All for whom it works, by subscriber and query: it may fail with a query, or only for some who look at it."""
-    queries: dict[str, list[tuple[str, str]]] = {}
-    for x in demand.subscribers:
-        queries.setdefault(x.query, []).append((x.name, x.query))
-    groups = without_faulty(list(queries.values()), lambda some: works([key for group in some for key in group]))
-    kept = [key for group in groups for key in group]
-    for group in (group for group in queries.values() if group not in groups):
-        alike: dict[Clearance | None, list[tuple[str, str]]] = {}
-        for key in group:
-            alike.setdefault(demand.clearances[key], []).append(key)
-        if len(alike) > 1:
-            found = without_faulty(
-                list(alike.values()),
-                lambda some: works([*kept, *(key for x in some for key in x)]),  # noqa: B023
-            )
-            kept += [key for x in found for key in x]
-    return kept
 
 
 def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:

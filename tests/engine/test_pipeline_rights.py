@@ -17,6 +17,7 @@ from headgate.cql.queries import parse_query
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.egress import Egress
 from headgate.engine.ingress import Entrance
+from headgate.engine.lateness import Arrived
 from headgate.engine.looks import Looks
 from headgate.engine.sights import Running, Sightings, View
 from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_label
@@ -213,12 +214,22 @@ def _forgetful(self: Sightings, view: View, names: Collection[str]) -> View:
     return self.add_view(view.running, {name: view.clearances.pop(name) for name in names})
 
 
-_PARCELS, _REACHED = Egress.parcels, View.reached
+_PARCELS, _REACHED, _ARRIVED = Egress.parcels, View.reached, Arrived.__init__
 FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
     "ingress lets everything in": (Looks, "sees", lambda _, view, *__: [1] * len(view.columns)),
     "ingress hides no column": (Looks, "_hidden", lambda *_: frozenset()),
     "lateness is too short": (View, "reached", lambda self, stream: _REACHED(self, stream) + 600),
     "lateness is too long": (View, "reached", lambda self, stream: _REACHED(self, stream) - 600),
+    "time runs ahead of the clock": (
+        Arrived,
+        "__init__",
+        lambda self, times, kind, kinds, _: _ARRIVED(self, times, kind, kinds),
+    ),
+    "time is held back by the clock for ever": (
+        Arrived,
+        "__init__",
+        lambda self, times, kind, kinds, clock: _ARRIVED(self, times, kind, kinds, clock and clock - 5000),
+    ),
     "results go to the wrong view": (Egress, "parcels", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
     "what is lost comes back": (Looks, "both", lambda _, before, now: max(before, now)),

@@ -105,7 +105,9 @@ def bounded(evaluate: Evaluate) -> Evaluate:
         for expr in exprs:
             cost += sum(_text(part, values, size) for part in _joining(expr) if part is not expr)
             if expr in given or not isinstance(expr, Column | AggregateCall):
-                cost += _text(expr, values, size) if expr.type == Type.STRING else _NUMBER * size
+                cost += (
+                    _text(expr, values, size) if expr.type == Type.STRING else _WIDTHS.get(expr.type, _NUMBER) * size
+                )
             given.add(expr)
         charge(cost)
         return evaluate(exprs, values, size)
@@ -149,4 +151,5 @@ def _most(expr: Expr, values: Values, size: int) -> tuple[int, int]:
 
 
 _OFFSET, _NUMBER = 4, 8
-"""Bytes that each text has beside its own, and those of any other value."""
+"""Bytes that each text has beside its own, and those of any other value, if it has no fewer."""
+_WIDTHS = {Type.BOOLEAN: 1, Type.INT: 4, Type.FLOAT: 4, Type.DATE: 4}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import os
 import stat
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from headgate.access.statements import queries as statements
 from headgate.cli import main
 
 PASSWORD = "correct horse"
@@ -234,6 +237,58 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
     told.write_bytes(told.read_bytes()[:-5])
     again = terminal.type("run", "--everyone", *words)
     assert f"warning: the file of results `joe/{told.name}` in `{out}` was cut or removed: 5 bytes" in again.output
+
+
+def test_a_subscription_that_cannot_be_run_ends_alone(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that an older version allowed: `run --everyone` ended with it before anybody received anything."""
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "1.json").write_text('{"x": 1}\n{"x": 2}\n')
+    terminal.run(TWO.format(folder=tmp_path))
+    columns = ", ".join(f"c{n} INT" for n in range(251))
+    terminal.run(f"CREATE STREAM wide ({columns}) SOURCE json (path = '{tmp_path}/good')")
+    refused = terminal.run("SUBSCRIBE TO fine; SUBSCRIBE TO wide")
+    assert refused.exit_code == 1
+    assert "cannot subscribe to stream joe.wide: it has 251 columns, results have at most 200" in refused.output
+    with monkeypatch.context() as older:
+        older.setattr(statements, "whole_stream", lambda _: None)
+        older.setattr(statements, "lower", lambda _: None)
+        script = tmp_path / "mine.cql"
+        script.write_text("SUBSCRIBE TO wide; SUBSCRIBE TO fine")
+        terminal.type("run", str(script), "--everyone", "--out", str(tmp_path / "out"))
+    (file,) = (tmp_path / "out/joe").glob("joe.fine.*")
+    assert len(file.read_text().splitlines()) == 2
+    (file,) = (tmp_path / "out/joe").glob("joe.wide.*")
+    assert json.loads(file.read_text()) == {"ended": "it cannot be run (Conflict)"}
+
+
+FAST = """
+CREATE STREAM rates (at TIMESTAMP, x INT) EVENT TIME at LATENESS 1 MINUTE SKEW 1 HOUR
+  SOURCE json (path = '{folder}/rates', maxFilesPerTrigger = 1);
+CREATE QUERY last AS SELECT x FROM rates [ROWS 1];
+START QUERY last; SUBSCRIBE TO last;
+"""
+
+
+def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_path: Path) -> None:
+    """The first file ends with a tuple from 3,500 s ahead; of what follows only what is truly late is left out."""
+    now = dt.datetime.now(dt.UTC)
+    (tmp_path / "rates").mkdir()
+    for number, seconds in enumerate([(-30, 3500), (-20, -15), (-10, -600, -5)]):
+        rows = [{"at": (now + dt.timedelta(seconds=x)).isoformat(), "x": x} for x in seconds]
+        file = tmp_path / "rates" / f"{number}.json"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(file, (number, number))
+    script = tmp_path / "fast.cql"
+    script.write_text(FAST.format(folder=tmp_path))
+    result = terminal.type("run", str(script), "--everyone", "--out", str(tmp_path / "out"))
+    (file,) = (tmp_path / "out/joe").glob("joe.last.*")
+    assert [json.loads(line)["values"]["x"] for line in file.read_text().splitlines()] == [-30, -20, -15, -10, -5, 3500]
+    told = json.loads((tmp_path / "out/joe/joe.rates.refused.jsonl").read_text())
+    assert told["reason"].endswith(": 1 tuples")
+    (head, row) = (line.split() for line in result.output.splitlines() if "late" in line or "joe.rates" in line)
+    assert (head[2], row[2]) == ("late", "1")
 
 
 @pytest.mark.parametrize(

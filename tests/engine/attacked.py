@@ -13,7 +13,7 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.pipeline import Pipeline
 
 COLUMNS = "a INT, w STRING"
-FEW = Limits(rows=1000, tuples=100, text=1000, texts=100_000)
+FEW = Limits(rows=1000, tuples=100, text=1000, bytes=1_000_000)
 
 
 def bench(home: Path, **queries: str) -> Bench:

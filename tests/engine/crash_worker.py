@@ -52,6 +52,8 @@ from headgate.testing import ManualClock
 T = TypeVar("T")
 LEVEL = Level("U")
 LATENESS = 2000
+LATER = 4_000_000_000.0
+"""Where the clock stands: ahead of all that comes."""
 COLUMNS = {
     "V": (("at", Type.TIMESTAMP), ("sid", Type.INT), ("bp", Type.INT), ("policy", Type.STRING)),
     "W": (("at", Type.TIMESTAMP), ("sid", Type.INT), ("x", Type.INT), ("policy", Type.STRING)),
@@ -152,7 +154,7 @@ def made_pipeline(folder: Path, gate: ScriptedGate) -> Pipeline:
         gate,
         lambda _, program, schema: LocalCarrier(program, schema, evaluate),
         [FileSink(folder / "out", Files())],
-        ManualClock(),
+        ManualClock(LATER),
     )
 
 

@@ -47,8 +47,8 @@ def table(name: str, columns: str, labels: Mapping[str, Label] | None = None) ->
 
 
 class Bench:
-    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart; `content` is
-    what tables hold, which cannot be read if it is None."""
+    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart, and come a
+    minute later; `content` is what tables hold, which cannot be read if it is None."""
 
     def __init__(self, home: Path, *streams: Stream, skew: int | None = 3_600_000) -> None:
         self.home = home
@@ -132,6 +132,8 @@ class Bench:
         columns = next(x.columns for x in self.streams if x.name == name)
         self._seconds += 1
         moments = times or [NOW + dt.timedelta(seconds=self._seconds, milliseconds=n) for n in range(len(rows))]
+        if times is None:
+            self.clock.advance(max(0, self._seconds + 60 + NOW.timestamp() - self.clock.now()))
         full = [(*values, moment, label) for (label, *values), moment in zip(rows, moments, strict=True)]
         return pa.table({x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(columns)})
 

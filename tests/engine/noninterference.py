@@ -128,9 +128,10 @@ class Run:
                 self._count()
                 self._pipeline.close()
                 self._begin()
-            case Batch(stream, rows):
+            case Batch(stream, rows, clock):
                 number = self._numbers[stream] = self._numbers.get(stream, -1) + 1
-                self._pipeline.take(stream, number, _table(self._columns[stream], rows))
+                came = int(BEGIN.timestamp() * 1000) + clock
+                self._pipeline.take(stream, number, _table(self._columns[stream], rows), came)
 
     def _look(self) -> None:
         """A file that changes tells something each time."""

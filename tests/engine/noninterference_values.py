@@ -53,8 +53,11 @@ class Row:
 
 @dataclass(frozen=True)
 class Batch:
+    """`clock` is where the clock stands when it comes, in milliseconds after BEGIN: less than a tenth of SKEW."""
+
     stream: str
     rows: tuple[Row, ...]
+    clock: int = 0
 
 
 @dataclass(frozen=True)

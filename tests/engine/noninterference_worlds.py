@@ -46,6 +46,8 @@ def random_world(rng: Random, *, together: bool = False) -> World:
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
     queries = random_queries(rng, streams, lateness)
     apart = Random(repr(rng.getstate()))  # what concerns the table, so that all else is what it is without one
+    clocks = Random(f"clocks {rng.getstate()}")
+    fast = clocks.random() < 0.5  # some tuples are ahead of the clock
     table = labelled(apart, TABLE, (POLICY, Type.STRING))
     beside = queries_beside(apart, streams, table, lateness)
     entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
@@ -88,7 +90,8 @@ def random_world(rng: Random, *, together: bool = False) -> World:
         stream = rng.choice(streams)
         seen = [x for x in LABELS if RULES.permits(label_from(x, stream.name), held)]
         rows = [random_row(rng, stream, times, lateness, seen) for _ in range(rng.randint(3, 9))]
-        world.steps.append(Batch(stream.name, tuple(rows)))
+        clock = max(0, times[-1] - clocks.choice((0, 0, 0, 500, 2500))) if fast else SKEW // 20
+        world.steps.append(Batch(stream.name, tuple(rows), clock))
         if rng.random() < 0.35:
             others_change()
             if rng.random() < 0.3:
@@ -111,7 +114,8 @@ def random_world(rng: Random, *, together: bool = False) -> World:
 def _only_visible(step: Step, visible: Visible) -> Step:
     if not isinstance(step, Batch):
         return step
-    return Batch(step.stream, tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label)))
+    rows = tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label))
+    return Batch(step.stream, rows, step.clock)
 
 
 def _together(query: Running, queries: Sequence[Running]) -> bool:

@@ -191,13 +191,15 @@ class Model:
     def _arriving(self, running: Running, path: Path, number: int) -> Iterator[Tuple]:
         """The tuples of a step; then what other queries made of them for this reader, stage by stage."""
         step = self.world.steps[number]
-        yield from (x for x in step.tuples if x.stream in running.streams)
+        clock = int(step.now * 1000) if step.kind == "batch" else None
+        yield from (replace(x, clock=clock) for x in step.tuples if x.stream in running.streams)
         makers = _makers(step.demand, running)
         for maker in sorted(makers, key=lambda x: (x.stage, x.output)):
             columns = [name for name, _ in maker.query.columns]
             for result in self.of(((*path, running.name), maker.name))[number]:
                 values = dict(zip(columns, result.values, strict=True))
-                yield Tuple(maker.output, result.time, values, self._with_source(result.label, maker.output))
+                label = self._with_source(result.label, maker.output)
+                yield Tuple(maker.output, result.time, values, label, clock)
 
     def _with_source(self, label: Label, source: str) -> Label:
         return self.world.rules.combine(label, Label(sources=frozenset({source})))

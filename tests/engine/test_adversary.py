@@ -19,7 +19,7 @@ from engine.harness import NOW, Bench, Row, stream
 from headgate.engine.duck import evaluate
 from headgate.engine.kernels import limits, threads
 from headgate.engine.kernels.instants import LAST
-from headgate.engine.kernels.limits import Limits, TooMuch, few_rows, limited
+from headgate.engine.kernels.limits import Limits, Meter, TooMuch, few_rows, limited
 from headgate.engine.kernels.threads import in_threads
 from headgate.engine.parquet import ParquetSink
 from headgate.plan.expressions import Expr
@@ -121,7 +121,7 @@ def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch:
     monkeypatch.setattr(threads, "WORTH_IT", 1)
 
     def greedy(most: int) -> None:
-        with suppress(TooMuch), limited(Limits(rows=most)):
+        with suppress(TooMuch), limited(Limits(rows=most), Meter({})):
             few_rows(np.array([most + 1]))
 
     in_threads(greedy, range(50), [1] * 50)

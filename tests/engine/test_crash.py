@@ -380,7 +380,7 @@ def test_files_are_what_they_were_after_work_without_them(work: Work) -> None:
     work.go_on(until=6)
     before = written(work.folder)
     carrier: Make = lambda _, program, schema: LocalCarrier(program, schema, evaluate)  # noqa: E731
-    pipeline = Pipeline(work.folder / "home", work.gate(), carrier, [Mailbox()], ManualClock())
+    pipeline = Pipeline(work.folder / "home", work.gate(), carrier, [Mailbox()], ManualClock(worker.LATER))
     batch = work.batches[6]
     number = sum(x["stream"] == batch["stream"] for x in work.batches[:6])
     pipeline.take(batch["stream"], number, worker.table_of(batch["stream"], batch["rows"]))

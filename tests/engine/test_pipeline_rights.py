@@ -17,6 +17,7 @@ from headgate.cql.queries import parse_query
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.egress import Egress
 from headgate.engine.ingress import Entrance
+from headgate.engine.lateness import Arrived
 from headgate.engine.looks import Looks
 from headgate.engine.sights import Running, Sightings, View
 from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_label
@@ -29,6 +30,8 @@ __all__ = ["no_power_cut"]
 RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
 S = Stream("s", (("n", Type.INT), ("at", Type.TIMESTAMP), ("p", Type.STRING)))
 ENTRANCES = {"s": Entrance("s", S.columns, "at", {"LABEL": "p"})}
+LATER = 1_000_000.0
+"""Where the clock stands: ahead of all that comes."""
 Found = list[tuple[int, tuple[Value, ...], str]]
 
 
@@ -59,7 +62,7 @@ class Story:
         rows: tuple[Mapping[str, Value], ...] = tuple(
             {"n": n, "at": at, "p": label} for (n, label), at in zip(tuples, moments, strict=True)
         )
-        return self._step(Step("batch", wanted, during or wanted, "s", rows))
+        return self._step(Step("batch", wanted, during or wanted, "s", rows, now=LATER))
 
     def restart(self, wanted: Demand) -> dict[str, Found]:
         return self._step(Step("restart", wanted, wanted))
@@ -211,12 +214,22 @@ def _forgetful(self: Sightings, view: View, names: Collection[str]) -> View:
     return self.add_view(view.running, {name: view.clearances.pop(name) for name in names})
 
 
-_PARCELS, _REACHED = Egress.parcels, View.reached
+_PARCELS, _REACHED, _ARRIVED = Egress.parcels, View.reached, Arrived.__init__
 FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
     "ingress lets everything in": (Looks, "sees", lambda _, view, *__: [1] * len(view.columns)),
     "ingress hides no column": (Looks, "_hidden", lambda *_: frozenset()),
     "lateness is too short": (View, "reached", lambda self, stream: _REACHED(self, stream) + 600),
     "lateness is too long": (View, "reached", lambda self, stream: _REACHED(self, stream) - 600),
+    "time runs ahead of the clock": (
+        Arrived,
+        "__init__",
+        lambda self, times, kind, kinds, _: _ARRIVED(self, times, kind, kinds),
+    ),
+    "time is held back by the clock for ever": (
+        Arrived,
+        "__init__",
+        lambda self, times, kind, kinds, clock: _ARRIVED(self, times, kind, kinds, clock and clock - 5000),
+    ),
     "results go to the wrong view": (Egress, "parcels", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
     "what is lost comes back": (Looks, "both", lambda _, before, now: max(before, now)),

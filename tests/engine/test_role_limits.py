@@ -62,6 +62,7 @@ def told(found: Bench, who: str, query: str = "q") -> tuple[list[Row], str]:
 def split(found: Bench, sizes: list[int]) -> None:
     """The same hundred tuples, a hundredth of a second apart, in batches of these sizes."""
     first = 0
+    found.clock.advance(60)
     for size in sizes:
         moments = [NOW + dt.timedelta(milliseconds=10 * n) for n in range(first, first + size)]
         found.take("s", *[("nurse" if n % 2 else "TRUE", n % 7) for n in range(first, first + size)], times=moments)

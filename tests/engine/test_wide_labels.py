@@ -55,6 +55,7 @@ class Hospital:
             return connection.execute(sql).fetchall()
 
 
+INSTANTS = "range(0, 99000, 600)"
 QUERIES = {
     "range": (
         "SELECT AVG(rate) AS mean FROM hr [RANGE 1 MINUTE]",
@@ -70,7 +71,7 @@ QUERIES = {
     ),
     "slide": (
         "SELECT COUNT(*) AS k, SUM(rate) AS total FROM hr [RANGE 200 MINUTES SLIDE 10 MINUTES]",
-        "SELECT count(*), sum(rate) FROM hr, range(0, 99000, 600) t(x) WHERE x - n BETWEEN 0 AND 11999 GROUP BY x ORDER BY x",
+        f"SELECT count(*), sum(rate) FROM hr, {INSTANTS} t(x) WHERE n <= x AND n > x - 12000 GROUP BY x ORDER BY x",
     ),
     "distinct": (
         "SELECT DISTINCT rate FROM hr [UNBOUNDED]",

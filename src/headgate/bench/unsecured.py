@@ -58,6 +58,7 @@ class _OneSight(Sightings):
         labels: Ints,
         only: tuple[View, ...] | None = None,  # noqa: ARG002
         arrived: int = 0,  # noqa: ARG002
+        clock: int | None = None,  # noqa: ARG002
     ) -> Ints:
         return self._zeros.of(0, len(labels))
 

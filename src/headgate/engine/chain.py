@@ -44,8 +44,8 @@ class Chain:
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
         self.dictionary = Dictionary()
-        self.unseen = 0
-        """How many tuples of the last batch nobody sees."""
+        self.unseen = self.late = 0
+        """How many tuples of the last batch nobody sees, and how many came too late."""
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
@@ -160,20 +160,25 @@ class Chain:
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
-    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
-        """Everyone's results of these tuples; with the `last`, all that waits for its time becomes final."""
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False, clock: int | None = None) -> list[Parcel]:
+        """Everyone's results of these tuples, which come when the `clock` stands there; with the `last`, all that waits
+        for its time becomes final."""
         self._know()
-        self.unseen = sum(len(x.times) for x in arrivals)
+        self.unseen, self.late = sum(len(x.times) for x in arrivals), 0
         results: list[Parcel] = []
         coming = list(arrivals)
+        for view in (view for processor in self._processors for view in processor.views):
+            view.spent = 0
         for processor in self._processors:
-            found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
-            self.unseen = min(self.unseen, processor.unseen)
+            own = [x for x in coming if x.stream in processor.program.streams]
+            found = processor.batch(own, last=last, clock=clock)
+            self.unseen, self.late = min(self.unseen, processor.unseen), max(self.late, processor.late)
             for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
                     results.append(parcel if mine == parcel.subscribers else parcel.to(mine))
                 coming += self._fed(parcel)
+            self._charge(processor.views)
             self._know()
         return results
 
@@ -188,6 +193,13 @@ class Chain:
         for processor in self._processors:
             processor.forget_labels(self.dictionary.labels)
         return True
+
+    def _charge(self, makers: Sequence[View]) -> None:
+        """What was computed for those who look at other queries through these was computed for them."""
+        for maker in makers:
+            keys = (fed(name) for name in maker.clearances)
+            for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
+                view.spent += maker.spent
 
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
         """For these, by subscriber and query, it ends with the next batch."""
@@ -234,8 +246,8 @@ class Chain:
         return cells, plain
 
     def restore(self, cells: Cells, plain: Sequence[Mapping[str, Any]], demand: Demand) -> None:
-        """Goes on where another chain was; the dictionary is restored before."""
-        self._stages = Stages.of(demand)
+        """Goes on where another chain was, or back to what was saved of this one; the dictionary knows its labels."""
+        self._demand, self._stages = Demand(), Stages.of(demand)
         self._rebuild(demand, self._stages, cells, plain)
         self._know()
         self._rule(demand)

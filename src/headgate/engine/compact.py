@@ -31,8 +31,6 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 
 _TIME, _LABEL = "headgate_time", "headgate_label"
 FIRST = 10_000
-_COARSE = 3_600_000
-"""Spark compiles a plan anew if any number in it is another: what depends on the clock may change every hour."""
 
 Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 """Labels that somebody sees, and the condition under which a tuple yields anything there."""
@@ -85,12 +83,13 @@ def _tried(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) -> Co
     latest = now + entrance.skew if entrance.event_time and entrance.skew is not None else None
     seen = None
     if wanted.keep is not None:
-        shaped = shaped.observe(seen := Observation(), F.count(F.lit(1)).alias("tuples"))
-        ahead = f"{_TIME} > {latest // _COARSE * _COARSE}L OR " if latest is not None else ""
-        shaped = shaped.where(f"{ahead}{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(weakest(wanted.keep))}")
+        counted = F.count(F.lit(1)).alias("tuples"), F.max(_TIME).alias("latest")
+        shaped = shaped.observe(seen := Observation(), *counted)
+        shaped = shaped.where(f"{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(weakest(wanted.keep))}")
     table = shaped.toArrow()
     times, labels = (table.column(name) for name in (_TIME, _LABEL))
-    bad = times.null_count or (latest is not None and table.num_rows and pc.max(times).as_py() > latest)
+    greatest = seen.get["latest"] if seen is not None else pc.max(times).as_py() if table.num_rows else None
+    bad = times.null_count or (latest is not None and greatest is not None and greatest > latest)
     if bad or labels.null_count:
         return not bad
     if place and (table := _ordered(table, list(place))) is None:

@@ -6,7 +6,7 @@ held up, while results go out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -46,6 +46,20 @@ class Demand:
     entrances: Mapping[str, Entrance] = field(default_factory=dict)
     queries: tuple[Running, ...] = ()
     subscribers: tuple[Subscriber, ...] = ()
+    unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By subscriber and query, what cannot be run, and why; that query is not among those above."""
+
+    def only(self, keys: Collection[tuple[str, str]]) -> Demand:
+        """The same for these alone, by subscriber and query: their queries, and those whose results they read."""
+        subscribers = tuple(x for x in self.subscribers if (x.name, x.query) in keys)
+        wanted = {x.query for x in subscribers}
+        while True:
+            read = {stream for query in self.queries if query.name in wanted for stream in query.streams}
+            more = {query.name for query in self.queries if query.output in read} - wanted
+            if not more:
+                queries = tuple(query for query in self.queries if query.name in wanted)
+                return replace(self, queries=queries, subscribers=subscribers)
+            wanted |= more
 
     @cached_property
     def running(self) -> Mapping[str, Running]:
@@ -75,7 +89,8 @@ class Demand:
         own."""
         running = self.running.get(parcel.query)
         if running is None:
-            return []
+            told = tuple(x for x in parcel.subscribers if parcel.word and (x, parcel.query) in self.unfit)
+            return [parcel.to(told)] if told else []
         found = []
         for subscriber in parcel.subscribers:
             clearance = self.clearances.get((subscriber, parcel.query))
@@ -95,15 +110,16 @@ class Demand:
     def concerned(self, stream: str) -> list[tuple[str, str]]:
         """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may
         read it. To all others it is hidden: what they receive is the same without it."""
+        found = ((key, self.clearances[key]) for key in self.reading(stream))
+        return [key for key, x in found if x and stream in x.sources | x.aggregate_sources]
+
+    def reading(self, stream: str) -> list[tuple[str, str]]:
+        """Who looks at what is made of a stream."""
         streams, queries = {stream}, set[str]()
         while more := {x.name for x in self.queries if not x.streams.isdisjoint(streams)} - queries:
             queries |= more
             streams |= {self.running[name].output for name in more} - {""}
-        return [
-            (x.name, x.query)
-            for x in self.subscribers
-            if x.query in queries and x.clearance and stream in x.clearance.sources | x.clearance.aggregate_sources
-        ]
+        return [(x.name, x.query) for x in self.subscribers if x.query in queries]
 
 
 class Gate(Protocol):

@@ -12,15 +12,17 @@ from headgate.engine.kernels.rows import Bools, Ints
 
 class Arrived:
     """Tuples of one stream in the order of their arrival: their times, and the number of each one's sight, of so
-    many."""
+    many. They come when the `clock` stands at so many milliseconds, ahead of which they move nobody's time (None: it
+    is ahead of all of them)."""
 
-    def __init__(self, times: Ints, kind: Ints, kinds: int) -> None:
+    def __init__(self, times: Ints, kind: Ints, kinds: int, clock: int | None = None) -> None:
         self._times = times
+        self._reached = times if clock is None else np.minimum(times, clock)
         self._kind = kind
         self._kinds = kinds
 
     def latest(self, seen: Bools) -> int:
-        """The latest time of those with these sights."""
+        """How far those with these sights move time."""
         return int(self._latest[seen].max())
 
     def late(self, seen: Bools, before: int, lateness: int, others: int) -> Bools | None:
@@ -33,8 +35,12 @@ class Arrived:
 
     def marks(self, seen: Bools, before: int, lateness: int, others: int) -> Ints:
         """How far time has come before the first tuple, and after each."""
-        greatest = np.maximum.accumulate(np.concatenate([[before], np.where(self.those(seen), self._times, NO_TIME)]))
+        greatest = np.maximum.accumulate(np.concatenate([[before], np.where(self.those(seen), self._reached, NO_TIME)]))
         return np.asarray(np.minimum(greatest - lateness, others), np.int64)
+
+    def latest_of(self, end: int, seen: Bools) -> int:
+        """The same of the first of them."""
+        return int(self._reached[:end][self.those(seen)[:end]].max(initial=NO_TIME))
 
     def those(self, seen: Bools) -> Bools:
         """The tuples with these sights."""
@@ -47,11 +53,11 @@ class Arrived:
     @cached_property
     def _falls(self) -> int:
         """How far behind any tuple before it a tuple is, at most."""
-        return int((np.maximum.accumulate(self._times) - self._times).max())
+        return int((np.maximum.accumulate(self._reached) - self._times).max())
 
     @cached_property
     def _latest(self) -> Ints:
         """By sight."""
         found = np.full(self._kinds, NO_TIME)
-        np.maximum.at(found, self._kind, self._times)
+        np.maximum.at(found, self._kind, self._reached)
         return found

@@ -14,23 +14,25 @@ import secrets
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headgate.clock import Clock
+from headgate.engine.cells import Cells
 from headgate.engine.chain import Chain, Make
 from headgate.engine.delivery import Handover
 from headgate.engine.demand import Demand, Gate
 from headgate.engine.egress import Parcel, said
 from headgate.engine.incoming import Incoming, TableBatch
 from headgate.engine.ingress import Ingress, Refused
+from headgate.engine.isolation import Served
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.sorting import distinct
 from headgate.engine.processor import Arrivals
@@ -44,6 +46,9 @@ WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon
 UNREAD = "a stream that it reads could not be read to its end"
 NO_TABLE = "a table that it reads cannot be read"
 """What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
+LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
+
+Done = TypeVar("Done")
 
 _LOCK = "lock"
 
@@ -56,6 +61,8 @@ class Counts:
     tuples: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
+    late: Counter[str] = field(default_factory=Counter)
+    """Tuples with a time that had passed on their stream, by more than its lateness."""
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By query and subscriber, for those who are still there."""
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -101,6 +108,9 @@ class Pipeline:
         self._chain = Chain(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._demand = Demand()
+        self._served = Served()
+        self._good: tuple[Cells, Sequence[Mapping[str, Any]]] = {}, ()
+        """What the chain saved last."""
         self._kept = Demand()
         self.counts = Counts()
         try:
@@ -132,8 +142,11 @@ class Pipeline:
         self._look_at_places(saved.rest.get("places", {}))
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._tables.restore(saved.rest.get("tables", {}))
+        self._served.restore(saved.rest.get("barred", ()))
+        self._good = saved.cells, saved.rest["chain"]
         self._chain.dictionary.restore(self._states, saved.rest["labels"])
-        self._chain.restore(saved.cells, saved.rest["chain"], demand)
+        self._served.admit(demand)
+        self._isolated(lambda some: self._chain.restore(*self._good, some))
         self._meet(demand)
         ended = _told(self._chain.ended(), NO_TABLE, self._tableless(demand))
         self._note_ended(demand, [x for word in ended for x in demand.allowed(word)])
@@ -165,16 +178,42 @@ class Pipeline:
         """Brings queries, views and rights in line with what is wanted now."""
         if demand is self._demand:
             return
+        self._served.admit(demand)
         if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
-            number = self._chain.dictionary.number
-            self._ingress = {x.name: Ingress(x, demand.rules, number, self._limits) for x in demand.entrances.values()}
-        tuples, refused = self._tables.meet(demand, self._ingress)
+            self._ingress = {}
+            for name in sorted(demand.entrances):
+                self._enter(name, demand)
+        tuples, refused = self._tables.meet(self._served.demand, self._ingress)
         self.counts.tuples.update(tuples)
         self._refuse(refused)
-        self._chain.meet(demand)
-        self._chain.feed(self._tables.snapshots)
-        self._chain.end(self._tableless(demand), NO_TABLE)
+        self._isolated(self._follow)
         self._demand = demand
+
+    def _follow(self, served: Demand) -> None:
+        self._chain.meet(served)
+        self._prepare(served)
+
+    def _prepare(self, served: Demand) -> None:
+        self._chain.feed(self._tables.snapshots)
+        self._chain.end(self._tableless(served), NO_TABLE)
+
+    def _enter(self, stream: str, demand: Demand) -> None:
+        try:
+            entrance, number = demand.entrances[stream], self._chain.dictionary.number
+            self._ingress[stream] = Ingress(entrance, demand.rules, number, self._limits)
+        except Exception as error:
+            self._served.bar(self._served.demand.reading(stream), error)
+
+    def _isolated(self, act: Callable[[Demand], Done]) -> Done:
+        """Does what is to be done for all who are served. If that fails, it is done again, from what was saved last,
+        for all but those for whom it fails."""
+
+        def again(some: Demand) -> Done:
+            self._chain.restore(*self._good, some)
+            self._prepare(some)
+            return act(some)
+
+        return self._served.isolated(act, again)
 
     def _tableless(self, demand: Demand) -> set[tuple[str, str]]:
         """Who is told that a table cannot be read. All others see nothing of it anyway."""
@@ -196,10 +235,12 @@ class Pipeline:
         """The number of the last batch that was taken of a stream; -1 if none was."""
         return self._done.get(stream, -1)
 
-    def take(self, stream: str, number: int, given: Incoming | pa.Table) -> None:
-        """The next tuples of a stream; a batch whose number was taken before is not taken again."""
+    def take(self, stream: str, number: int, given: Incoming | pa.Table, came: int | None = None) -> None:
+        """The next tuples of a stream, which `came` when the clock stood at so many milliseconds (None: now). A batch
+        whose number was taken before is not taken again."""
         arrived = self._clock.now()
-        self._take(stream, number, TableBatch(given) if isinstance(given, pa.Table) else given, int(arrived * 1000))
+        batch = TableBatch(given) if isinstance(given, pa.Table) else given
+        self._take(stream, number, batch, int(arrived * 1000) if came is None else came)
         self.counts.lag[stream] = self._clock.now() - arrived
 
     def _take(self, stream: str, number: int, batch: Incoming, now: int) -> None:
@@ -212,7 +253,7 @@ class Pipeline:
                 return
             demand = self._gate.demand()
             self._meet(demand)
-            if compact is not None and not compact.wanted.still(demand, self._chain.dictionary.epoch):
+            if compact is not None and not compact.wanted.still(self._served.demand, self._chain.dictionary.epoch):
                 compact = None
             if compact is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
@@ -224,30 +265,37 @@ class Pipeline:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += compact.unseen
-                self._finish(demand, self._results(compact.arrivals, compact.tuples))
+                self._finish(demand, self._results(compact.arrivals, compact.tuples, now))
                 return
             arrivals, refused = self._ingress[stream].take(whole, now)  # or it cannot be taken, and nothing is changed
             self._done[stream] = number
             self.counts.batches += 1
             self._refuse(refused)
-            self._finish(demand, self._results(arrivals, len(whole)))
+            self._finish(demand, self._results(arrivals, len(whole), now))
 
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
         with self._unharmed():
             if stream in self._ingress:
-                self._ingress[stream].learn(texts)
+                with suppress(Exception):  # then the batch is read as a whole, and fails for its stream alone
+                    self._ingress[stream].learn(texts)
             return self._wanted(stream)
 
     def _wanted(self, stream: str) -> Wanted | None:
         """None: nothing, by now."""
         self._meet(self._gate.demand())
         ingress = self._ingress.get(stream)
-        return self._chain.wanted(stream, ingress.known) if ingress else None
+        with suppress(Exception):  # it only says what can be left out: then all of the batch is read
+            return self._chain.wanted(stream, ingress.known) if ingress else None
+        return None
 
-    def _results(self, arrivals: Arrivals, tuples: int) -> list[Parcel]:
-        results = _told(self._chain.batch([arrivals]), NO_TABLE, self._tableless(self._demand))
+    def _results(self, arrivals: Arrivals, tuples: int, now: int) -> list[Parcel]:
+        found = self._isolated(lambda _: self._chain.batch([arrivals], clock=now))
+        results = _told(found, NO_TABLE, self._tableless(self._served.demand))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._chain.unseen
+        if self._chain.late:
+            self.counts.late[arrivals.stream] += self._chain.late
+            self._refused += _reasons({arrivals.stream: f"{LATE}: {self._chain.late:,} tuples"})
         return results
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
@@ -257,22 +305,25 @@ class Pipeline:
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            concerned = {key for stream in unread or () for key in demand.concerned(stream)}
-            self._chain.end(concerned, UNREAD)
-            found = self._chain.batch([], last=True)
-            told = _told(_told(found, UNREAD, concerned), NO_TABLE, self._tableless(demand))
+            found = self._isolated(lambda some: self._last(some, unread or {}))
+            told = _told(found, UNREAD, _concerned(self._served.demand, unread or {}))
+            told = _told(told, NO_TABLE, self._tableless(self._served.demand))
             self._chain, self._ingress, self._demand = Chain(self._make, self._limits), {}, Demand()
             self._tables.forget()
             self._refused += _reasons(unread or {})
             self._finish(demand, told)
+
+    def _last(self, served: Demand, unread: Mapping[str, str]) -> list[Parcel]:
+        self._chain.end(_concerned(served, unread), UNREAD)
+        return self._chain.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
         """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
         with self._unharmed():
             demand = self._gate.demand()
             self._meet(demand)
-            concerned = sorted({key for stream in unread for key in demand.concerned(stream)})
-            told = [said((name,), query, waits=WAITS) for name, query in concerned]
+            concerned = _concerned(self._served.demand, unread)
+            told = [said((name,), query, waits=WAITS) for name, query in sorted(concerned)]
             self._refused += _reasons({x: why for x, why in unread.items() if x in demand.entrances})
             self._finish(demand, told)
 
@@ -281,6 +332,9 @@ class Pipeline:
         demand = self._gate.demand()
         if demand is not self._kept:
             with self._unharmed():
+                if self._served.has_news(demand):  # told at once: perhaps nothing ever comes
+                    self._meet(demand)
+                    self._finish(demand, ())
                 self._keep(demand)
 
     def _keep(self, now: Demand) -> None:
@@ -321,13 +375,15 @@ class Pipeline:
         _check_held(self._home, self._alone)
         self._version += 1
         refused, self._refused = self._refused, []
+        results = [*results, *self._served.news()]
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         self._forget_labels()
-        cells, chain = self._chain.save()
+        self._good = cells, chain = self._chain.save()
         rest = {
             "done": self._done,
             "chain": chain,
+            "barred": self._served.plain(),
             "labels": self._chain.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
@@ -379,6 +435,10 @@ def _told(found: Sequence[Parcel], reason: str, concerned: Collection[tuple[str,
     """Only some, by subscriber and query, are told that it ended for this reason."""
     told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
     return [x for x in told if x.subscribers]
+
+
+def _concerned(demand: Demand, unread: Collection[str]) -> set[tuple[str, str]]:
+    return {key for stream in unread for key in demand.concerned(stream)}
 
 
 def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:

@@ -67,8 +67,8 @@ class Processor:
         self._egress = Egress(rules, self._labels)
         self._arrived = 0
         self._same = Constant()
-        self.unseen = 0
-        """How many tuples of the last batch nobody sees."""
+        self.unseen = self.late = 0
+        """How many tuples of the last batch nobody sees, and how many came too late."""
         self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
         self._fed: tuple[Arrivals, ...] = ()
@@ -208,20 +208,24 @@ class Processor:
             self._tables = pa.concat_tables(found).combine_chunks()
         return self._tables
 
-    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
-        """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
-        in order, under the rights of now (`deliveries` turns them into single ones)."""
-        self.unseen = 0
+    def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False, clock: int | None = None) -> list[Parcel]:
+        """The next tuples, which come when the `clock` stands there; with the `last`, all that waits for its time
+        becomes final. Returns everyone's results, in order, under the rights of now (`deliveries` turns them into
+        single ones)."""
+        self.unseen = self.late = 0
         if len(self._sightings) > self._most_sights:
             self.forget_sights()
         tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
         meters.begin(self._sightings, coming, self._carrier.cells, self._changed)
-        entered = [*map(self._entered, arrivals)] or [self.schema.empty_table()]
+        entered = [self._entered(x, clock) for x in arrivals] or [self.schema.empty_table()]
         table = entered[0] if len(entered) == 1 else pa.concat_tables(entered)
         sight = meters.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
         found = self._carrier.run(table, sight, self._changed, tables)
         self._changed = None
+        for view in self.views:
+            budget = sight.budgets.get(view.columns[0])
+            view.spent = budget.spent if budget else 0
         owners = {column: view for view in self._sightings.views for column in view.columns}
         for batch in (batch for batch in found if batch.exceeded):
             for view in (owners[column] for column in batch.views):
@@ -234,16 +238,17 @@ class Processor:
         words = (last_word(view, self._sightings.looks.rules) for view in ended)
         return [*parcels, *(word for word in words if word.subscribers)]
 
-    def _entered(self, arrivals: Arrivals) -> pa.Table:
+    def _entered(self, arrivals: Arrivals, clock: int | None) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
         sights = self._sightings.arriving(
-            arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived
+            arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived, clock
         )
         seen = self._sightings.seen(sights)
         rows = None if seen is None or seen.all() else np.flatnonzero(seen)
-        self.unseen += len(sights) - (len(sights) if rows is None else len(rows))
+        self.unseen += self._sightings.unseen if len(sights) else 0
+        self.late += self._sightings.late if len(sights) else 0
         arrived = self._arrived + np.arange(len(sights))
         self._arrived += len(sights)
         return self._table(arrivals, arrived, sights, rows)

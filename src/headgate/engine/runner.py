@@ -6,11 +6,12 @@ Each stream is a streaming query of its own with its own checkpoint, so streams 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,10 +50,12 @@ class SparkBatch:
         return files_of(self.source, self.started)
 
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        with self._said():
+        """Or it is read as a whole: what queries ask of Spark here may fail, and that is no fault of the stream."""
+        with suppress(Exception):
             if self.files is not None:
                 return self.files.compact(wanted, now, learn)
             return compacted(self.frame, self.source.entrance, wanted, now, learn)
+        return None
 
     def whole(self) -> pa.Table:
         with self._said():
@@ -120,9 +123,11 @@ class Runner:
             begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
         for name, error in failed.items():
-            if not isinstance(error, SourceError):
+            if isinstance(error, HeadgateError) and not isinstance(error, SourceError):
+                raise error  # the state and what was read are not of one history
+            if not isinstance(error, Exception):
                 raise error
-            self._note(name, error)
+            self._note(name, error if isinstance(error, SourceError) else _stuck(name, error))
 
     def _begin(self, source: StreamSource, *, finite: bool) -> None:
         """Known as soon as it is there, whatever becomes of others: also if whoever waits for it is interrupted."""
@@ -164,9 +169,12 @@ class Runner:
         started: Future[StreamingQuery] = Future()
         self._faults.pop(source.name, None)  # of a reading that was stopped before anybody asked
 
+        place = self._home / "checkpoints" / checkpoint_name(source.name)
+
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                self._pipeline.take(source.name, number, SparkBatch(frame, source, started))
+                given = SparkBatch(frame, source, started)
+                self._pipeline.take(source.name, number, given, clock_of(place, number))
                 self._troubles.pop(source.name, None)
             except Exception as error:
                 self._faults[source.name] = error
@@ -174,7 +182,6 @@ class Runner:
 
         if finite and source.endless:
             raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
-        place = self._home / "checkpoints" / checkpoint_name(source.name)
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
         with _CALLBACKS:
@@ -217,6 +224,15 @@ def forget_unbegun(checkpoint: Path) -> None:
     is not found again."""
     if _last(checkpoint / "offsets") < 0:
         shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def clock_of(checkpoint: Path, number: int) -> int | None:
+    """Where the clock stood when a batch was made, in milliseconds. Spark keeps that with the batch, before it begins:
+    what is computed again after a crash is decided by the same clock. None: it is not there."""
+    with suppress(OSError, ValueError, TypeError, LookupError):
+        _, metadata, *_ = (checkpoint / "offsets" / str(number)).read_text().splitlines()
+        return int(json.loads(metadata)["batchTimestampMs"])
+    return None
 
 
 def _last(log: Path) -> int:

@@ -10,10 +10,12 @@ table everyone sees what the rights of the moment permit.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from headgate.engine.kernels.budget import Budget
 from headgate.engine.kernels.given import HIDDEN, Sight, Sights
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.reading import BEGINNING, NO_TIME
@@ -48,6 +50,9 @@ class Sightings:
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
+        self._latest: dict[str, int] = {}
+        self.unseen = self.late = 0
+        """How many of the last tuples nobody sees, and how many came too late."""
         self._alive = set[int]()
         """Those that tuples may have; others were replaced by a change of rights, and change no more."""
 
@@ -143,17 +148,25 @@ class Sightings:
         self._labels |= labels
 
     def arriving(
-        self, stream: str, times: Ints, labels: Ints, only: tuple[View, ...] | None = None, arrived: int = 0
+        self,
+        stream: str,
+        times: Ints,
+        labels: Ints,
+        only: tuple[View, ...] | None = None,
+        arrived: int = 0,
+        clock: int | None = None,
     ) -> Ints:
         """The sights of tuples of one stream, in the order of their arrival, the first of which has the number
-        `arrived`; time moves on for those who see them: all views, or `only` some."""
+        `arrived`; time moves on for those who see them, all views or `only` some, but not ahead of the `clock`."""
         if not len(labels):
             return np.empty(0, np.int64)
         kinds, kind = (labels[:1], repeated(0, len(labels))) if same(labels) else dense(labels)
         numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
-        missed = self._missed(stream, times, kind, numbers, arrived)
+        coming = Arrived(times, kind, len(numbers), clock)
+        self._count(stream, coming, numbers)
+        missed = self._missed(stream, times, coming, numbers, arrived)
         if missed:
             return self._without(numbers, kind, missed)
         if len(numbers) == 1:
@@ -194,10 +207,23 @@ class Sightings:
         seen = (self.table[sights][:, columns] != HIDDEN).any(axis=1)
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
-    def _missed(self, stream: str, times: Ints, kind: Ints, numbers: Ints, number: int) -> list[_Missed]:
+    def _count(self, stream: str, arrived: Arrived, numbers: Ints) -> None:
+        """How many of these tuples nobody sees, and how many of the others come too late by what came before them, for
+        whoever sees all that anybody does: a count for the owner of the stream, which says nothing of its readers."""
+        seen = (self.table[numbers] != HIDDEN).any(axis=1)
+        self.unseen = int(np.count_nonzero(~arrived.those(seen)))
+        before, lateness = self._latest.get(stream, NO_TIME), self._lateness(stream)
+        late = arrived.late(seen, before, lateness, 1 << 62) if seen.any() else None
+        self.late = 0 if late is None else int(np.count_nonzero(late))
+        if seen.any():
+            self._latest[stream] = max(before, arrived.latest(seen))
+
+    def _lateness(self, stream: str) -> int:
+        return max((view.running.lateness.get(stream, 0) for view in self.views), default=0)
+
+    def _missed(self, stream: str, times: Ints, arrived: Arrived, numbers: Ints, number: int) -> list[_Missed]:
         """The columns for which tuples come too late, and which. Tuples that a view cannot see move nothing; what
         merely passes cannot be late."""
-        arrived = Arrived(times, kind, len(numbers))
         visible, found = self.table[numbers] != HIDDEN, list[_Missed]()
         for view in self.views:
             if view.windowed and stream in view.running.streams:
@@ -216,7 +242,7 @@ class Sightings:
                         end = view.enter(times, entering if late is None else entering & ~late, marks, number)
                         if end is not None:  # with that one too many wait, and it sees no more
                             found.append((view.columns, np.arange(len(times)) >= end))
-                            latest = int(times[:end][arrived.those(seen)[:end]].max(initial=NO_TIME))
+                            latest = arrived.latest_of(end, seen)
                     if max(before, latest) > NO_TIME:
                         view.greatest[stream] = max(before, latest)
                     if late is not None:
@@ -286,15 +312,16 @@ class Sightings:
             "columns": self._columns,
             "rows": [np.frombuffer(row, np.int32).tolist() for row in kinds],
             "row_of": row_of,
-            "label_of": self._label_of,
-            "copied": self._copied,
+            "label_of": list(self._label_of),
+            "copied": list(self._copied),
+            "latest": dict(self._latest),
             "masks": [sorted(map(list, mask)) for mask in self.looks.masks],
             "views": [
                 {
                     "query": view.running.name,
                     "clearances": {name: plain_clearance(x) for name, x in view.clearances.items()},
                     "columns": list(view.columns),
-                    "greatest": view.greatest,
+                    "greatest": dict(view.greatest),
                     "passed": view.passed,
                     "ended": view.ended,
                     "second": view.second,
@@ -313,6 +340,7 @@ class Sightings:
         self._rows = [np.array(plain["rows"][place], np.int32) for place in plain["row_of"]]
         self._label_of = list(plain["label_of"])
         self._copied = [(new, old) for new, old in plain["copied"]]
+        self._latest = dict(plain.get("latest", {}))
         self.looks.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
         self.views = [
             View(
@@ -344,7 +372,13 @@ class Sightings:
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
         masks = tuple(self.looks.masks)
-        return Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
+        sight = Sight(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
+        return replace(sight, budgets=self._budgets())
+
+    def _budgets(self) -> dict[int, Budget]:
+        """By column: the blocks of a view share what it has left of memory for this batch."""
+        own = [(view, Budget(self._limits.bytes, view.spent)) for view in self.views]
+        return {column: budget for view, budget in own for column in view.columns}
 
 
 def _level_text(label: Label) -> str:

@@ -50,7 +50,8 @@ class Tables:
             try:
                 table = self._read(demand.entrances[name])
                 arrivals, bad = ingress[name].take(table, BEGINNING)
-            except SourceError as error:
+            except Exception as fault:  # whatever it is, it is a matter of those who read this table
+                error = fault if isinstance(fault, SourceError) else _unread(name, fault)
                 self.unreadable[name] = error
                 counts[name] += 0
                 refused.append(Refused(name, str(error), [{}]))
@@ -80,6 +81,10 @@ class Tables:
     def restore(self, files: Mapping[str, str]) -> None:
         self._files = dict(files)
         self.snapshots = {name: _arrivals(name, self._states.table(file)) for name, file in files.items()}
+
+
+def _unread(name: str, fault: Exception) -> SourceError:
+    return SourceError(f"table {name} could not be read ({type(fault).__name__})")
 
 
 def _plain(snapshot: Arrivals) -> pa.Table:

@@ -86,6 +86,8 @@ class View:
     """The times of the tuples that wait in this batch; None: too few for any limit."""
     cut: Position | None = None
     """The tuple with which its windows hold too much in this batch."""
+    spent: int = 0
+    """Bytes that were computed for it in this batch, what it reads of other queries included."""
     marks: list[tuple[Ints, Ints]] = field(default_factory=list)
     """Arrivals of this batch and the watermark after each, if results of blocks with and without windows are put into
     one order to be counted."""

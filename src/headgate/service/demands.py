@@ -9,32 +9,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
 from headgate.access import rows as r
-from headgate.access.authorizer import Authorizer, Principal, is_table, source_name
+from headgate.access.authorizer import Authorizer, Principal, is_table, shown, source_name
 from headgate.access.permissions import Kind, Permission
-from headgate.access.queries import as_stream
+from headgate.access.queries import check_depth, whole_stream
 from headgate.access.running import Running as RunningQueries
 from headgate.access.sessions import Sessions
 from headgate.access.state import State
-from headgate.cql.queries import parse_query
 from headgate.engine.demand import Demand, Outgoing, Subscriber
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
+from headgate.errors import Conflict
 from headgate.labels import Clearance, parse_label
 from headgate.plan.expressions import Type
-from headgate.plan.queries import bind_query
 from headgate.plan.secure import Mode
 
 _DECIDES = ("users", "roles", "memberships", "inheritances", "levels", "grants", "objects", "subscriptions")
 # The tables on which what is wanted depends; sessions, whose times of use change all the time, are looked at apart.
 
-USUAL_SKEW = 3_600_000
+USUAL_SKEW = 10_000
 """How far ahead of the clock event times may be, in milliseconds, if the stream's owner has said nothing: one tuple
 from the far future would make all that follow late for those who see it."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What runs for those who subscribed to one stream: queries by name, the streams that they read, and where those
+    come from, as their definitions have it."""
+
+    queries: Mapping[str, Running]
+    entrances: Mapping[str, Entrance]
+    inputs: Mapping[str, Mapping[str, Any]]
 
 
 class Demands:
@@ -74,9 +83,12 @@ class Demands:
         return self._inputs
 
     def _found(self, sessions: Mapping[str, r.Session]) -> Demand:
-        queries: dict[str, Running] = {}
+        """What is wrong with one subscription, whatever it is, is a matter of that alone."""
+        plans: dict[str, _Plan | Exception] = {}
         subscribers: list[Subscriber] = []
+        unfit: dict[tuple[str, str], str] = {}
         outputs = self._outputs()
+        known = {source_name(x): x for x in self._state.objects.peek("kind", Kind.STREAM.value)}
         for subscription in sorted(self._state.subscriptions, key=lambda x: (x.session, x.stream)):
             stream, session = self._state.objects.get(subscription.stream), sessions.get(subscription.session)
             if stream is None or session is None:
@@ -84,30 +96,57 @@ class Demands:
             query = outputs.get(stream.id)
             if query is None and "made_of" in json.loads(stream.definition):
                 continue  # the output of a query that does not run
-            running = self._running_query(query) if query else self._whole_stream(stream, session)
-            if running is None:
-                continue
-            queries[running.name] = running
-            clearance = self._clearance(session, stream, query, running)
-            names = tuple(name for name, _ in running.query.columns)
+            name = str(query.id) if query else f"{stream.id}@{session.level}"
+            if name not in plans:
+                plans[name] = self._planned(name, query, stream, session, outputs, known)
+            clearance: Clearance | None = None
+            columns: tuple[str, ...] = ()
+            try:
+                if isinstance(plan := plans[name], Exception):
+                    raise plan
+                clearance = self._clearance(session, stream, query, plan.queries[name])
+                columns = tuple(column for column, _ in plan.queries[name].query.columns)
+            except Exception as error:
+                unfit[session.id, name] = _unfit(error)
             self._owners[source_name(stream)] = stream.owner
-            outgoing = Outgoing(session.user, session.id, source_name(stream), names)
-            self._outgoing[session.id, running.name] = outgoing
-            subscribers.append(Subscriber(session.id, running.name, clearance, outgoing))
-        self._add_makers(queries, outputs)
-        streams = self._state.objects.peek("kind", Kind.STREAM.value)
-        read = {name for query in queries.values() for name in query.streams}
-        used = [stream for stream in streams if source_name(stream) in read]
-        self._inputs = {
-            source_name(x): found for x in used if (found := json.loads(x.definition).get("input")) is not None
-        }
-        self._owners |= {source_name(x): x.owner for x in used}
+            outgoing = Outgoing(session.user, session.id, source_name(stream), columns)
+            self._outgoing[session.id, name] = outgoing
+            subscribers.append(Subscriber(session.id, name, clearance, outgoing))
+        sound = [plan for plan in plans.values() if isinstance(plan, _Plan)]
+        queries = {name: query for plan in sound for name, query in plan.queries.items()}
+        entrances = {name: entrance for plan in sound for name, entrance in plan.entrances.items()}
+        self._inputs = {name: found for plan in sound for name, found in plan.inputs.items()}
+        self._owners |= {name: known[name].owner for name in entrances}
         return Demand(
-            self._authorizer.rules(used),
-            {x.name: x for x in map(_entrance, used)},
+            self._authorizer.rules([known[name] for name in sorted(entrances)]),
+            entrances,
             tuple(queries[name] for name in sorted(queries)),
             tuple(subscribers),
+            unfit,
         )
+
+    def _planned(
+        self,
+        name: str,
+        query: r.Object | None,
+        stream: r.Object,
+        session: r.Session,
+        outputs: Mapping[int, r.Object],
+        known: Mapping[str, r.Object],
+    ) -> _Plan | Exception:
+        """All that is needed to run what somebody subscribed to, or why it cannot be."""
+        try:
+            first = self._running_query(query) if query else self._whole_stream(stream, session)
+            queries = {name: first}
+            self._add_makers(queries, outputs)
+            read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
+            self._authorizer.rules([known[x] for x in read])
+            inputs = {x: found for x in read if (found := json.loads(known[x].definition).get("input")) is not None}
+            for found in inputs.values():
+                _ = found["format"], found["options"]
+            return _Plan(queries, {x: _entrance(known[x]) for x in read}, inputs)
+        except Exception as error:
+            return error
 
     def _add_makers(self, queries: dict[str, Running], outputs: Mapping[int, r.Object]) -> None:
         """Queries whose results the others read run as well."""
@@ -116,8 +155,8 @@ class Demands:
         while waiting:
             for stream in waiting.pop().streams:
                 query = made.get(stream)
-                found = self._running_query(query) if query and str(query.id) not in queries else None
-                if found is not None:
+                if query is not None and str(query.id) not in queries:
+                    found = self._running_query(query)
                     queries[found.name] = found
                     waiting.append(found)
 
@@ -127,12 +166,12 @@ class Demands:
         planned = (query for query in found if self._running.query(query.id) is not None)
         return {int(json.loads(query.definition)["output"]): query for query in planned}
 
-    def _running_query(self, query: r.Object) -> Running | None:
+    def _running_query(self, query: r.Object) -> Running:
         planned = self._running.query(query.id)
         if planned is None:
-            return None
+            raise Conflict(f"{shown(query)} does not run")
         output = self._state.objects.get(int(json.loads(query.definition)["output"]))
-        stage = max((self._stage(number) for number in planned.inputs), default=0)
+        stage = check_depth(planned.inputs, self._state.objects.get)
         limits = self._authorizer.limits(query.owner)
         return Running(
             str(query.id),
@@ -156,14 +195,6 @@ class Demands:
             x is None or x.mode == Mode.CUMULATIVE or all(block.stateless for block in x.meant.blocks) for x in planned
         )
 
-    def _stage(self, stream: int) -> int:
-        """How many queries stand at most between a stream and its sources."""
-        found = self._state.objects.get(stream)
-        definition = json.loads(found.definition) if found else {}
-        if "made_of" not in definition:
-            return 0
-        return 1 + max(map(self._stage, definition["made_of"]), default=0)
-
     def _read_by(self, inputs: Iterable[int]) -> list[r.Object]:
         """Streams, and all that they are made of."""
         found: dict[int, r.Object] = {}
@@ -177,9 +208,8 @@ class Demands:
 
     def _whole_stream(self, stream: r.Object, session: r.Session) -> Running:
         """Its tuples as they come, at the level of whoever subscribed to it."""
-        seen, level = as_stream(stream), self._authorizer.level(session.level)
-        query = bind_query(parse_query("SELECT * FROM s"), lambda _: seen)
-        return Running(f"{stream.id}@{session.level}", query, level, self._lateness((stream.id,)), Mode.EXACT)
+        level, lateness = self._authorizer.level(session.level), self._lateness((stream.id,))
+        return Running(f"{stream.id}@{session.level}", whole_stream(stream), level, lateness, Mode.EXACT)
 
     def _lateness(self, inputs: tuple[int, ...]) -> dict[str, int]:
         found = (self._state.objects.get(number) for number in inputs)
@@ -204,6 +234,11 @@ class Demands:
         if not definition.get("narrowed"):
             return principal
         return replace(principal, roles=principal.roles & frozenset(definition["roles"]))
+
+
+def _unfit(fault: Exception) -> str:
+    """The kind of the fault, and not its text, which may name what its readers may not see."""
+    return f"it cannot be run ({type(fault).__name__})"
 
 
 def _entrance(stream: r.Object) -> Entrance:

@@ -21,7 +21,6 @@ from headgate.engine.mailbox import Mailbox
 from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Counts
 from headgate.engine.session import spark_session
-from headgate.engine.sights import Running
 from headgate.engine.sinks import Addresses, FileSink, Sink, Verify
 from headgate.engine.spark_sink import SparkSink
 from headgate.errors import AccessDenied, LeaseLost, SourceError
@@ -73,17 +72,18 @@ class Desk:
         if self._everyone:
             return demand
         if demand is not self._all:
-            mine = tuple(x for x in demand.subscribers if x.name == self.session)
-            queries = _with_makers(demand.queries, {x.query for x in mine})
-            self._all, self._own = demand, replace(demand, queries=queries, subscribers=mine)
+            mine = {(x.name, x.query) for x in demand.subscribers if x.name == self.session}
+            unfit = {key: why for key, why in demand.unfit.items() if key in mine}
+            self._all, self._own = demand, replace(demand.only(mine), unfit=unfit)
         return self._own
 
     # At work ----------------------------------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Whether anything is subscribed to that comes from a source."""
-        read = {stream for query in self.demand().queries for stream in query.streams}
-        return not read.isdisjoint(self._headgate.demands.inputs())
+        """Whether anything is subscribed to that comes from a source, or somebody has to be told that it does not."""
+        demand = self.demand()
+        read = {stream for query in demand.queries for stream in query.streams}
+        return bool(demand.unfit) or not read.isdisjoint(self._headgate.demands.inputs())
 
     @contextmanager
     def at_work(
@@ -164,11 +164,14 @@ class Desk:
         for the owner of their stream, and for those who run the system."""
         streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
         reasons = sorted({reason for name, reason in counts.refused if name in streams})
-        columns = ("stream", "tuples", *(f"refused: {reason}" for reason in reasons), "seen by nobody", "routed", "lag")
+        late = ["late"] if any(counts.late[name] for name in streams) else []
+        refusals = [f"refused: {reason}" for reason in reasons]
+        columns = ("stream", "tuples", *refusals, *late, "seen by nobody", "routed", "lag")
         rows = []
         for name, n in sorted(streams.items()):
             refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
-            numbers = [n, *refused, counts.unseen[name], n - sum(refused) - counts.unseen[name]]
+            unseen = counts.unseen[name]
+            numbers = [n, *refused, *([counts.late[name]] if late else []), unseen, n - sum(refused) - unseen]
             rows.append([name, *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
         if rows:
             yield "streams", columns, rows
@@ -231,16 +234,6 @@ class _Own(Sink):
 
     def _own(self, refused: Sequence[Refused]) -> list[Refused]:
         return [x for x in refused if self._owns(x.stream)]
-
-
-def _with_makers(queries: Sequence[Running], wanted: set[str]) -> tuple[Running, ...]:
-    """These, and those whose results they read."""
-    while True:
-        read = {stream for query in queries if query.name in wanted for stream in query.streams}
-        more = {query.name for query in queries if query.output in read} - wanted
-        if not more:
-            return tuple(query for query in queries if query.name in wanted)
-        wanted = wanted | more
 
 
 def _time(milliseconds: int) -> str:

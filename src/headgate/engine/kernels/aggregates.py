@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headgate.engine.kernels.budget import charge
 from headgate.engine.kernels.codes import NULL_CODE, ranks
 from headgate.engine.kernels.groups import Parts, Points
+from headgate.engine.kernels.limits import taken
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.plan.expressions import AggregateCall, Expr
 
@@ -33,6 +35,7 @@ class Aggregates:
         return self._points.high - self._points.low
 
     def of(self, call: AggregateCall) -> pa.Array:
+        charge(8 * len(self._points))
         if call.argument is None:
             return pa.array(self._sizes, pa.int64())
         values = self._value_of(call.argument)
@@ -62,7 +65,7 @@ class Aggregates:
             places = np.where(places == NULL_CODE, len(ordered), places)
         found = self._points.folded(places, fold)
         missing = (found == NULL_CODE) | (found == len(ordered))
-        return ordered.take(pa.array(np.where(missing, 0, found), mask=missing))
+        return taken(ordered, np.where(missing, 0, found), mask=missing)
 
     def _number(self, call: AggregateCall, values: pa.Array) -> pa.Array:
         """SUM, AVG and STDDEV. Whole numbers are summed exactly, in two halves, since their sum may not fit."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from headgate.engine.kernels.budget import Budget, Meter
 from headgate.engine.kernels.given import ARRIVAL, HIDDEN, SIGHT, STREAM, TIME, Block, Position, Program, Sight
 from headgate.engine.kernels.keeping import changes
 from headgate.engine.kernels.labelsets import LabelSets
@@ -58,6 +59,17 @@ class Found:
     yielded: Yielded
     tuples: Seen
     exceeded: str = ""
+
+
+def judged(
+    block: Block, looking: Sequence[int], yielded: Yielded, tuples: Seen, meter: Meter, exceeded: str
+) -> Iterator[Found]:
+    """What a block yielded for those who look at it, or which limit it exceeds: for all of them, or for some."""
+    for view, reason in meter.exceeded.items():
+        yield Found(block, (view,), NOTHING, tuples, reason)
+    left = tuple(view for view in looking if view not in meter.exceeded)
+    if left and (exceeded or len(yielded.instant)):
+        yield Found(block, left, yielded, tuples, exceeded)
 
 
 _NONE = np.empty(0, np.int64)
@@ -240,7 +252,8 @@ class _Batch:
             views = tuple(view for view in looking[block.target] if view in wanted)
             if views:
                 found = None
-                with suppress(TooMuch), limited(self._sight.limits):
+                alone = Meter({view: Budget(self._sight.limits.bytes) for view in views})  # it will be computed again
+                with suppress(TooMuch), limited(self._sight.limits, alone):
                     found = changes(block.top, run.rows, tuples)
                 if found is not None:
                     yield views, found
@@ -251,17 +264,16 @@ class _Batch:
         looking = self._looking(class_)
         found, going_on = list[Found](), list[tuple[Block, ViewRun]]()
         for block in (block for block in self._program.blocks if block.target in looking):
-            views, own = tuple(looking[block.target]), run.alone(block.top)
+            own, meter = run.alone(block.top), self._sight.meter(looking[block.target])
+            yielded, exceeded = NOTHING, ""
             try:
-                with limited(self._sight.limits):
+                with limited(self._sight.limits, meter):
                     yielded = own.results(block.top)
                     own.fits(block.top, waiting)
-            except TooMuch as exceeded:
-                found.append(Found(block, views, NOTHING, tuples, str(exceeded)))
-                continue
-            going_on.append((block, own))
-            if len(yielded.instant):
-                found.append(Found(block, views, yielded, tuples))
+                going_on.append((block, own))
+            except TooMuch as error:
+                yielded, exceeded = NOTHING, str(error)
+            found += judged(block, looking[block.target], yielded, tuples, meter, exceeded)
         return self._after(class_, going_on, places), found
 
     def _after(self, class_: Class, going_on: Sequence[tuple[Block, ViewRun]], places: Ints) -> Class:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from headgate.engine.kernels.budget import Budget, Meter
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.plan import nodes as n
@@ -92,8 +93,8 @@ class Sight:
     """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
     which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
     tuples become final with this batch; `levels` are the levels of labels, as text; `copied` are views that go on from
-    where others are, with these; no view may exceed the `limits`; some end with this batch, and see nothing from a
-    position on (`cut`)."""
+    where others are, with these; no view may exceed the `limits`, nor what its `budgets` leave it of memory; some end
+    with this batch, and see nothing from a position on (`cut`)."""
 
     targets: tuple[tuple[str, int], ...]
     table: Sights
@@ -104,6 +105,11 @@ class Sight:
     copied: tuple[tuple[int, int], ...] = ()
     limits: Limits = field(default_factory=Limits)
     cut: Mapping[int, Position] = field(default_factory=dict)
+    budgets: Mapping[int, Budget] = field(default_factory=dict)
+
+    def meter(self, views: Iterable[int]) -> Meter:
+        """What a block is charged to that these look at alike."""
+        return Meter({view: self.budgets.get(view) or Budget(self.limits.bytes) for view in views})
 
     def visible(self, view: int) -> Bools:
         """Of which sights the view sees the tuples."""

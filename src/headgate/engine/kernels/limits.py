@@ -16,6 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.engine.kernels.budget import Meter as Meter
+from headgate.engine.kernels.budget import TooMuch as TooMuch
+from headgate.engine.kernels.budget import charge, metered
 from headgate.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Type
 
 Values = Mapping[Column | AggregateCall, pa.Array]
@@ -28,16 +31,12 @@ FAILS = "it cannot be computed"
 @dataclass(frozen=True)
 class Limits:
     """Of one view: rows that it combines or looks at in one batch, tuples that its windows hold and that wait for
-    their time, bytes of one text, and bytes of one column of texts."""
+    their time, bytes of one text, and bytes of all that is computed for it in one batch."""
 
     rows: int = 10_000_000
     tuples: int = 10_000_000
     text: int = 1_000_000
-    texts: int = 1 << 30
-
-
-class TooMuch(Exception):
-    """What a view asked for goes beyond its limits; says in one line which."""
+    bytes: int = 1 << 30
 
 
 _USUAL = Limits()
@@ -45,13 +44,14 @@ _LIMITS: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
 
 
 @contextmanager
-def limited(limits: Limits) -> Iterator[None]:
-    """What is computed inside is within these. Whatever else may go wrong with it is its own matter too: it would go
-    wrong again with each new try, and nobody's work would go on any more. The kind of error is said, and not its text,
-    which may hold values of tuples."""
+def limited(limits: Limits, meter: Meter) -> Iterator[None]:
+    """What is computed inside is within these, and counted there. Whatever else may go wrong with it is its own matter
+    too: it would go wrong again with each new try, and nobody's work would go on any more. The kind of error is said,
+    and not its text, which may hold values of tuples."""
     token = _LIMITS.set(limits)
     try:
-        yield
+        with metered(meter):
+            yield
     except TooMuch:
         raise
     except MemoryError:
@@ -75,60 +75,81 @@ def few_tuples(count: int) -> None:
         raise TooMuch(f"its windows hold more than {most:,} tuples")
 
 
-def taken(column: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
-    """Some rows of a column, some of them perhaps many times."""
-    if pa.types.is_string(column.type):
-        longest, _ = _size_of(column)
-        if longest * len(rows) > _LIMITS.get().texts:
-            lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-            _short(longest, int(lengths[rows].sum()))
-    return column.take(pa.array(rows))
+def taken(column: pa.Array, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Some rows of a column, some of them perhaps many times; NULL where the mask says so."""
+    charge(size_of(lengths_of(column), rows))
+    return column.take(pa.array(rows, mask=mask))
+
+
+def lengths_of(column: pa.Array) -> npt.NDArray[np.int32] | None:
+    """Of texts, in bytes; None: it holds something else."""
+    if not pa.types.is_string(column.type):
+        return None
+    found: npt.NDArray[np.int32] = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    return found
+
+
+def size_of(lengths: npt.NDArray[np.int32] | None, rows: npt.NDArray[np.int64]) -> int:
+    """How many bytes a column with texts of these lengths has in these rows."""
+    if lengths is None:
+        return _NUMBER * len(rows)
+    return int(lengths[rows].sum(dtype=np.int64)) + _OFFSET * len(rows)
 
 
 def bounded(evaluate: Evaluate) -> Evaluate:
-    """The same, for texts that stay short: only CONCAT makes long ones of short ones."""
+    """The same, within what may be computed: texts stay short, of which only CONCAT makes long ones, and all that is
+    made counts. A column that is handed on as it is counts only from the second time on."""
 
     def within(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
+        given, cost = set[Expr](), 0
         for expr in exprs:
-            for part in _joining(expr):
-                _short(*_most(part, values, size))
+            cost += sum(_text(part, values, size) for part in _joining(expr) if part is not expr)
+            if expr in given or not isinstance(expr, Column | AggregateCall):
+                cost += (
+                    _text(expr, values, size) if expr.type == Type.STRING else _WIDTHS.get(expr.type, _NUMBER) * size
+                )
+            given.add(expr)
+        charge(cost)
         return evaluate(exprs, values, size)
 
     return within
 
 
 def _joining(expr: Expr) -> Iterator[Expr]:
-    """The outermost CONCATs of an expression; aggregates are given, whatever they are of."""
+    """All CONCATs of an expression; aggregates are given, whatever they are of."""
     if isinstance(expr, Call) and expr.function == "CONCAT":
         yield expr
-    elif not isinstance(expr, AggregateCall):
+    if not isinstance(expr, AggregateCall):
         for part in expr.parts:
             yield from _joining(part)
 
 
-def _short(longest: int, together: int) -> None:
-    limits = _LIMITS.get()
-    if longest > limits.text:
-        raise TooMuch(f"a text of it may have more than {limits.text:,} bytes")
-    if together > limits.texts:
-        raise TooMuch(f"a column of it may have more than {limits.texts:,} bytes")
+def _text(expr: Expr, values: Values, size: int) -> int:
+    """How many bytes the texts of an expression can have at most."""
+    longest, together = _most(expr, values, size)
+    if longest > (most := _LIMITS.get().text):
+        raise TooMuch(f"a text of it may have more than {most:,} bytes")
+    return together + _OFFSET * size
 
 
 def _most(expr: Expr, values: Values, size: int) -> tuple[int, int]:
     """How many bytes a text can have at most, and all of them together."""
     match expr:
         case Column() | AggregateCall() if expr.type == Type.STRING:
-            return _size_of(values[expr])
+            lengths = pc.binary_length(values[expr])
+            return pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
         case Literal(str(value)):
             found = len(value.encode(errors="replace"))
             return found, found * size
         case Cast(operand) if operand.type != Type.STRING:
             return 64, 64 * size
     parts = [_most(part, values, size) for part in expr.parts if part.type == Type.STRING] or [(0, 0)]
-    joined = isinstance(expr, Call) and expr.function == "CONCAT"
-    return (sum if joined else max)(longest for longest, _ in parts), sum(together for _, together in parts)
+    if isinstance(expr, Call) and expr.function == "CONCAT":
+        return sum(longest for longest, _ in parts), sum(together for _, together in parts)
+    longest = max(longest for longest, _ in parts)
+    return longest, min(sum(together for _, together in parts), longest * size)
 
 
-def _size_of(column: pa.Array) -> tuple[int, int]:
-    lengths = pc.binary_length(column)
-    return pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
+_OFFSET, _NUMBER = 4, 8
+"""Bytes that each text has beside its own, and those of any other value, if it has no fewer."""
+_WIDTHS = {Type.BOOLEAN: 1, Type.INT: 4, Type.FLOAT: 4, Type.DATE: 4}

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.kernels.cell import NOTHING, Found
+from headgate.engine.kernels.budget import charge
+from headgate.engine.kernels.cell import NOTHING, Found, judged
 from headgate.engine.kernels.given import HIDDEN, SIGHT, TIME, Block, Program, Sight
 from headgate.engine.kernels.labelsets import LabelSets
-from headgate.engine.kernels.limits import Limits, TooMuch, bounded, limited
+from headgate.engine.kernels.limits import TooMuch, bounded, limited
 from headgate.engine.kernels.reading import Evaluate, Values, meets
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.threads import in_threads
@@ -50,10 +51,7 @@ def passing(program: Program, arriving: pa.Table, sight: Sight, evaluate: Evalua
         if places is not None and not len(places):
             return []
         seen = Seen(tuples, places, sight, view)
-        return [
-            Found(block, tuple(class_[block]), yielded, seen, exceeded)
-            for block, yielded, exceeded in _results(list(class_), seen, bounded(evaluate), sight.limits)
-        ]
+        return list(_results(class_, seen, bounded(evaluate), sight))
 
     each = len(tuples) * len(classes) // len(blocks)  # many small steps are no work for threads
     return [x for some in in_threads(found, list(classes.values()), [each] * len(classes)) for x in some]
@@ -96,23 +94,21 @@ def _places_in(present: Ints) -> Ints:
     return np.searchsorted(present, np.arange(present[-1] + 1))
 
 
-def _results(
-    blocks: Sequence[Block], seen: Seen, evaluate: Evaluate, limits: Limits
-) -> Iterator[tuple[Block, Yielded, str]]:
+def _results(class_: Mapping[Block, list[int]], seen: Seen, evaluate: Evaluate, sight: Sight) -> Iterator[Found]:
     """What each block yields, if anything, or which limit it exceeds. Those that bound one column from the same side
     are a ladder: whatever meets a bound meets all weaker ones, so each step looks only at what the one before it
     left, and where bounds are whole numbers, how far each tuple gets is known after the first."""
     whole: dict[str, _Rows] = {}
-    for (stream, *_), ladder in _ladders(blocks).items():
+    for (stream, *_), ladder in _ladders(list(class_)).items():
         if stream not in whole:
             whole[stream] = _Rows(seen, stream, np.flatnonzero(seen.of_stream(stream)), evaluate)
         rows = whole[stream]
         climbed: Ints | None = None
         for number, (bound, block) in enumerate(ladder):
             items, conditions, _ = block.passes
-            yielded, exceeded = NOTHING, ""
+            yielded, exceeded, meter = NOTHING, "", sight.meter(class_[block])
             try:
-                with limited(limits):
+                with limited(sight.limits, meter):
                     if bound is not None:
                         conditions -= {bound}
                         if climbed is None:
@@ -126,8 +122,7 @@ def _results(
                         yielded = chosen.yielded(items)
             except TooMuch as error:
                 exceeded = str(error)
-            if exceeded or len(yielded.instant):
-                yield block, yielded, exceeded
+            yield from judged(block, class_[block], yielded, seen, meter, exceeded)
 
 
 def _ladders(blocks: Sequence[Block]) -> dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]]:
@@ -193,6 +188,8 @@ class _Rows:
 
     def yielded(self, items: Sequence[Expr]) -> Yielded:
         computed = [item for item in items if not isinstance(item, e.Column)]
+        again = [item for number, item in enumerate(items) if isinstance(item, e.Column) and item in items[:number]]
+        charge(sum(self._seen.size(self._stream, item.name, self.places) for item in again))
         answers = iter(self._evaluate(computed, self._values(computed), len(self.places)) if computed else ())
         values = tuple(self._column(item) if isinstance(item, e.Column) else next(answers) for item in items)
         number = np.arange(len(self.places))

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from headgate.engine.kernels.budget import charge
 from headgate.engine.kernels.labelsets import LabelSets
 from headgate.engine.kernels.limits import Evaluate as Evaluate
 from headgate.engine.kernels.limits import Values as Values
@@ -40,10 +41,19 @@ class Tuples(Protocol):
         """A column for some tuples of the stream; NULL where the tuple has none, or the view may not see it."""
         ...
 
+    def size(self, stream: str, name: str, places: Ints) -> int:
+        """How many bytes that column has there."""
+        ...
 
-def values_of(tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
-    """The columns that expressions over these rows read; `streams` are those of the sides."""
+
+def values_of(
+    tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr], *, many: bool = False
+) -> Values:
+    """The columns that expressions over these rows read; `streams` are those of the sides. Where a tuple may be in
+    `many` of the rows they are more than what is given, and count."""
     wanted = {column for expr in exprs for column in expr.columns}
+    if many:
+        charge(sum(tuples.size(streams[c.input], c.name, sides[c.input]) for c in wanted))
     return {c: tuples.column(streams[c.input], c.name, sides[c.input]) for c in wanted}
 
 

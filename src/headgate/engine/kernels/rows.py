@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headgate.engine.kernels.budget import charge
 from headgate.engine.kernels.limits import few_rows
 from headgate.engine.kernels.sorting import Bools as Bools
 from headgate.engine.kernels.sorting import Ints as Ints
@@ -88,6 +89,7 @@ def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times:
     here, there = _ByKey(left, left_keys, size, places), _ByKey(right, right_keys, size, places)
     first, second = _meetings(here, there, ties=True)
     later, earlier = _meetings(there, here, ties=False)
+    charge(8 * (len(first) + len(earlier)) * (len(left.sides) + len(right.sides) + 3))
     a, b = np.concatenate([first, earlier]), np.concatenate([second, later])
     return Rows(
         (*(side[a] for side in left.sides), *(side[b] for side in right.sides)),

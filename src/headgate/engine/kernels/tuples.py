@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME, Program, Sight
 from headgate.engine.kernels.labelsets import LabelSets, label_sets
-from headgate.engine.kernels.limits import taken
+from headgate.engine.kernels.limits import lengths_of, size_of
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.kernels.sorting import dense, distinct
 from headgate.plan.binding import LEVEL
@@ -32,6 +32,7 @@ class Tuples:
         self.table = table
         self.order = order
         self._numbers: dict[str, Ints] = {}
+        self._lengths: dict[str, npt.NDArray[np.int32] | None] = {}
         self._plain: dict[str, tuple[npt.NDArray[Any] | None, pa.Array]] = {}
 
     def __len__(self) -> int:
@@ -68,8 +69,15 @@ class Tuples:
             self._plain[field] = _as_numbers(array, others), array
         plain, array = self._plain[field]
         if plain is None:
-            return taken(array, rows)
+            return array.take(pa.array(rows))
         return pa.Array.from_buffers(array.type, len(rows), [None, pa.py_buffer(plain[rows])])
+
+    def size(self, stream: str, name: str, rows: Ints) -> int:
+        """How many bytes that column has."""
+        field = self.program.columns[stream, name]
+        if field not in self._lengths:
+            self._lengths[field] = lengths_of(_whole(self.table.column(field)))
+        return size_of(self._lengths[field], rows)
 
 
 class Seen:
@@ -106,11 +114,24 @@ class Seen:
             texts = pa.array([self._sight.levels[number] for number in kinds.tolist()], pa.string())
             return texts.take(pa.array(kind))
         array = self._tuples.column(stream, name, self._table_rows(places))
+        hidden = self._hidden(stream, name, places)
+        return array if hidden is None else pc.if_else(pa.array(~hidden), array, pa.scalar(None, array.type))
+
+    def _hidden(self, stream: str, name: str, places: Ints) -> Bools | None:
+        """Where the view may not see a column; None: it may, everywhere."""
         hiding = [number for number, mask in enumerate(self._sight.masks) if (stream, name) in mask]
-        if hiding:
-            masks = self._sight.table[self.numbers(SIGHT)[places], self._view] - 1
-            array = pc.if_else(pa.array(~np.isin(masks, hiding)), array, pa.scalar(None, array.type))
-        return array
+        if not hiding:
+            return None
+        return np.isin(self._sight.table[self.numbers(SIGHT)[places], self._view] - 1, hiding)
+
+    def size(self, stream: str, name: str, places: Ints) -> int:
+        """How many bytes that column has, as far as the view may see it."""
+        if name == LEVEL:
+            kinds, kind = dense(self.numbers(LABEL)[places])
+            texts = (self._sight.levels[number].encode() for number in kinds.tolist())
+            return size_of(np.fromiter(map(len, texts), np.int32, len(kinds)), kind)
+        hidden = self._hidden(stream, name, places)
+        return self._tuples.size(stream, name, self._table_rows(places if hidden is None else places[~hidden]))
 
     def labels_at(self, places: Ints) -> LabelSets:
         """The labels of some of the tuples, without a look at those of all others."""

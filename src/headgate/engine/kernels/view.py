@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.kernels.aggregates import Aggregates
+from headgate.engine.kernels.budget import Remembered
 from headgate.engine.kernels.codes import codes
 from headgate.engine.kernels.groups import Points, points
 from headgate.engine.kernels.instants import Instants, Lives, lives, slides, spread
@@ -60,13 +61,10 @@ class ViewRun:
         self._last = last
         self._before = dict(before or {})
         self._old = int(np.searchsorted(tuples.times, since))
-        self._chosen: dict[str, Bools] = {}
-        self._rows: dict[str, Rows] = {}
+        self._remembered = Remembered()
         self._instants: dict[str, Instants] = {}
         self._windows: dict[str, frozenset[str]] = {}
-        self._arguments: dict[tuple[str, Expr], pa.Array] = {}
         self._lives: dict[str, Lives] = {}
-        self._points: dict[tuple[str, frozenset[Column], bool], tuple[Points, Ints]] = {}
 
     def alone(self, block: n.Node) -> ViewRun:
         """Where to ask for the results of a block: here, or in a run of its own if it remembers what others do not."""
@@ -126,9 +124,7 @@ class ViewRun:
     # Rows -------------------------------------------------------------------------------------------------------------
 
     def rows(self, node: n.Node) -> Rows:
-        if node.key not in self._rows:
-            self._rows[node.key] = self._computed(node)
-        return self._rows[node.key]
+        return self._remembered.once(("rows", node.key), lambda: self._computed(node))
 
     def _computed(self, node: n.Node) -> Rows:
         match node:
@@ -166,19 +162,19 @@ class ViewRun:
 
     def chosen(self, node: n.Node) -> Bools:
         """Which tuples come out of a selection below a window."""
-        if node.key not in self._chosen:
-            match node:
-                case n.Source():
-                    self._chosen[node.key] = self._tuples.of_stream(node.stream)
-                case n.Select():
-                    below = self.chosen(node.input).copy()
-                    places = np.flatnonzero(below)
-                    values = values_of(self._tuples, [stream_of(node)], (places,), node.conditions)
-                    below[places] = meets(self._evaluate, node.conditions, values, len(places))
-                    self._chosen[node.key] = below
-                case _:
-                    raise ValueError(f"{node} cannot stand below a window")
-        return self._chosen[node.key]
+        return self._remembered.once(("chosen", node.key), lambda: self._selected(node))
+
+    def _selected(self, node: n.Node) -> Bools:
+        match node:
+            case n.Source():
+                return self._tuples.of_stream(node.stream)
+            case n.Select():
+                below = self.chosen(node.input).copy()
+                places = np.flatnonzero(below)
+                values = values_of(self._tuples, [stream_of(node)], (places,), node.conditions)
+                below[places] = meets(self._evaluate, node.conditions, values, len(places))
+                return below
+        raise ValueError(f"{node} cannot stand below a window")
 
     def _join(self, node: n.Join) -> Rows:
         order, node = joining_order(node)
@@ -216,8 +212,8 @@ class ViewRun:
 
     # Values -----------------------------------------------------------------------------------------------------------
 
-    def _values(self, below: n.Node, sides: tuple[Ints, ...], exprs: Iterable[Expr]) -> Values:
-        return values_of(self._tuples, streams_of(below), sides, exprs)
+    def _values(self, below: n.Node, sides: tuple[Ints, ...], exprs: Iterable[Expr], *, many: bool = False) -> Values:
+        return values_of(self._tuples, streams_of(below), sides, exprs, many=many or len(sides) > 1)
 
     def _where(self, below: n.Node, rows: Rows, conditions: frozenset[Expr]) -> Rows:
         values = self._values(below, rows.sides, conditions)
@@ -294,16 +290,16 @@ class ViewRun:
         instants, _ = self._looked(node.input)
         looked, first = self._looked_points(node, every or instants.sliding)
 
+        def evaluated(expr: Expr) -> pa.Array:
+            return self._evaluate([expr], self._values(node.input, rows.sides, [expr]), len(rows))[0]
+
         def value_of(expr: Expr) -> pa.Array:
-            key = node.input.key, expr
-            if key not in self._arguments:
-                values = self._values(node.input, rows.sides, [expr])
-                self._arguments[key] = self._evaluate([expr], values, len(rows))[0]
-            return self._arguments[key]
+            return self._remembered.once(("argument", node.input.key, expr), lambda: evaluated(expr))
 
         aggregates = Aggregates(looked, value_of)
         sides = tuple(side[first] for side in rows.sides)
-        values: dict[Column | AggregateCall, pa.Array] = dict(self._values(node.input, sides, node.groups))
+        grouped = self._values(node.input, sides, node.groups, many=True)
+        values: dict[Column | AggregateCall, pa.Array] = dict(grouped)
         values |= {call: aggregates.of(call) for call in node.calls}
         results, at = self._evaluate(items, values, len(looked)), looked.instant
         labels = together(self._labels(rows.sides), lambda bits: looked.folded(bits, np.bitwise_or), looked.members)
@@ -319,23 +315,24 @@ class ViewRun:
     def _looked_points(self, node: n.Aggregate, every: bool) -> tuple[Points, Ints]:
         """Groups at instants, by instant and then by their first rows, and these rows. Aggregates of one input and
         grouping look at the same."""
-        key = node.input.key, node.groups, every
-        if key not in self._points:
-            rows = self.rows(node.input)
-            instants, there = self._looked(node.input)
-            columns = list(self._values(node.input, rows.sides, node.groups).values())
-            groups = codes(columns, null_is_a_value=True) if columns else np.zeros(len(rows), np.int64)
-            looked = points(groups, there, instants, every=every)
-            by_rows = in_rows_order(rows.sides)
-            if by_rows is None:
-                rank, first = np.arange(len(rows)), looked.rows[looked.low]
-            else:
-                rank = np.empty(len(rows), np.int64)
-                rank[by_rows] = np.arange(len(rows))
-                first = by_rows[looked.folded(rank, np.minimum)]
-            order = by_instant(looked.instant, rank[first], len(instants))
-            self._points[key] = looked.at(order), first[order]
-        return self._points[key]
+        key = "points", node.input.key, node.groups, every
+        return self._remembered.once(key, lambda: self._found_points(node, every))
+
+    def _found_points(self, node: n.Aggregate, every: bool) -> tuple[Points, Ints]:
+        rows = self.rows(node.input)
+        instants, there = self._looked(node.input)
+        columns = list(self._values(node.input, rows.sides, node.groups).values())
+        groups = codes(columns, null_is_a_value=True) if columns else np.zeros(len(rows), np.int64)
+        looked = points(groups, there, instants, every=every)
+        by_rows = in_rows_order(rows.sides)
+        if by_rows is None:
+            rank, first = np.arange(len(rows)), looked.rows[looked.low]
+        else:
+            rank = np.empty(len(rows), np.int64)
+            rank[by_rows] = np.arange(len(rows))
+            first = by_rows[looked.folded(rank, np.minimum)]
+        order = by_instant(looked.instant, rank[first], len(instants))
+        return looked.at(order), first[order]
 
 
 _NOTHING = np.empty(0, np.int64)

@@ -287,8 +287,9 @@ def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_p
     assert [json.loads(line)["values"]["x"] for line in file.read_text().splitlines()] == [-30, -20, -15, -10, -5, 3500]
     told = json.loads((tmp_path / "out/joe/joe.rates.refused.jsonl").read_text())
     assert told["reason"].endswith(": 1 tuples")
-    (head, row) = (line.split() for line in result.output.splitlines() if "late" in line or "joe.rates" in line)
-    assert (head[2], row[2]) == ("late", "1")
+    words = [line.split() for line in result.output.splitlines()]
+    assert ["stream", "tuples", "late"] in [line[:3] for line in words]
+    assert ["joe.rates", "7", "1"] in [line[:3] for line in words]
 
 
 @pytest.mark.parametrize(

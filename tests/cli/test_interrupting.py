@@ -18,7 +18,7 @@ from test_cli import Terminal, terminal
 __all__ = ["terminal"]
 
 HEADGATE = Path(sys.executable).parent / "headgate"
-FILES = 12
+FILES = 20
 MANY = "CREATE STREAM many (x INT) SOURCE json (path = '{folder}', maxFilesPerTrigger = '1')"
 
 
@@ -75,7 +75,7 @@ def test_ctrl_c_before_the_end_says_what_is_kept_and_the_same_command_goes_on(ma
         said(process, r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ ready$")
         said(process, r"Z \d+ tuples in \d+ batches, \d+ results$")
         process.send_signal(signal.SIGINT)
-        shown, errors = process.communicate(timeout=60)
+        shown, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert errors.splitlines()[-1] == (
         "interrupted: what came until then is written and will not come again; "
@@ -87,7 +87,7 @@ def test_ctrl_c_before_the_end_says_what_is_kept_and_the_same_command_goes_on(ma
         said(process, "ready$")
         said(process, f"Z [0-9]+ tuples in [0-9]+ batches, {FILES - len(first)} results$")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=180)
     assert process.returncode == 0
     assert sorted(numbers(out)) == list(range(FILES))
 

@@ -22,7 +22,7 @@ from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals, Processor
-from headgate.engine.sights import Running, View
+from headgate.engine.sights import Fate, Running, View
 from headgate.engine.sql.types import ARROW
 from headgate.engine.stages import Stages, fed
 from headgate.engine.wanted import MOST_LISTED, Wanted
@@ -44,8 +44,8 @@ class Chain:
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
         self.dictionary = Dictionary()
-        self.unseen = 0
-        """How many tuples of the last batch nobody sees."""
+        self.unseen, self.late = 0, 0
+        """How many tuples of the last batch nobody sees, and how many are too late for somebody's window."""
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
@@ -163,18 +163,22 @@ class Chain:
     def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
         """Everyone's results of these tuples; with the `last`, all that waits for its time becomes final."""
         self._know()
-        self.unseen = sum(len(x.times) for x in arrivals)
+        fates: dict[str, Fate] = {}
         results: list[Parcel] = []
         coming = list(arrivals)
         for processor in self._processors:
             found = processor.batch([x for x in coming if x.stream in processor.program.streams], last=last)
-            self.unseen = min(self.unseen, processor.unseen)
+            for stream, fate in processor.fates.items():
+                fates[stream] = fate.with_(fates[stream]) if stream in fates else fate
             for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
                     results.append(parcel if mine == parcel.subscribers else parcel.to(mine))
                 coming += self._fed(parcel)
             self._know()
+        seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
+        self.unseen = sum(len(x.times) for x in arrivals) - seen
+        self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
         return results
 
     def forget_labels(self, held: Collection[int]) -> bool:

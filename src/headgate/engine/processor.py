@@ -22,7 +22,7 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import Constant
 from headgate.engine.program import compile_program
-from headgate.engine.sights import Sightings
+from headgate.engine.sights import Fate, Sightings
 from headgate.engine.views import Running, View
 from headgate.labels import Clearance, Label, Rules
 from headgate.plan import nodes as n
@@ -67,8 +67,8 @@ class Processor:
         self._egress = Egress(rules, self._labels)
         self._arrived = 0
         self._same = Constant()
-        self.unseen = 0
-        """How many tuples of the last batch nobody sees."""
+        self.fates: dict[str, Fate] = {}
+        """What became of the tuples of the last batch, by the source they came from."""
         self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
         self._fed: tuple[Arrivals, ...] = ()
@@ -211,7 +211,7 @@ class Processor:
     def batch(self, arrivals: Sequence[Arrivals], *, last: bool = False) -> list[Parcel]:
         """The next tuples; with the `last`, all that waits for its time becomes final. Returns everyone's results,
         in order, under the rights of now (`deliveries` turns them into single ones)."""
-        self.unseen = 0
+        self.fates = {}
         if len(self._sightings) > self._most_sights:
             self.forget_sights()
         tables = self._there()
@@ -241,9 +241,10 @@ class Processor:
         sights = self._sightings.arriving(
             arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived
         )
+        if arrivals.views is None:
+            self.fates[arrivals.stream] = self._sightings.fate
         seen = self._sightings.seen(sights)
         rows = None if seen is None or seen.all() else np.flatnonzero(seen)
-        self.unseen += len(sights) - (len(sights) if rows is None else len(rows))
         arrived = self._arrived + np.arange(len(sights))
         self._arrived += len(sights)
         return self._table(arrivals, arrived, sights, rows)

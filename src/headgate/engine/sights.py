@@ -10,6 +10,7 @@ table everyone sees what the rights of the moment permit.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,19 @@ _Missed = tuple[tuple[int, ...], Bools]
 """Columns, and the tuples of a batch that they do not see."""
 
 
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of the tuples of a batch: which anybody sees, whether or not in time, and which come too late for a
+    window of somebody who sees them."""
+
+    seen: Bools
+    late: Bools
+
+    def with_(self, other: Fate) -> Fate:
+        """Of the same tuples, for those who look elsewhere too."""
+        return Fate(self.seen | other.seen, self.late | other.late)
+
+
 class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
@@ -48,6 +62,8 @@ class Sightings:
         self._table: Sights | None = None
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
+        self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
+        """Of the tuples that arrived last."""
         self._alive = set[int]()
         """Those that tuples may have; others were replaced by a change of rights, and change no more."""
 
@@ -148,12 +164,14 @@ class Sightings:
         """The sights of tuples of one stream, in the order of their arrival, the first of which has the number
         `arrived`; time moves on for those who see them: all views, or `only` some."""
         if not len(labels):
+            self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
             return np.empty(0, np.int64)
         kinds, kind = (labels[:1], repeated(0, len(labels))) if same(labels) else dense(labels)
         numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
-        missed = self._missed(stream, times, kind, numbers, arrived)
+        missed, late = self._missed(stream, times, kind, numbers, arrived)
+        self.fate = Fate((self.table[numbers] != HIDDEN).any(axis=1)[kind], late)
         if missed:
             return self._without(numbers, kind, missed)
         if len(numbers) == 1:
@@ -194,9 +212,10 @@ class Sightings:
         seen = (self.table[sights][:, columns] != HIDDEN).any(axis=1)
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
-    def _missed(self, stream: str, times: Ints, kind: Ints, numbers: Ints, number: int) -> list[_Missed]:
-        """The columns for which tuples come too late, and which. Tuples that a view cannot see move nothing; what
-        merely passes cannot be late."""
+    def _missed(self, stream: str, times: Ints, kind: Ints, numbers: Ints, number: int) -> tuple[list[_Missed], Bools]:
+        """The columns that miss tuples, and which; and the tuples that are too late for any. Tuples that a view cannot
+        see move nothing; what merely passes cannot be late."""
+        too_late = np.zeros(len(times), np.bool_)
         arrived = Arrived(times, kind, len(numbers))
         visible, found = self.table[numbers] != HIDDEN, list[_Missed]()
         for view in self.views:
@@ -221,7 +240,8 @@ class Sightings:
                         view.greatest[stream] = max(before, latest)
                     if late is not None:
                         found.append((tuple(view.windowed), late))
-        return found
+                        too_late |= late & arrived.those(visible[:, view.windowed].any(axis=1))
+        return found, too_late
 
     def _without(self, numbers: Ints, kind: Ints, found: list[_Missed]) -> Ints:
         which = kind

@@ -157,16 +157,22 @@ class Desk:
         mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys if key[0] == self.session)
         return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
+    def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
+        """What there is to say of streams, to their owners and to those who run the system."""
+        return [f"stream {name}: {text}" for name, text in news if self._everyone or self._owns(name)]
+
     def summary(self, counts: Counts) -> Iterator[Shown]:
         """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is
         for the owner of their stream, and for those who run the system."""
         streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
         reasons = sorted({reason for name, reason in counts.refused if name in streams})
-        columns = ("stream", "tuples", *(f"refused: {reason}" for reason in reasons), "seen by nobody", "routed", "lag")
+        kinds = (*(f"refused: {reason}" for reason in reasons), "seen by nobody", "routed", "late")
+        columns = ("stream", "tuples", *kinds, "lag")
         rows = []
         for name, n in sorted(streams.items()):
             refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
-            numbers = [n, *refused, counts.unseen[name], n - sum(refused) - counts.unseen[name]]
+            unseen = counts.unseen[name]
+            numbers = [n, *refused, unseen, n - sum(refused) - unseen, counts.late[name]]
             rows.append([name, *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
         if rows:
             yield "streams", columns, rows

@@ -140,15 +140,15 @@ def _process(
         printing = Aside()
 
         def warn() -> None:
-            for line in work.warnings():
+            for line in [*work.warnings(), *desk.news(work.news())]:
                 click.echo(f"warning: {line}", err=True)
 
         def watch() -> None:
             nonlocal waited
             bar.show(work.counts, everyone=everyone)
             waits = desk.unread(work.failed) if follow and (work.failed or waited) else []
-            for line in (x for x in waits if x not in waited):
-                click.echo(f"{line}; it is tried again", err=True)
+            for line in _waiting(waited, waits):
+                click.echo(line, err=True)
             waited = waits
             warn()
             if follow and results.printed:
@@ -170,6 +170,13 @@ def _process(
             click.echo(f"error: {line}", err=True)
         if unread:
             sys.exit(1)
+
+
+def _waiting(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """What is new about what cannot be read, or can be again."""
+    yield from (f"{line}; it is tried again" for line in now if line not in before)
+    names = {line.partition(" cannot be read")[0] for line in before} - {x.partition(" cannot be read")[0] for x in now}
+    yield from (f"{name} can be read again" for name in sorted(names))
 
 
 def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -> None:

@@ -11,9 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from headgate.engine.compact import Compact, Patience, compacted, pushed
+from headgate.engine.compact import Compact, compacted, pushed
 from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, TOO_LONG, Entrance, Whole
 from headgate.engine.kernels.limits import Limits
+from headgate.engine.patience import Patience
 from headgate.engine.wanted import Learn, Wanted
 from headgate.plan import expressions as e
 from headgate.plan import normal

@@ -22,7 +22,8 @@ from headgate.engine import records, textfiles
 from headgate.engine.ingress import MOST_KEPT, NO_FORM, SPOILT, Entrance, Whole
 from headgate.engine.jsonlines import NO_OBJECT, TWICE
 from headgate.engine.sources import StreamSource, _file, read_table
-from headgate.engine.textfiles import TextFile, local_file, read_files, text_of
+from headgate.engine.textfiles import TextFile, local_file, read_files
+from headgate.engine.textforms import text_of
 from headgate.errors import SourceError
 from headgate.plan.expressions import Type
 

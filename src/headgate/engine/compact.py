@@ -7,10 +7,8 @@ whole, and ingress looks at each of its rows.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from uuid import uuid4
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +28,7 @@ from headgate.engine.ingress import (
     refused_rows,
 )
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.patience import Patience
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
@@ -44,9 +43,6 @@ MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 
 _TIME, _LABEL = "headgate_time", "headgate_label"
 FIRST = 10_000
-BUDGET = 30.0
-"""Seconds that Spark may take for a batch with conditions of people's in it."""
-
 _NO_LABEL, _TOO_LONG, _NO_TIME = -1, -2, -3
 _REASONS = {_NO_LABEL: NO_LABEL, _TOO_LONG: TOO_LONG, _NO_TIME: NO_TIME}
 """In place of the number of a label: why a tuple is refused."""
@@ -68,37 +64,6 @@ class Compact:
     wanted: Wanted
     unseen: int = 0
     refused: Sequence[Refused] = ()
-
-
-@dataclass
-class Patience:
-    """How long Spark may take for a batch with conditions of people's in it, and for which it took longer: these are
-    evaluated by kernels from then on, and Spark reads without them."""
-
-    seconds: float = BUDGET
-    given_up: set[object] = field(default_factory=set)
-
-    def collected(self, frame: DataFrame) -> pa.Table | None:
-        """None: it took too long, and was ended."""
-        context, tag = frame.sparkSession.sparkContext, f"headgate-{uuid4().hex}"
-        over = threading.Event()
-
-        def end() -> None:
-            over.set()
-            context.cancelJobsWithTag(tag)
-
-        timer = threading.Timer(self.seconds, end)
-        context.addJobTag(tag)
-        timer.start()
-        try:
-            return frame.toArrow()
-        except Exception:
-            if over.is_set():
-                return None
-            raise
-        finally:
-            timer.cancel()
-            context.removeJobTag(tag)
 
 
 def compacted(

@@ -29,7 +29,8 @@ from headgate.engine.kernels.sorting import dense, repeated, same
 from headgate.engine.processor import Arrivals
 from headgate.engine.sources import StreamSource
 from headgate.engine.sql.types import ARROW
-from headgate.engine.textfiles import LISTING, gone, unreadable
+from headgate.engine.textfiles import gone, unreadable
+from headgate.engine.textforms import LISTING
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import SourceError
 from headgate.plan.expressions import Type

@@ -21,13 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.clock import Clock, SystemClock
-from headgate.engine.compact import Compact, Patience, compacted
+from headgate.engine.compact import Compact, compacted
 from headgate.engine.files import Files, addresses, files_of, in_order_of_time, local_paths
 from headgate.engine.ingress import Whole
+from headgate.engine.patience import Patience
 from headgate.engine.pipeline import Pipeline
 from headgate.engine.readfiles import ReadFiles, vanished
 from headgate.engine.sources import StreamSource, in_order, kind_of, read_stream, read_texts
-from headgate.engine.textfiles import Text, local_file, read_files
+from headgate.engine.textfiles import local_file, read_files
+from headgate.engine.textforms import Text
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import HeadgateError, SourceError, StoreError
 

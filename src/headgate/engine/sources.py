@@ -21,12 +21,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from headgate.engine import textfiles
 from headgate.engine.compact import BLOCK, FILE, MODIFIED
 from headgate.engine.ingress import Entrance, Whole
 from headgate.engine.readfiles import local_path
 from headgate.engine.records import Stream
-from headgate.engine.textfiles import Text, TextFile, local_file, read_files, text_of
+from headgate.engine.textfiles import TextFile, local_file, read_files, unpacked
+from headgate.engine.textforms import FORMATS, LISTING, Text, text_of
 from headgate.errors import SourceError
 from headgate.plan.expressions import Type
 
@@ -79,7 +79,7 @@ class StreamSource:
     @property
     def text(self) -> Text | None:
         """How its files are read, if that is not Spark's business."""
-        if self.format not in textfiles.FORMATS:
+        if self.format not in FORMATS:
             return None
         return text_of(self.entrance, self.format, self.options)
 
@@ -125,7 +125,7 @@ def _file(spark: SparkSession, path: str) -> TextFile:
     @contextmanager
     def fetched() -> Iterator[Stream]:
         content = spark.read.format("binaryFile").load(path).select("content").toArrow().column("content")
-        with textfiles.unpacked(pa.BufferReader(content[0].as_buffer()), path) as stream:
+        with unpacked(pa.BufferReader(content[0].as_buffer()), path) as stream:
             yield stream
 
     return TextFile(path, fetched)
@@ -133,7 +133,7 @@ def _file(spark: SparkSession, path: str) -> TextFile:
 
 def _listing(reader: Reader, source: StreamSource) -> Reader:
     """Which files there are, with nothing of what is in them."""
-    options = {name: value for name, value in source.options.items() if name.lower() in textfiles.LISTING}
+    options = {name: value for name, value in source.options.items() if name.lower() in LISTING}
     if isinstance(reader, DataStreamReader) and not _bounded(options):
         options["maxBytesPerTrigger"] = _AT_MOST
     return reader.format("binaryFile").schema(_LISTED).options(**options)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 import json
 import os
 import stat
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -215,7 +217,7 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
     result = terminal.type("run", str(script), "--everyone", *words)
     assert result.exit_code == 1
     errors = [line for line in result.output.splitlines() if line.startswith("error: ")]
-    assert errors == ["error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND)"]
+    assert errors == [f"error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"]
     (folder,) = (out / "joe").glob("joe.fine.*")
     assert pq.read_table(folder / "000000001.parquet").column("x").to_pylist() == [1, 2]
     (told,) = (out / "joe").glob("joe.lost.*.jsonl")
@@ -290,6 +292,49 @@ def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_p
     words = [line.split() for line in result.output.splitlines()]
     assert ["stream", "tuples", "late"] in [line[:3] for line in words]
     assert ["joe.rates", "7", "1"] in [line[:3] for line in words]
+
+
+NOTES = """
+CREATE ROLE viewer; GRANT ROLE viewer TO USER joe;
+CREATE STREAM notes (at TIMESTAMP, k INT, note STRING, policy STRING) EVENT TIME at ROLES FROM policy
+  SOURCE csv (path = '{file}', header = 'true');
+CREATE QUERY counted AS SELECT COUNT(*) AS n FROM notes [ROWS 9];
+START QUERY counted;
+"""
+
+
+def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
+    """The attack: a text with a line break in a row that one may not see was read as a row with a label of its own."""
+    file = tmp_path / "notes of today.csv"
+    at = "2025-06-01T00:00:0{}Z".format
+    rows = [
+        (at(1), 1, f"hello\n{at(1)},777,forged,viewer\nbye", "boss"),
+        (at(2), 2, 'say "hi"', "viewer"),
+        (at(0), 3, "late", "viewer"),
+        (at(3), 8.0, "no INT", "viewer"),
+        (at(3), 4, "for nobody", "FALSE"),
+    ]
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([("at", "k", "note", "policy"), *rows])
+    assert terminal.run(NOTES.format(file=file)).exit_code == 0
+    script = tmp_path / "mine.cql"
+    script.write_text("SUBSCRIBE TO notes; SUBSCRIBE TO counted")
+    terminal.type("login", "joe")  # with the role that is new
+    result = terminal.type("run", str(script), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    received = next(x for x in (tmp_path / "out" / "joe").glob("joe.notes*.jsonl") if "refused" not in x.name)
+    seen = [json.loads(line)["values"] for line in received.read_text().splitlines()]
+    assert [(x["k"], x["note"]) for x in seen] == [(2, 'say "hi"'), (3, "late")]
+    (told,) = map(json.loads, (tmp_path / "out" / "joe" / "joe.notes.refused.jsonl").read_text().splitlines())
+    assert told["reason"] == "it does not have the stream's form: k: `8.0` is not INT"
+    lines = [line.split() for line in result.output.splitlines() if line.startswith("joe.notes ")]
+    assert lines[0][1:6] == ["5", "1", "2", "2", "1"]  # tuples, refused, seen by nobody, routed, late
+    with file.open("a") as out:
+        out.write(f"{at(5)},5,more,viewer\n")
+    os.utime(file, (time.time() + 10, time.time() + 10))
+    result = terminal.type("run", "--out", str(tmp_path / "out"), text="SHOW STREAMS")
+    expected = f"stream joe.notes: file `{file}` changed after it was read: what it holds now is not read; "
+    assert expected in result.output and result.exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Demand, Subscriber
 from headgate.engine.duck import evaluate
 from headgate.engine.egress import deliveries
-from headgate.engine.ingress import Entrance
+from headgate.engine.ingress import Entrance, Whole
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
@@ -113,12 +113,13 @@ class Bench:
         )
         return self.pipeline
 
-    def read_table(self, entrance: Entrance) -> pa.Table:
+    def read_table(self, entrance: Entrance) -> Whole:
         rows = self.content[entrance.name]
         if rows is None:
             raise SourceError(f"table {entrance.name} cannot be read as `csv` (PATH_NOT_FOUND)")
         full = [(*values, label) for label, *values in rows]
-        return pa.table({x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(entrance.columns)})
+        columns = {x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(entrance.columns)}
+        return Whole(pa.table(columns))
 
     def files(self) -> FileSink:
         return FileSink(self.home / "out", self)

@@ -25,7 +25,7 @@ from headgate.engine import duck
 from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
 from headgate.engine.demand import Demand
 from headgate.engine.egress import deliveries
-from headgate.engine.ingress import SPOILT, Entrance
+from headgate.engine.ingress import SPOILT, Entrance, Whole
 from headgate.engine.kernels.given import Program
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.pipeline import Pipeline
@@ -94,8 +94,8 @@ class Run:
         home, read = self._home / "engine", self._read_table
         self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
 
-    def _read_table(self, entrance: Entrance) -> pa.Table:
-        return _table(entrance.columns, self._content)
+    def _read_table(self, entrance: Entrance) -> Whole:
+        return Whole(_table(entrance.columns, self._content))
 
     def _make(self, running: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
         values = plainly if self._world.quick else duck.evaluate

@@ -342,8 +342,9 @@ def test_whoever_stops_headgate_kindly_can_go_on(tmp_path: Path) -> None:
     assert command.process.stderr is not None
     while (line := command.process.stderr.readline()) and "joe.HR" not in line:
         pass
-    assert line == "stream joe.HR cannot be read as `json` (PATH_NOT_FOUND); it is tried again\n"
+    assert line == f"stream joe.HR cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/HR`); it is tried again\n"
     (tmp_path / "later").rename(tmp_path / "HR")
+    assert command.process.stderr.readline() == "stream joe.HR can be read again\n"
     while not any(hospital.written().values()):
         assert command.process.poll() is None, command.ends()
         time.sleep(0.1)

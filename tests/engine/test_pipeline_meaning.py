@@ -24,7 +24,7 @@ from headgate.engine import duck
 from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
 from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel, deliveries
-from headgate.engine.ingress import Entrance, Refused
+from headgate.engine.ingress import Entrance, Refused, Whole
 from headgate.engine.kernels import threads
 from headgate.engine.kernels.given import Program
 from headgate.engine.mailbox import Mailbox
@@ -114,8 +114,8 @@ class Replay:
 
         return Pipeline(self.home, self.gate, make, [self.sink], self.clock, read_table=self.read_table)
 
-    def read_table(self, entrance: Entrance) -> pa.Table:
-        return _arrow(entrance.columns, [row for row, _ in self.content[entrance.name]])
+    def read_table(self, entrance: Entrance) -> Whole:
+        return Whole(_arrow(entrance.columns, [row for row, _ in self.content[entrance.name]]))
 
     def step(self, step: Step) -> Records:
         """What went out with it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -141,7 +143,7 @@ class Broken:
         pass
 
     def whole(self) -> pa.Table:
-        raise SourceError("stream b could not be read on")
+        raise SourceError("stream b cannot be read on")
 
 
 def test_a_batch_that_cannot_be_read_harms_no_other_and_is_taken_when_it_can_be(two: Bench) -> None:
@@ -233,7 +235,7 @@ def test_a_source_that_lasted_is_sound_again_and_one_that_is_not_wanted_is_forgo
     assert runner.failed.keys() == {"b"}  # it is being tried
     runner._queries["b"].error = ValueError("once more")  # type: ignore[attr-defined]
     runner.wait(0)
-    assert runner.failed["b"].message == "stream b could not be read on (ValueError)"
+    assert runner.failed["b"].message == "stream b cannot be read on (ValueError)"
     clock.advance(2.5)
     runner.read(SOURCES)
     clock.advance(4.5)
@@ -318,8 +320,10 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
         runner.read(sources, finite=True)
         assert runner.wait()
         assert runner.failed.keys() == {"b", "c"}
-        assert runner.failed["c"].message == "stream c cannot be read as `json` (PATH_NOT_FOUND)"
-        assert runner.failed["b"].message.startswith("stream b could not be read on (")
+        assert runner.failed["c"].message == f"stream c cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"
+        assert runner.failed["b"].message == (
+            f"stream b cannot be read on: file `{tmp_path}/b/1.parquet`: it is not Parquet"
+        )
         assert all("\n" not in error.message for error in runner.failed.values())
         assert bench.fetched("ann", "over_a") == [(1,)]
         runner.stop()
@@ -327,18 +331,22 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
         pipeline.close()
 
 
-@pytest.mark.parametrize(("header", "seen"), [("roles,note", [("nurse",)]), ("note,roles", None), ("roles", None)])
+@pytest.mark.parametrize(
+    ("header", "seen"),
+    [("roles,note", [("nurse",)]), ("note,roles", [("nurse",)]), ("roles", None), ("roles,note,roles", None)],
+)
 def test_a_header_says_which_column_is_the_label(
     spark: SparkSession, tmp_path: Path, header: str, seen: list[tuple[str]] | None
 ) -> None:
     """Attack: a file with its columns in another order. Read by their places, what is for doctors went to a nurse."""
+    missing = {"roles": "column `note` nowhere", "roles,note,roles": "column `roles` twice"}
     bench = Bench(tmp_path, stream("a", "note STRING"))
     columns = (("roles", Type.STRING), ("note", Type.STRING))
     bench.entrances = {"a": Entrance("a", columns, None, {"ROLES": "roles"})}
     bench.query("q", "SELECT note FROM a")
     bench.subscribed(ann=("q", "nurse"))
     (tmp_path / "a").mkdir()
-    rows = "nurse,nurse\ndoctor,nurse\n" if seen else "nurse,doctor\n"
+    rows = "nurse,nurse\nnurse,doctor\n" if header == "note,roles" else "nurse,nurse\ndoctor,nurse\n"
     (tmp_path / "a" / "1.csv").write_text(f"{header}\n{rows}")
     pipeline = spark_pipeline(bench, tmp_path / "home")
     try:
@@ -348,8 +356,8 @@ def test_a_header_says_which_column_is_the_label(
         assert runner.wait()
         assert bench.fetched("ann", "q") == (seen or [])
         said = [error.message for error in runner.failed.values()]
-        reason = "FAILED_READ_FILE.NO_HINT: a header has other columns than the stream, or in another order"
-        assert said == ([] if seen else [f"stream a could not be read on ({reason})"])
+        file = f"stream a cannot be read on: file `{tmp_path}/a/1.csv`: its header has"
+        assert said == ([] if seen else [f"{file} {missing[header]}"])
         runner.stop()
     finally:
         pipeline.close()
@@ -360,7 +368,48 @@ def test_a_column_of_another_type_is_named(spark: SparkSession, tmp_path: Path) 
     source = StreamSource(Entrance("a", (("x", Type.INT),), None, {}), "parquet", {"path": str(tmp_path)})
     with pytest.raises(SourceError) as caught:
         read_table(spark, source)
-    assert caught.value.message.endswith("MISMATCH: column x is INT64 in a file, int in the stream)")
+    assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream)")
+
+
+def test_a_folder_that_goes_while_it_is_followed_is_reported_and_followed_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark follows it as if it were empty."""
+    bench = Bench(tmp_path, stream("a", "x INT"))
+    bench.entrances = {"a": Entrance("a", (("x", Type.INT),), None, {})}
+    bench.query("q", "SELECT x FROM a")
+    bench.subscribed(ann=("q", ""))
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "1.json").write_text('{"x": 1}\n')
+    pipeline, clock = spark_pipeline(bench, tmp_path / "home"), ManualClock(0.0)
+    sources = {"a": StreamSource(bench.entrances["a"], "json", {"path": str(folder)})}
+    runner = Runner(spark, tmp_path / "home", pipeline, clock)
+
+    def until(tuples: int) -> None:
+        end = time.monotonic() + 60
+        while pipeline.counts.tuples["a"] < tuples and time.monotonic() < end:
+            runner.wait(0.1)
+        assert pipeline.counts.tuples["a"] == tuples
+
+    try:
+        runner.read(sources)
+        until(1)
+        folder.rename(tmp_path / "elsewhere")
+        runner.read(sources)
+        assert runner.failed["a"].message == f"stream a cannot be read on: `{folder}` is gone"
+        folder.mkdir()
+        (folder / "2.json").write_text('{"x": 2}\n')
+        clock.advance(5.0)
+        runner.read(sources)
+        until(2)
+        assert runner.failed == {}
+        assert runner.changed() == {}
+        os.utime(folder / "2.json", (time.time() + 10, time.time() + 10))
+        assert runner.changed() == {"a": [str(folder / "2.json")]} and runner.changed() == {}
+    finally:
+        runner.stop()
+        pipeline.close()
 
 
 RATE = (("timestamp", Type.TIMESTAMP), ("value", Type.BIGINT))

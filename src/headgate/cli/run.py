@@ -154,7 +154,7 @@ def _process(
             bar.show(work.counts)
             if follow:
                 news.tell()
-            _warn(work)
+            _warn(desk, work)
             if follow and results.printed:
                 printing.begin(lambda: _print(desk.received(SHOWN, news=True), write_out))
             asked.check()
@@ -168,7 +168,7 @@ def _process(
             asked.ended = True
         work.stop()  # or more would come after what is said of it
         bar.stop()
-        _warn(work)
+        _warn(desk, work)
         printing.finish()
         if results.printed:
             _print(desk.received(SHOWN, news=follow))
@@ -181,8 +181,8 @@ def _process(
         sys.exit(UNREAD if unread else ENDED if work.counts.ended else 0)
 
 
-def _warn(work: Processing) -> None:
-    for line in work.warnings():
+def _warn(desk: Desk, work: Processing) -> None:
+    for line in [*work.warnings(), *desk.news(work.news())]:
         say(f"warning: {line}", err=True)
 
 
@@ -204,13 +204,20 @@ class _News:
     def tell(self) -> None:
         failed = self._work.failed
         waits = self._desk.unread(failed) if failed or self._waits else []
-        for line in (x for x in waits if x not in self._waits):
-            say(f"{line}; it is tried again", err=True)
+        for line in _waiting(self._waits, waits):
+            say(line, err=True)
         self._waits = waits
         for ended in (x for x in self._desk.ended(self._work.counts) if x not in self._ended):
             self._ended.add(ended)
             query, owner, subscriber, why = ended
             say(f"query {query} of {owner} ended for {subscriber}: {why}", err=True)
+
+
+def _waiting(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """What is new about what cannot be read, or can be again."""
+    yield from (f"{line}; it is tried again" for line in now if line not in before)
+    names = {line.partition(" cannot be read")[0] for line in before} - {x.partition(" cannot be read")[0] for x in now}
+    yield from (f"{name} can be read again" for name in sorted(names))
 
 
 def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -> None:

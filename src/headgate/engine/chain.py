@@ -22,7 +22,7 @@ from headgate.engine.kernels.cell import Cell
 from headgate.engine.kernels.given import Program
 from headgate.engine.kernels.limits import Limits
 from headgate.engine.processor import Arrivals, Processor
-from headgate.engine.sights import Running, View
+from headgate.engine.sights import Fate, Running, View
 from headgate.engine.sql.types import ARROW
 from headgate.engine.stages import Stages, fed
 from headgate.engine.wanted import MOST_LISTED, Wanted
@@ -44,7 +44,7 @@ class Chain:
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
         self.dictionary = Dictionary()
-        self.unseen = self.late = 0
+        self.unseen, self.late = 0, 0
         """How many tuples of the last batch nobody sees, and how many came too late."""
 
     # What is wanted ---------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Chain:
         """Everyone's results of these tuples, which come when the `clock` stands there; with the `last`, all that waits
         for its time becomes final."""
         self._know()
-        self.unseen, self.late = sum(len(x.times) for x in arrivals), 0
+        fates: dict[str, Fate] = {}
         results: list[Parcel] = []
         coming = list(arrivals)
         for view in (view for processor in self._processors for view in processor.views):
@@ -172,7 +172,8 @@ class Chain:
         for processor in self._processors:
             own = [x for x in coming if x.stream in processor.program.streams]
             found = processor.batch(own, last=last, clock=clock)
-            self.unseen, self.late = min(self.unseen, processor.unseen), max(self.late, processor.late)
+            for stream, fate in processor.fates.items():
+                fates[stream] = fate.with_(fates[stream]) if stream in fates else fate
             for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in parcel.subscribers if fed(name) is None)
                 if mine:
@@ -180,6 +181,9 @@ class Chain:
                 coming += self._fed(parcel)
             self._charge(processor.views)
             self._know()
+        seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
+        self.unseen = sum(len(x.times) for x in arrivals) - seen
+        self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
         return results
 
     def forget_labels(self, held: Collection[int]) -> bool:

@@ -1,36 +1,51 @@
 """Batches as numbers: Spark itself reads times, gives known labels their numbers, and drops what nobody will want.
 
-What travels to the kernels is then a few columns of numbers, without texts. It is right only for a batch in which every
-tuple is in order and every label was read before; a batch that has anything else, which Spark counts on the way, is
-read as a whole, and ingress looks at each of its rows.
+What travels to the kernels is then a few columns of numbers, without texts. Tuples that are not in order are told by
+the number of their label, and some of them are fetched apart. A batch with more labels than can be listed is read as a
+whole, and ingress looks at each of its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
-from headgate.engine.ingress import SPOILT, Entrance, fitting
+from headgate.engine.ingress import (
+    AHEAD,
+    MOST_KEPT,
+    NO_LABEL,
+    NO_TIME,
+    TOO_LONG,
+    Entrance,
+    Refused,
+    fitting,
+    refused_rows,
+)
 from headgate.engine.kernels.rows import Ints
+from headgate.engine.patience import Patience
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql import spark_name, spark_sql, spark_utc
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.sql.types import ARROW
+from headgate.engine.sql.writing import is_plain
 from headgate.engine.wanted import MOST_LISTED, Learn, Wanted
-from headgate.plan.expressions import AggregateCall, Column, Compare, Expr, Literal, Type
+from headgate.plan import normal
+from headgate.plan.expressions import AggregateCall, And, Column, Compare, Expr, Like, Literal, Type
 
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
 """Where a row of a file comes from; Spark packs files into tasks by their size."""
 
 _TIME, _LABEL = "headgate_time", "headgate_label"
 FIRST = 10_000
+_NO_LABEL, _TOO_LONG, _NO_TIME = -1, -2, -3
+_REASONS = {_NO_LABEL: NO_LABEL, _TOO_LONG: TOO_LONG, _NO_TIME: NO_TIME}
+"""In place of the number of a label: why a tuple is refused."""
 
 Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 """Labels that somebody sees, and the condition under which a tuple yields anything there."""
@@ -38,18 +53,23 @@ Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
 
 @dataclass(frozen=True)
 class Compact:
-    """A batch without what nobody wants, how many tuples it had, and how many were dropped that nobody sees."""
+    """A batch without what nobody wants, how many tuples it had, how many were dropped that nobody sees, and what is
+    refused of it."""
 
     arrivals: Arrivals
     tuples: int
     wanted: Wanted
     unseen: int = 0
+    refused: Sequence[Refused] = ()
 
 
-def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+def compacted(
+    frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, learn: Learn, patience: Patience | None = None
+) -> Compact | None:
     """None: this batch has to be looked at row by row. Labels that were never read before are, first."""
+    patience = patience or Patience()
     if wanted.labels:
-        found = _tried(frame, entrance, wanted, now)
+        found = _tried(frame, entrance, wanted, now, patience)
         if found is not True:
             return found or None
     texts = frame.select(*(F.col(_quoted(name)) for name in entrance.labels.values()))
@@ -58,7 +78,7 @@ def compacted(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, le
         if len(wanted.labels) > MOST_LISTED or len(kinds) > MOST_LISTED:
             return None
         again = learn(kinds)
-        found = again is not None and bool(again.labels) and _tried(frame, entrance, again, now)
+        found = again is not None and bool(again.labels) and _tried(frame, entrance, again, now, patience)
         if found is not True:
             return found or None
     return None
@@ -70,59 +90,115 @@ def _kinds(texts: DataFrame) -> list[tuple[str | None, ...]]:
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
-def _tried(frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int) -> Compact | bool:
+def _tried(
+    frame: DataFrame, entrance: Entrance, wanted: Wanted, now: int, patience: Patience, *, ahead_too: bool = False
+) -> Compact | bool:
     """Otherwise whether it is for labels alone that are not known."""
-    if len(wanted.labels) > MOST_LISTED or (wanted.keep is not None and not any(x for x, _ in wanted.keep)):
+    listed = len(wanted.labels) + len(wanted.unreadable)
+    if listed > MOST_LISTED or (wanted.keep is not None and not any(x for x, _ in wanted.keep)):
         return False
+    if wanted.keep in patience.given_up:
+        wanted = _unconditional(wanted)
     place = _place(frame)
-    label = F.expr(_numbered(entrance, wanted.labels))
     columns = [F.col(_quoted(name)) for name in wanted.columns]
     shaped = frame.select(
-        *place.values(), _time(frame, entrance, wanted.longest).alias(_TIME), label.alias(_LABEL), *columns
+        *place.values(), _time(entrance).alias(_TIME), _number(entrance, wanted).alias(_LABEL), *columns
     )
     latest = now + entrance.skew if entrance.event_time and entrance.skew is not None else None
     seen = None
     if wanted.keep is not None:
-        counted = F.count(F.lit(1)).alias("tuples"), F.max(_TIME).alias("latest")
+        somebodys = ", ".join(map(str, sorted({x for some, _ in wanted.keep for x in some})))
+        ahead = f"{_TIME} > {latest}L" if ahead_too else "FALSE"
+        nobodys = F.expr(f"count_if({_LABEL} >= 0 AND {_LABEL} NOT IN ({somebodys}) AND NOT {ahead})")
+        counted = F.count(F.lit(1)).alias("tuples"), F.max(_TIME).alias("latest"), nobodys.alias("nobodys")
         shaped = shaped.observe(seen := Observation(), *counted)
-        shaped = shaped.where(f"{_TIME} IS NULL OR {_LABEL} IS NULL OR {_kept(weakest(wanted.keep))}")
-    table = shaped.toArrow()
-    times, labels = (table.column(name) for name in (_TIME, _LABEL))
-    greatest = seen.get["latest"] if seen is not None else pc.max(times).as_py() if table.num_rows else None
-    bad = times.null_count or (latest is not None and greatest is not None and greatest > latest)
-    if bad or labels.null_count:
-        return not bad
+        shaped = shaped.where(f"{ahead} OR {_LABEL} < 0 OR {_LABEL} IS NULL OR {_kept(weakest(wanted.keep))}")
+    if wanted.keep is not None and any(condition is not None for _, condition in wanted.keep):
+        table = patience.collected(shaped)
+        if table is None:
+            patience.given_up.add(wanted.keep)
+            return _tried(frame, entrance, wanted, now, patience)
+    else:
+        table = shaped.toArrow()
+    if table.column(_LABEL).null_count:
+        return True
+    if seen is not None and latest is not None and not ahead_too and (seen.get["latest"] or 0) > latest:
+        return _tried(frame, entrance, wanted, now, patience, ahead_too=True)
     if place and (table := _ordered(table, list(place))) is None:
         return False
+    times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
+    tuples = int(seen.get["tuples"]) if seen is not None else table.num_rows
+    unseen = int(seen.get["nobodys"]) if seen is not None else 0
+    good = labels >= 0
+    if latest is not None:
+        good &= times <= latest
+    refused: list[Refused] = []
+    if not good.all():
+        refused = _unusual(frame, entrance, wanted, times, labels, latest)
+        table, times, labels = table.filter(pa.array(good)), times[good], labels[good]
     types = dict(entrance.columns)
     arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
-    times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
     if entrance.event_time is None:
         times = np.full(len(times), now)
-    tuples = int(seen.get["tuples"]) if seen is not None else table.num_rows
-    unseen = tuples - len(times) if wanted.by_labels else 0
-    return Compact(Arrivals(entrance.name, times, labels, arrays), tuples, wanted, unseen)
+    return Compact(Arrivals(entrance.name, times, labels, arrays), tuples, wanted, unseen, refused)
 
 
-def _time(frame: DataFrame, entrance: Entrance, longest: int) -> SparkColumn:
-    """The event time in milliseconds; NULL where a tuple has none, or is one that ingress would refuse whenever it
-    comes. Without event time any number does."""
-    fine = F.col(SPOILT).isNull() if SPOILT in frame.columns else F.lit(True)
-    for name, type_ in entrance.columns:
-        if type_ == Type.STRING:
-            fine &= F.expr(f"COALESCE(octet_length({spark_name(name)}), 0) <= {longest}")
+def _unconditional(wanted: Wanted) -> Wanted:
+    """All that anybody sees, whatever is wanted of it."""
+    return replace(wanted, keep=tuple((some, None) for some, _ in wanted.keep or ()))
+
+
+def _unusual(
+    frame: DataFrame, entrance: Entrance, wanted: Wanted, times: Ints, labels: Ints, latest: int | None
+) -> list[Refused]:
+    """What is refused of a batch: counted by what was fetched of it, and of each kind some rows, fetched apart. A
+    tuple that is not in order must not make all others be looked at."""
+    time, number = _time(entrance), _number(entrance, wanted)
+    ahead = (times > latest) & (labels >= _NO_LABEL) if latest is not None else np.zeros(len(times), np.bool_)
+    kinds = [(reason, (labels == code) & ~ahead, number == code) for code, reason in _REASONS.items()]
+    if latest is not None:
+        kinds.append((AHEAD, ahead, (time > latest) & (number >= _NO_LABEL)))
+        kinds[0] = (kinds[0][0], kinds[0][1], kinds[0][2] & (time <= latest))
+    found = []
+    for reason, which, condition in kinds:
+        if total := int(np.count_nonzero(which)):
+            some = frame.where(condition).select(*(F.col(_quoted(name)) for name, _ in entrance.columns))
+            found.append(refused_rows(entrance.name, reason, some.limit(MOST_KEPT).toArrow(), total))
+    return found
+
+
+def _time(entrance: Entrance) -> SparkColumn:
+    """The event time in milliseconds; any number does where there is none."""
     if entrance.event_time is None:
-        return F.when(fine, F.lit(0).cast("bigint"))
-    time = F.expr(f"unix_millis({spark_name(entrance.event_time)})")
-    return F.when(fine & time.between(FIRST_MICROSECOND // 1000, LAST_MICROSECOND // 1000), time)
+        return F.lit(0).cast("bigint")
+    return F.coalesce(F.expr(f"unix_millis({spark_name(entrance.event_time)})"), F.lit(0).cast("bigint"))
 
 
-def _numbered(entrance: Entrance, labels: Mapping[tuple[str | None, ...], int]) -> str:
+def _number(entrance: Entrance, wanted: Wanted) -> SparkColumn:
+    """The number of a tuple's label; less than 0 for what ingress would refuse whenever it comes, NULL if the label was
+    never read before."""
+    long = " OR ".join(
+        f"COALESCE(octet_length({spark_name(name)}), 0) > {wanted.longest}"
+        for name, type_ in entrance.columns
+        if type_ == Type.STRING
+    )
+    timeless = "FALSE"
+    if entrance.event_time is not None:
+        time = f"unix_millis({spark_name(entrance.event_time)})"
+        timeless = f"COALESCE({time} NOT BETWEEN {FIRST_MICROSECOND // 1000}L AND {LAST_MICROSECOND // 1000}L, TRUE)"
+    return F.expr(
+        f"CASE WHEN {long or 'FALSE'} THEN {_TOO_LONG} WHEN {timeless} THEN {_NO_TIME} "
+        f"ELSE {_numbered(entrance, wanted)} END"
+    )
+
+
+def _numbered(entrance: Entrance, wanted: Wanted) -> str:
     """The number of a label by the texts it is made of; NULL where they were never read before."""
     names = [spark_name(name) for name in entrance.labels.values()]
-    cases = [f"WHEN {' AND '.join(map(_equals, names, texts))} THEN {number}" for texts, number in labels.items()]
     if not names:
-        return f"{next(iter(labels.values()))}"
+        return f"{next(iter(wanted.labels.values()))}"
+    known = [*wanted.labels.items(), *((texts, _NO_LABEL) for texts in sorted(wanted.unreadable, key=str))]
+    cases = [f"WHEN {' AND '.join(map(_equals, names, texts))} THEN {number}" for texts, number in known]
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS INT)"
 
 
@@ -138,11 +214,22 @@ def _kept(alternatives: Alternatives) -> str:
         return spark_utc(quoted) if part.type == Type.TIMESTAMP else quoted
 
     texts = [
-        f"({_LABEL} IN ({', '.join(map(str, numbers))}) AND {spark_sql(condition, name) if condition else 'TRUE'})"
+        f"({_LABEL} IN ({', '.join(map(str, numbers))}) AND {spark_sql(pushed(condition), name)})"
         for numbers, condition in alternatives
         if numbers
     ]
     return " OR ".join(texts) or "FALSE"
+
+
+def pushed(condition: Expr | None) -> Expr:
+    """What of a condition Spark is told; it has to be met by all that meets the condition. Spark matches patterns by
+    backtracking, so that a few tuples can take it longer than anybody waits: it is given no pattern but a text at the
+    beginning, at the end or anywhere."""
+    if condition is None:
+        return normal.TRUE
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    plain = (x for x in parts if all(is_plain(y) for y in x.walk() if isinstance(y, Like)))
+    return normal.conjunction(plain)
 
 
 def weakest(alternatives: Alternatives) -> Alternatives:

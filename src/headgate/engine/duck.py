@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+import atexit
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import duckdb
 import pyarrow as pa
@@ -14,7 +17,8 @@ from headgate.engine.sql import arrow_type, duckdb_sql
 from headgate.plan.expressions import AggregateCall, Column, Expr, Type
 
 _NAIVE = pa.timestamp("us")
-_LOCAL = threading.local()
+_IDLE: dict[int, deque[duckdb.DuckDBPyConnection]] = {}
+"""Connections that wait for work, by process."""
 
 
 def kernel_connection() -> duckdb.DuckDBPyConnection:
@@ -44,30 +48,50 @@ def evaluate(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.A
 
 
 def asked(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Array], size: int) -> list[pa.Array]:
-    """Each thread has its own connection. Only columns that are read are given."""
+    """Only columns that are read are given."""
     read = {part for expr in exprs for part in expr.walk() if isinstance(part, Column | AggregateCall)}
     values = {part: x for part, x in values.items() if part in read}
     names = {part: f"c{number}" for number, part in enumerate(values)}
     given = pa.table({"nothing": pa.nulls(size)} | {names[part]: _without_zone(x) for part, x in values.items()})
     results = ", ".join(f"{duckdb_sql(expr, names.__getitem__)} AS r{number}" for number, expr in enumerate(exprs))
-    connection = _connection()
-    connection.register("given", given)
-    try:
-        found = connection.sql(f"SELECT {results} FROM given").to_arrow_table()  # noqa: S608
-    except duckdb.OutOfMemoryException:
-        raise TooMuch(CANNOT) from None
-    finally:
-        connection.unregister("given")
+    found = kernel_answer(f"SELECT {results} FROM given", given)  # noqa: S608
     return [
         column.combine_chunks().cast(arrow_type(expr.type)) for column, expr in zip(found.columns, exprs, strict=True)
     ]
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
-    if not hasattr(_LOCAL, "connection"):
-        _LOCAL.connection = kernel_connection()
-    found: duckdb.DuckDBPyConnection = _LOCAL.connection
-    return found
+def kernel_answer(sql: str, given: pa.Table) -> pa.Table:
+    """What a statement of ours says of the table `given`."""
+    with _connection() as connection:
+        connection.register("given", given)
+        try:
+            return connection.sql(sql).to_arrow_table()
+        except duckdb.OutOfMemoryException:
+            raise TooMuch(CANNOT) from None
+        finally:
+            connection.unregister("given")
+
+
+@contextmanager
+def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """One that nobody else uses. They belong to the process and not to its threads: where a process is copied, what its
+    other threads own is destroyed in the copy, and that ends it."""
+    idle = _IDLE.setdefault(os.getpid(), deque())
+    try:
+        connection = idle.pop()
+    except IndexError:
+        connection = kernel_connection()
+    try:
+        yield connection
+    finally:
+        idle.append(connection)
+
+
+@atexit.register
+def _close_all() -> None:
+    """Of this process, while Python still knows what they are made of."""
+    for connection in _IDLE.pop(os.getpid(), ()):
+        connection.close()
 
 
 def _without_zone(array: pa.Array) -> pa.Array:

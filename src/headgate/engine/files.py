@@ -23,22 +23,19 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.engine.compact import Compact
-from headgate.engine.ingress import Entrance, as_texts, fitting
+from headgate.engine.ingress import Entrance, Whole, as_texts, fitting
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import dense, repeated, same
 from headgate.engine.processor import Arrivals
 from headgate.engine.sources import StreamSource
 from headgate.engine.sql.types import ARROW
+from headgate.engine.textfiles import gone, unreadable
+from headgate.engine.textforms import LISTING
 from headgate.engine.wanted import Learn, Wanted
+from headgate.errors import SourceError
 from headgate.plan.expressions import Type
 
 _WAIT = 60.0
-_LISTING = frozenset(
-    {"path", "pathglobfilter", "recursivefilelookup", "maxfilespertrigger", "maxbytespertrigger", "maxfileage"}
-    | {"latestfirst", "filenameonly", "cleansource", "sourcearchivedir"}
-)
-"""Options that say which files there are, and nothing of what is in them."""
-
 MOST = 500
 """Files that are open at a time."""
 
@@ -51,22 +48,35 @@ class Files:
 
     entrance: Entrance
     opened: Sequence[pq.ParquetFile]
+    paths: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
     def read(self, names: Iterable[str]) -> pa.Table:
         wanted = list(dict.fromkeys(names))
-        table = pa.concat_tables([file.read(wanted) for file in self.opened], promote_options="permissive")
+        found = [self._read(number, wanted) for number in range(len(self.opened))]
+        schema = pa.schema([(name, ARROW[dict(self.entrance.columns)[name]]) for name in wanted])
+        table = pa.concat_tables(found or [schema.empty_table()], promote_options="permissive")
         table.validate()  # how many values there are of each column is the word of whoever wrote the file
         for number, field in enumerate(table.schema):
             if _is(field.type, ARROW[Type.STRING]):
                 table = table.set_column(number, field.name, as_texts(table.column(number)))
         return table
 
-    def whole(self) -> pa.Table:
+    def _read(self, number: int, wanted: list[str]) -> pa.Table:
+        try:
+            return self.opened[number].read(wanted)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.entrance, self.paths[number], f"it is damaged ({type(error).__name__})") from None
+
+    def whole(self) -> Whole:
         table = self.read(name for name, _ in self.entrance.columns)
-        return table.cast(pa.schema([(name, ARROW[type_]) for name, type_ in self.entrance.columns]))
+        schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.entrance.columns])
+        return Whole(table.cast(schema), notes=self.notes)
 
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
         """Only what is wanted of a batch in which every tuple is in order; None: each row has to be looked at."""
+        if self.notes:
+            return None
         entrance = self.entrance
         texts = [name for name, type_ in entrance.columns if type_ == Type.STRING]
         unsure = [name for name in texts if self._largest(name) > wanted.longest]
@@ -101,32 +111,60 @@ class Files:
 
 def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | None:
     """Those of the batch that is at work in this query right now; None where Spark has to read them."""
-    if source.format != "parquet" or not _LISTING.issuperset(map(str.lower, source.options)):
+    if source.format != "parquet" or not LISTING.issuperset(map(str.lower, source.options)):
         return None
     try:
-        leaves = started.result(_WAIT)._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
-        if leaves.size() != 1:
-            return None
-        return opened(source.entrance, list(map(str, leaves.head().relation().location().inputFiles())))
+        found = addresses(started)
+        return None if found is None else opened(source.entrance, found)
+    except SourceError:
+        raise
     except Exception:
         return None
 
 
+def addresses(started: Future[StreamingQuery]) -> list[str] | None:
+    """Where the files are of the batch that is at work in this query right now; None if that is not to be found."""
+    leaves = started.result(_WAIT)._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
+    return list(map(str, leaves.head().relation().location().inputFiles())) if leaves.size() == 1 else None
+
+
+def local_paths(found: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Files by their addresses, as Spark writes them, and these; None if one is elsewhere."""
+    parts = [urlsplit(address) for address in found]
+    if any(x.scheme != "file" or x.netloc for x in parts):
+        return None
+    return [(unquote(x.path), address) for x, address in zip(parts, found, strict=True)]
+
+
 def opened(entrance: Entrance, addresses: Sequence[str]) -> Files | None:
-    """Files by their addresses, as Spark writes them."""
-    parts = [urlsplit(address) for address in addresses]
-    if len(parts) > MOST or any(x.scheme != "file" or x.netloc for x in parts):
+    """Files by their addresses, as Spark writes them. One that is gone is said."""
+    here = local_paths(addresses)
+    if here is None or len(here) > MOST or any("=" in path for path, _ in here):  # folders may be columns
         return None
-    here = [(unquote(x.path), address) for x, address in zip(parts, addresses, strict=True)]
-    if any("=" in path for path, _ in here):  # folders may be columns
+    found, notes = in_order_of_time(here)
+    if not all(stat.S_ISREG(os.stat(path).st_mode) for path in found):  # whoever opens a pipe waits for its writer
         return None
-    found = {path: os.stat(path) for path, _ in here}
-    if not all(stat.S_ISREG(x.st_mode) for x in found.values()):  # whoever opens a pipe waits for its writer
-        return None
-    here.sort(key=lambda x: (found[x[0]].st_mtime_ns // 1_000_000, x[1]))
     labels = list(entrance.labels.values())
-    files = [pq.ParquetFile(path, read_dictionary=labels) for path, _ in here]
-    return Files(entrance, files) if all(_fits(file, entrance) for file in files) else None
+    files = [_opened(entrance, path, labels) for path in found]
+    return Files(entrance, files, found, notes) if all(_fits(file, entrance) for file in files) else None
+
+
+def in_order_of_time(here: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Files by the time of their last change and then their addresses, and what is to say of those that are gone."""
+    times, notes = dict[tuple[str, str], int](), list[str]()
+    for file in here:
+        try:
+            times[file] = os.stat(file[0]).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            notes.append(gone(file[0]))
+    return [path for path, _ in sorted(times, key=lambda x: (times[x], x[1]))], notes
+
+
+def _opened(entrance: Entrance, path: str, labels: list[str]) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, read_dictionary=labels)
+    except (OSError, pa.ArrowException):
+        raise unreadable(entrance, path, "it is not Parquet") from None
 
 
 def _fits(file: pq.ParquetFile, entrance: Entrance) -> bool:

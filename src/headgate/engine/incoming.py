@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from headgate.engine.ingress import Refused, Whole
 from headgate.engine.processor import Arrivals
 from headgate.engine.wanted import Learn, Wanted
 
@@ -18,8 +20,8 @@ class Incoming(Protocol):
         """Only what is wanted, if that can be; `learn` reads labels that are new."""
         ...
 
-    def whole(self) -> pa.Table:
-        """All of it, in the order of arrival."""
+    def whole(self) -> Whole:
+        """All of it."""
         ...
 
 
@@ -38,6 +40,11 @@ class Compacted(Protocol):
         ...
 
     @property
+    def refused(self) -> Sequence[Refused]:
+        """What is no tuple of the stream."""
+        ...
+
+    @property
     def wanted(self) -> Wanted:
         """What it was read for."""
         ...
@@ -52,5 +59,5 @@ class TableBatch:
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:
         pass
 
-    def whole(self) -> pa.Table:
-        return self.table
+    def whole(self) -> Whole:
+        return Whole(self.table)

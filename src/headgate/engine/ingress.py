@@ -73,6 +73,13 @@ class Entrance:
     table: bool = False
 
 
+MOST_KEPT = 1_000
+"""Rows that are kept of a batch that are refused for one reason; the rest are counted."""
+
+MOST_SHOWN = 100_000
+"""Characters of a text in a row that is refused; of a longer one its beginning is kept."""
+
+
 @dataclass(frozen=True)
 class Refused:
     """Tuples that did not come in, and why; rows are as they came, as plain values."""
@@ -80,6 +87,26 @@ class Refused:
     stream: str
     reason: str
     rows: Sequence[Mapping[str, object]]
+    more: int = 0
+    """How many are not among the rows: they are counted only."""
+    details: Sequence[str] = ()
+    """For each row what is wrong with it, where that is known more closely."""
+
+    def __len__(self) -> int:
+        return len(self.rows) + self.more
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All of a batch: its tuples, in the order of arrival, what is no tuple of the stream, and what its owner is told
+    of where it comes from."""
+
+    table: pa.Table
+    refused: Sequence[Refused] = ()
+    notes: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows) + sum(map(len, self.refused))
 
 
 class Ingress:
@@ -149,12 +176,16 @@ class Ingress:
         self._known = {texts: number for texts, number in self._known.items() if number in labels}
         self._unreadable.clear()
 
+    @property
+    def unreadable(self) -> frozenset[tuple[str | None, ...]]:
+        """Texts that are no labels."""
+        return frozenset(self._unreadable)
+
     def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[Refused]) -> pa.Table:
         if not pc.any(bad).as_py():
             return batch
-        rows = _readable(batch.filter(bad)).to_pylist()
-        plain = [{name: plain_value(value) for name, value in row.items()} for row in rows]
-        refused.append(Refused(self._entrance.name, reason, plain))
+        found = batch.filter(bad)
+        refused.append(refused_rows(self._entrance.name, reason, found, found.num_rows))
         return batch.filter(pc.invert(bad))
 
     def _times(self, batch: pa.Table, now: int) -> pa.Array:
@@ -242,6 +273,19 @@ def _readable(table: pa.Table) -> pa.Table:
         if pa.types.is_temporal(field_.type) and column.null_count < fitting(column, field_.type).null_count:
             table = table.set_column(number, field_.name, column.cast(pa.string()))
     return table
+
+
+def refused_rows(stream: str, reason: str, some: pa.Table, total: int) -> Refused:
+    """So many tuples, of which these are some."""
+    rows = _readable(some.slice(0, MOST_KEPT)).to_pylist()
+    plain = [{name: shortened(plain_value(value)) for name, value in row.items()} for row in rows]
+    return Refused(stream, reason, plain, total - len(rows))
+
+
+def shortened(value: object) -> object:
+    """As it is kept of what is refused."""
+    long = isinstance(value, str) and len(value) > MOST_SHOWN
+    return f"{value[:MOST_SHOWN]}..." if isinstance(value, str) and long else value
 
 
 def plain_value(value: object) -> Any:

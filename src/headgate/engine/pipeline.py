@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import or_
 from pathlib import Path
@@ -61,6 +61,7 @@ class Counts:
     tuples: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
+    """Tuples that nobody was permitted to see when they came."""
     late: Counter[str] = field(default_factory=Counter)
     """Tuples with a time that had passed on their stream, by more than its lateness."""
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -226,7 +227,7 @@ class Pipeline:
 
     def _refuse(self, refused: Sequence[Refused]) -> None:
         """What goes to the owners of streams with the next version."""
-        self.counts.refused.update({(x.stream, x.reason): len(x.rows) for x in refused})
+        self.counts.refused.update({(x.stream, x.reason): len(x) for x in refused})
         self._refused += refused
 
     # Batches ----------------------------------------------------------------------------------------------------------
@@ -247,7 +248,7 @@ class Pipeline:
         with self._unharmed():
             wanted = self._wanted(stream)
         compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile
-        whole: pa.Table = batch.whole() if wanted and compact is None else None
+        whole = batch.whole() if wanted and compact is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
@@ -265,12 +266,16 @@ class Pipeline:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += compact.unseen
+                self._refuse(compact.refused)
                 self._finish(demand, self._results(compact.arrivals, compact.tuples, now))
                 return
-            arrivals, refused = self._ingress[stream].take(whole, now)  # or it cannot be taken, and nothing is changed
+            assert whole is not None  # noqa: S101
+            # or it cannot be taken, and nothing is changed
+            arrivals, refused = self._ingress[stream].take(whole.table, now)
             self._done[stream] = number
             self.counts.batches += 1
-            self._refuse(refused)
+            self._refuse([*whole.refused, *refused])
+            self._refused += [_note(stream, text) for text in whole.notes]
             self._finish(demand, self._results(arrivals, len(whole), now))
 
     def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Wanted | None:
@@ -284,8 +289,10 @@ class Pipeline:
         """None: nothing, by now."""
         self._meet(self._gate.demand())
         ingress = self._ingress.get(stream)
+        if ingress is None:
+            return None
         with suppress(Exception):  # it only says what can be left out: then all of the batch is read
-            return self._chain.wanted(stream, ingress.known) if ingress else None
+            return replace(self._chain.wanted(stream, ingress.known), unreadable=ingress.unreadable)
         return None
 
     def _results(self, arrivals: Arrivals, tuples: int, now: int) -> list[Parcel]:
@@ -326,6 +333,14 @@ class Pipeline:
             told = [said((name,), query, waits=WAITS) for name, query in sorted(concerned)]
             self._refused += _reasons({x: why for x, why in unread.items() if x in demand.entrances})
             self._finish(demand, told)
+
+    def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
+        """What the owners of streams are told of their files."""
+        with self._unharmed():
+            demand = self._gate.demand()
+            self._meet(demand)
+            self._refused += [_note(x, text) for x, texts in notes.items() if x in demand.entrances for text in texts]
+            self._finish(demand, ())
 
     def settle(self) -> None:
         """Forgets those who have left, also if no more batches come."""
@@ -447,7 +462,11 @@ def _of(parcel: Parcel, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
 
 def _reasons(unread: Mapping[str, str]) -> list[Refused]:
     """For the owners of streams, among what was refused."""
-    return [Refused(stream, why, [{}]) for stream, why in unread.items()]
+    return [_note(stream, why) for stream, why in unread.items()]
+
+
+def _note(stream: str, text: str) -> Refused:
+    return Refused(stream, text, [{}])
 
 
 def _rows(parcels: Sequence[Parcel]) -> int:

@@ -22,7 +22,7 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.rows import Ints
 from headgate.engine.kernels.sorting import Constant
 from headgate.engine.program import compile_program
-from headgate.engine.sights import Sightings
+from headgate.engine.sights import Fate, Sightings
 from headgate.engine.views import Running, View
 from headgate.labels import Clearance, Label, Rules
 from headgate.plan import nodes as n
@@ -67,8 +67,8 @@ class Processor:
         self._egress = Egress(rules, self._labels)
         self._arrived = 0
         self._same = Constant()
-        self.unseen = self.late = 0
-        """How many tuples of the last batch nobody sees, and how many came too late."""
+        self.fates: dict[str, Fate] = {}
+        """What became of the tuples of the last batch, by the source they came from."""
         self._most_sights = MOST_SIGHTS
         self._changed: Ints | None = None
         self._fed: tuple[Arrivals, ...] = ()
@@ -212,7 +212,7 @@ class Processor:
         """The next tuples, which come when the `clock` stands there; with the `last`, all that waits for its time
         becomes final. Returns everyone's results, in order, under the rights of now (`deliveries` turns them into
         single ones)."""
-        self.unseen = self.late = 0
+        self.fates = {}
         if len(self._sightings) > self._most_sights:
             self.forget_sights()
         tables = self._there()
@@ -245,10 +245,10 @@ class Processor:
         sights = self._sightings.arriving(
             arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived, clock
         )
+        if arrivals.views is None:
+            self.fates[arrivals.stream] = self._sightings.fate
         seen = self._sightings.seen(sights)
         rows = None if seen is None or seen.all() else np.flatnonzero(seen)
-        self.unseen += self._sightings.unseen if len(sights) else 0
-        self.late += self._sightings.late if len(sights) else 0
         arrived = self._arrived + np.arange(len(sights))
         self._arrived += len(sights)
         return self._table(arrivals, arrived, sights, rows)

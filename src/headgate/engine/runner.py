@@ -12,21 +12,25 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
 
-import pyarrow as pa
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine.compact import Compact, compacted
-from headgate.engine.files import Files, files_of
+from headgate.engine.files import Files, addresses, files_of, in_order_of_time, local_paths
+from headgate.engine.ingress import Whole
+from headgate.engine.patience import Patience
 from headgate.engine.pipeline import Pipeline
-from headgate.engine.sources import StreamSource, in_order, kind_of, read_stream
+from headgate.engine.readfiles import ReadFiles, vanished
+from headgate.engine.sources import StreamSource, in_order, kind_of, read_stream, read_texts
+from headgate.engine.textfiles import local_file, read_files
+from headgate.engine.textforms import Text
 from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import HeadgateError, SourceError, StoreError
 
@@ -39,11 +43,13 @@ _CALLBACKS = Lock()
 
 @dataclass(frozen=True)
 class SparkBatch:
-    """A micro-batch; it is read anew each time, by Arrow where it is made of files that Arrow can read."""
+    """A micro-batch; it is read anew each time, by Arrow where it is made of files that Arrow can read. Of files of
+    text it is only their names."""
 
     frame: DataFrame
     source: StreamSource
     started: Future[StreamingQuery]
+    patience: Patience = field(default_factory=Patience)
 
     @cached_property
     def files(self) -> Files | None:
@@ -51,15 +57,31 @@ class SparkBatch:
 
     def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
         """Or it is read as a whole: what queries ask of Spark here may fail, and that is no fault of the stream."""
+        if self.source.text is not None:
+            return None
         with suppress(Exception):
             if self.files is not None:
                 return self.files.compact(wanted, now, learn)
-            return compacted(self.frame, self.source.entrance, wanted, now, learn)
+            return compacted(self.frame, self.source.entrance, wanted, now, learn, self.patience)
         return None
 
-    def whole(self) -> pa.Table:
+    def whole(self) -> Whole:
         with self._said():
-            return self.files.whole() if self.files is not None else in_order(self.frame.toArrow())
+            if (text := self.source.text) is not None:
+                return self._texts(text)
+            return self.files.whole() if self.files is not None else Whole(in_order(self.frame.toArrow()))
+
+    def _texts(self, text: Text) -> Whole:
+        """Spark is asked only for what its plan does not say."""
+        found = None
+        with suppress(Exception):
+            found = addresses(self.started)
+        here = local_paths(found) if found is not None else None
+        if here is None:
+            return read_texts(text, self.frame)
+        paths, notes = in_order_of_time(here)
+        whole = read_files(text, [local_file(path) for path in paths])
+        return replace(whole, notes=[*notes, *whole.notes])
 
     @contextmanager
     def _said(self) -> Iterator[None]:
@@ -93,6 +115,7 @@ class Runner:
         self._threads = ThreadPoolExecutor(1)
         self._faults: dict[str, Exception] = {}
         self._troubles: dict[str, _Trouble] = {}
+        self._read_files: dict[str, ReadFiles] = {}
 
     @property
     def failed(self) -> dict[str, SourceError]:
@@ -105,6 +128,11 @@ class Runner:
             self._queries.pop(name).stop()
         for name in self._troubles.keys() - sources.keys():
             del self._troubles[name]
+        if not finite:  # Spark follows a folder that is gone as if it were empty
+            for name in list(self._queries):
+                if (error := vanished(name, sources[name].path)) is not None:
+                    self._queries.pop(name).stop()
+                    self._note(name, error)
         now = self._clock.now()
         due = []
         for name in sorted(sources):
@@ -114,6 +142,14 @@ class Runner:
         for name in (name for name in due if name in self._queries):
             self._troubles.pop(name, None)
         self._try([sources[name] for name in due if name not in self._queries], finite=finite)
+
+    def changed(self) -> dict[str, list[str]]:
+        """The files that changed after they were read, by stream; each change is told once."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._queries):
+            place = self._home / "checkpoints" / checkpoint_name(name)
+            found[name] = self._read_files.setdefault(name, ReadFiles(place)).changed()
+        return {name: files for name, files in found.items() if files}
 
     def _try(self, sources: Sequence[StreamSource], *, finite: bool) -> None:
         """Side by side: each waits for Spark, which starts several as fast as one."""
@@ -167,13 +203,14 @@ class Runner:
 
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
+        patience = Patience()
         self._faults.pop(source.name, None)  # of a reading that was stopped before anybody asked
 
         place = self._home / "checkpoints" / checkpoint_name(source.name)
 
         def batch(frame: DataFrame, number: int) -> None:
             try:
-                given = SparkBatch(frame, source, started)
+                given = SparkBatch(frame, source, started, patience)
                 self._pipeline.take(source.name, number, given, clock_of(place, number))
                 self._troubles.pop(source.name, None)
             except Exception as error:
@@ -196,7 +233,7 @@ class Runner:
 
 
 def _stuck(stream: str, error: Exception) -> SourceError:
-    return SourceError(f"stream {stream} could not be read on ({kind_of(error)})")
+    return SourceError(f"stream {stream} cannot be read on ({kind_of(error)})")
 
 
 def checkpoint_name(stream: str) -> str:

@@ -28,6 +28,7 @@ SETTINGS = {
     _AT_ONCE: "0",  # a kernel sees its partition as a whole
     "spark.sql.codegen.hugeMethodLimit": "8000",  # larger methods are never compiled by the JVM
     "spark.sql.files.openCostInBytes": "65536",  # so small are parts of files; or one core would read them alone
+    "spark.driver.maxResultSize": "0",  # what a batch may hold is limited by its source; parts of it come one by one
     "spark.sql.variable.substitute": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

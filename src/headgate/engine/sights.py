@@ -10,7 +10,7 @@ table everyone sees what the rights of the moment permit.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,18 @@ _Missed = tuple[tuple[int, ...], Bools]
 """Columns, and the tuples of a batch that they do not see."""
 
 
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of the tuples of a batch: which anybody sees, whether or not in time, and which come too late."""
+
+    seen: Bools
+    late: Bools
+
+    def with_(self, other: Fate) -> Fate:
+        """Of the same tuples, for those who look elsewhere too."""
+        return Fate(self.seen | other.seen, self.late | other.late)
+
+
 class Sightings:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
@@ -51,8 +63,8 @@ class Sightings:
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
         self._latest: dict[str, int] = {}
-        self.unseen = self.late = 0
-        """How many of the last tuples nobody sees, and how many came too late."""
+        self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
+        """Of the tuples that arrived last."""
         self._alive = set[int]()
         """Those that tuples may have; others were replaced by a change of rights, and change no more."""
 
@@ -159,13 +171,15 @@ class Sightings:
         """The sights of tuples of one stream, in the order of their arrival, the first of which has the number
         `arrived`; time moves on for those who see them, all views or `only` some, but not ahead of the `clock`."""
         if not len(labels):
+            self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
             return np.empty(0, np.int64)
         kinds, kind = (labels[:1], repeated(0, len(labels))) if same(labels) else dense(labels)
         numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
         coming = Arrived(times, kind, len(numbers), clock)
-        self._count(stream, coming, numbers)
+        seen = (self.table[numbers] != HIDDEN).any(axis=1)
+        self.fate = Fate(coming.those(seen), self._late(stream, coming, seen))
         missed = self._missed(stream, times, coming, numbers, arrived)
         if missed:
             return self._without(numbers, kind, missed)
@@ -207,16 +221,14 @@ class Sightings:
         seen = (self.table[sights][:, columns] != HIDDEN).any(axis=1)
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
-    def _count(self, stream: str, arrived: Arrived, numbers: Ints) -> None:
-        """How many of these tuples nobody sees, and how many of the others come too late by what came before them, for
-        whoever sees all that anybody does: a count for the owner of the stream, which says nothing of its readers."""
-        seen = (self.table[numbers] != HIDDEN).any(axis=1)
-        self.unseen = int(np.count_nonzero(~arrived.those(seen)))
+    def _late(self, stream: str, arrived: Arrived, seen: Bools) -> Bools:
+        """Which tuples come too late by what came before them, for whoever sees all that anybody does: a count for the
+        owner of the stream, which says nothing of its readers."""
         before, lateness = self._latest.get(stream, NO_TIME), self._lateness(stream)
         late = arrived.late(seen, before, lateness, 1 << 62) if seen.any() else None
-        self.late = 0 if late is None else int(np.count_nonzero(late))
         if seen.any():
             self._latest[stream] = max(before, arrived.latest(seen))
+        return np.zeros(len(arrived.those(seen)), np.bool_) if late is None else late
 
     def _lateness(self, stream: str) -> int:
         return max((view.running.lateness.get(stream, 0) for view in self.views), default=0)

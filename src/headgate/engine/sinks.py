@@ -299,11 +299,17 @@ def lines_of(parcel: Parcel, columns: Sequence[str]) -> list[str]:
 
 
 def refused_lines(part: Refused) -> list[str]:
-    return [json_line({"reason": part.reason, "values": row}) for row in part.rows]
+    """Each row with its reason, as closely as that is known; then how many more there were."""
+    details = part.details or [""] * len(part.rows)
+    reasons = [f"{part.reason}: {detail}" if detail else part.reason for detail in details]
+    lines: list[dict[str, object]] = [{"reason": x, "values": row} for x, row in zip(reasons, part.rows, strict=True)]
+    if part.more:
+        lines.append({"reason": part.reason, "more": part.more})
+    return [json_line(line) for line in lines]
 
 
 def plain_refused(part: Refused) -> list[Any]:
-    return [part.stream, part.reason, list(part.rows)]
+    return [part.stream, part.reason, list(part.rows), part.more, list(part.details)]
 
 
 def refused_of(plain: list[Any]) -> Refused:

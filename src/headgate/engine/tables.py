@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.engine.demand import Demand
-from headgate.engine.ingress import Entrance, Ingress, Refused
+from headgate.engine.ingress import Entrance, Ingress, Refused, Whole
 from headgate.engine.kernels.reading import BEGINNING
 from headgate.engine.processor import Arrivals
 from headgate.engine.state import StateFolder
 from headgate.errors import SourceError
 
-ReadTable = Callable[[Entrance], pa.Table]
+ReadTable = Callable[[Entrance], Whole]
 """All that a table holds now, in its order."""
 
 
-def no_tables(entrance: Entrance) -> pa.Table:
+def no_tables(entrance: Entrance) -> Whole:
     raise SourceError(f"nothing here reads tables, and so not {entrance.name}")
 
 
@@ -48,8 +48,8 @@ class Tables:
         counts, refused = Counter[str](), list[Refused]()
         for name in sorted(wanted - self.snapshots.keys() - self.unreadable.keys()):
             try:
-                table = self._read(demand.entrances[name])
-                arrivals, bad = ingress[name].take(table, BEGINNING)
+                whole = self._read(demand.entrances[name])
+                arrivals, bad = ingress[name].take(whole.table, BEGINNING)
             except Exception as fault:  # whatever it is, it is a matter of those who read this table
                 error = fault if isinstance(fault, SourceError) else _unread(name, fault)
                 self.unreadable[name] = error
@@ -57,8 +57,8 @@ class Tables:
                 refused.append(Refused(name, str(error), [{}]))
                 continue
             self.snapshots[name] = arrivals
-            counts[name] += table.num_rows
-            refused += bad
+            counts[name] += len(whole)
+            refused += [*whole.refused, *bad, *(Refused(name, note, [{}]) for note in whole.notes)]
         return counts, refused
 
     def forget(self) -> None:

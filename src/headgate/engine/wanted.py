@@ -17,20 +17,16 @@ MOST_LISTED = 100
 class Wanted:
     """`labels` are the numbers of labels by the texts they were read from; `keep` says which labels each block sees and
     under which condition a tuple yields anything there, None if whatever comes is wanted; `longest` is how many bytes a
-    text may have."""
+    text may have; `unreadable` are texts that are no labels."""
 
     demand: Demand
     columns: tuple[str, ...]
     labels: Mapping[tuple[str | None, ...], int]
     keep: tuple[tuple[tuple[int, ...], Expr | None], ...] | None = None
     longest: int = Limits().text
+    unreadable: frozenset[tuple[str | None, ...]] = frozenset()
     epoch: int = 0
     """That of the dictionary which the numbers of labels are from."""
-
-    @property
-    def by_labels(self) -> bool:
-        """Whether what is dropped is dropped for its label alone: nobody sees it."""
-        return self.keep is not None and all(condition is None for _, condition in self.keep)
 
     def still(self, now: Demand, epoch: int) -> bool:
         """Whether a batch that was read for this will do now. Its labels may have been forgotten since. Other queries

@@ -21,6 +21,13 @@ from headgate.plan.expressions import Expr, Type, castable
 from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
 
 LEVEL = "LEVEL"
+
+
+def is_reserved(name: str) -> bool:
+    """Names that stand beside columns, in files of results and where Spark reads."""
+    return name.casefold().startswith("headgate_") or name.casefold() == "_metadata"
+
+
 MOST_NAMED = 30
 MOST_COMPARED = 200
 MOST_COPIED = 100_000

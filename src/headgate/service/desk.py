@@ -159,6 +159,10 @@ class Desk:
         mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys if key[0] == self.session)
         return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
+    def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
+        """What there is to say of streams, to their owners and to those who run the system."""
+        return [f"stream {name}: {text}" for name, text in news if self._everyone or self._owns(name)]
+
     def summary(self, counts: Counts) -> Iterator[Shown]:
         """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is
         for the owner of their stream, and for those who run the system."""

@@ -6,20 +6,21 @@ decided result by result, for the sessions that subscribed.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine.carriers import LocalCarrier
 from headgate.engine.demand import Gate
 from headgate.engine.duck import evaluate
-from headgate.engine.ingress import Entrance
+from headgate.engine.ingress import Entrance, Whole
 from headgate.engine.memory import collect_rarely, keep_freed
 from headgate.engine.pipeline import Counts, Pipeline
+from headgate.engine.readfiles import said
 from headgate.engine.runner import Runner
 from headgate.engine.session import spark_session
 from headgate.engine.sinks import Address, Sink
@@ -29,6 +30,8 @@ from headgate.service.headgate import Headgate
 
 OFTEN = 0.5
 """How often, in seconds, it is looked whether other streams are to be read."""
+SELDOM = 5.0
+"""How often it is looked whether files changed that were read already."""
 
 
 class Unread(SourceError):
@@ -65,6 +68,8 @@ class Processing:
         )
         self._runner = Runner(self._spark, home, self._pipeline, clock)
         self._told: set[str] = set()
+        self._looked = 0.0
+        self._news: list[tuple[str, str]] = []
 
     @cached_property
     def _spark(self) -> SparkSession:
@@ -91,6 +96,7 @@ class Processing:
         self._runner.read(self._sources(), finite=True)
         while not self._runner.wait(OFTEN):
             watch()
+        self._tell_what_changed()
         self._runner.stop()
         failed = {**self.failed, **self._pipeline.unreadable}
         if end:
@@ -104,6 +110,9 @@ class Processing:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
             self._tell_who_waits()
+            if time.monotonic() - self._looked > SELDOM:
+                self._tell_what_changed()
+                self._looked = time.monotonic()
             self._pipeline.settle()
             watch()
 
@@ -118,6 +127,18 @@ class Processing:
     def stop(self) -> None:
         """Nothing more is read; what was taken in is out, and counted."""
         self._runner.stop()
+
+    def _tell_what_changed(self) -> None:
+        """Files that were read already: their owners would wait for tuples that nobody reads."""
+        notes = {name: [said(path) for path in files] for name, files in self._runner.changed().items()}
+        if notes:
+            self._pipeline.tell(notes)
+            self._news += [(name, text) for name, texts in notes.items() for text in texts]
+
+    def news(self) -> list[tuple[str, str]]:
+        """What there is to say of streams since it was asked the last time."""
+        found, self._news = self._news, []
+        return found
 
     def close(self) -> None:
         try:
@@ -134,7 +155,7 @@ class Processing:
             if name in read and name in demand.entrances
         }
 
-    def _read_table(self, entrance: Entrance) -> pa.Table:
+    def _read_table(self, entrance: Entrance) -> Whole:
         found = self._headgate.demands.inputs()[entrance.name]
         return read_table(self._spark, StreamSource(entrance, found["format"], found["options"]))
 

@@ -23,6 +23,17 @@ FIELDS = "abc"
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:%^-]*", re.ASCII)
 
 
+_OF_PATTERN = re.compile(r"\^.|%+|.", re.DOTALL)
+
+
+def plain_pattern(pattern: str) -> tuple[bool, str, bool] | None:
+    """A pattern of LIKE that is a text and whether anything may stand before and behind it; None: it is another."""
+    pieces = ["%" if piece[0] == "%" else piece for piece in _OF_PATTERN.findall(pattern)]
+    before, behind = pieces[:1] == ["%"], len(pieces) > 1 and pieces[-1] == "%"
+    text = pieces[before : len(pieces) - behind]
+    return None if {"%", "_"} & set(text) else (before, "".join(piece[-1] for piece in text), behind)
+
+
 class Dialect(ABC):
     types: Mapping[Type, str]
 

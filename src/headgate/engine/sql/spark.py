@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headgate.engine.sql import forms
-from headgate.engine.sql.dialect import ESCAPE, FIELDS, Dialect, changed_letters
+from headgate.engine.sql.dialect import ESCAPE, FIELDS, Dialect, changed_letters, plain_pattern
 from headgate.engine.sql.types import SPARK
 from headgate.engine.sql.writing import Name, Writer
 from headgate.plan.expressions import Expr, Type
@@ -90,7 +90,15 @@ class Spark(Dialect):
         return f"coalesce(try_add({x}, {y}), 9223372036854775807)"
 
     def like(self, text: str, pattern: str) -> str:
-        return f"({text} LIKE {self.text(pattern)} ESCAPE '{ESCAPE}')"
+        """Spark makes a regular expression of a pattern that backtracks: where a text will do, it is one."""
+        plain = plain_pattern(pattern)
+        if plain is None:
+            return f"({text} LIKE {self.text(pattern)} ESCAPE '{ESCAPE}')"
+        before, wanted, behind = plain
+        if not before and not behind:
+            return f"({text} = {self.text(wanted)})"
+        function = "contains" if before and behind else "endswith" if before else "startswith"
+        return f"{function}({text}, {self.text(wanted)})"
 
     def trimmed(self, text: str) -> str:
         return f"trim(BOTH ' ' FROM {text})"

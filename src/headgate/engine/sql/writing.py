@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.engine.sql import forms
-from headgate.engine.sql.dialect import ESCAPE, Dialect
+from headgate.engine.sql.dialect import ESCAPE, Dialect, plain_pattern
 from headgate.plan import expressions as e
 from headgate.plan.expressions import INTEGERS, Expr, Type, wider
 
@@ -266,6 +266,11 @@ def _wild(expr: Expr) -> bool:
         case e.Cast(operand, Type.DOUBLE):
             return operand.type == Type.STRING
     return False
+
+
+def is_plain(expr: e.Like) -> bool:
+    """Whether a text is looked for, at the beginning, at the end or anywhere; others are patterns."""
+    return plain_pattern(_pattern(expr.pattern)) is not None
 
 
 def _pattern(pattern: str) -> str:

@@ -10,7 +10,18 @@ import pyarrow as pa
 import pytest
 
 from headgate.engine.dictionary import Dictionary
-from headgate.engine.ingress import AHEAD, NO_FORM, NO_LABEL, NO_TIME, SPOILT, Entrance, Ingress, Refused
+from headgate.engine.ingress import (
+    AHEAD,
+    COLUMN_READERS,
+    NO_FORM,
+    NO_LABEL,
+    NO_TIME,
+    READERS,
+    SPOILT,
+    Entrance,
+    Ingress,
+    Refused,
+)
 from headgate.engine.processor import Arrivals
 from headgate.labels import Label, LevelOrder, Rules, parse_label
 from headgate.plan.expressions import Type
@@ -134,3 +145,22 @@ def test_refused_rows_are_kept_as_they_came() -> None:
     table = pa.Table.from_pylist([{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}], SCHEMA)
     _, refused = Ingress(entrance(), RULES, numbers.number).take(table, NOW)
     assert refused == [Refused("s", NO_TIME, [{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}])]
+
+
+@pytest.mark.parametrize("kind", ["LABEL", "ROLES", "LEVEL"])
+def test_many_texts_are_read_as_few_are(kind: str) -> None:
+    """A column at a time or one by one: the same labels, and the same texts are refused."""
+    texts = [
+        "a & (b | c)",
+        "a | b AT S",
+        "TRUE FROM s",
+        "",
+        "a &",
+        "S",
+        "S{X, Y}",
+        "(a",
+        '"head nurse" | x',
+        "FALSE",
+        "U",
+    ]
+    assert COLUMN_READERS[kind](texts) == READERS[kind](texts)

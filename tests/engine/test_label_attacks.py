@@ -97,7 +97,7 @@ def test_a_forged_label_opens_nothing(text: str | None, tmp_path: Path) -> None:
 
 
 def test_a_forged_source_would_open_a_weak_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ingress.READERS, "LABEL", parse_label)
+    monkeypatch.setitem(ingress.READERS, "LABEL", ingress._labels)
     with pytest.raises((AssertionError, FileNotFoundError)):
         test_a_forged_label_opens_nothing('TRUE FROM "joe.open"', tmp_path)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -25,8 +25,9 @@ from headgate.engine.kernels.sorting import dense, repeated
 from headgate.engine.processor import Arrivals
 from headgate.engine.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.engine.sql.types import ARROW
-from headgate.errors import HeadgateError, LabelError, SourceError
+from headgate.errors import HeadgateError, SourceError
 from headgate.labels import PUBLIC, Conjunction, Label, Rules
+from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.plan.expressions import Type
 
@@ -43,20 +44,49 @@ NO_LABEL = "its label cannot be read"
 TOO_LONG = "a text in it is too long"
 
 
-def _brought(text: str) -> Label:
+def _brought(label: Label | None) -> Label | None:
     """Where a tuple comes from is not for the tuple to say: a source of weak semantics would open with another's
     name."""
-    label = parse_label(text)
-    if label.sources:
-        raise LabelError("a tuple does not say where it comes from")
-    return label
+    return None if label is None or label.sources else label
 
 
-READERS: dict[str, Callable[[str], Label]] = {
-    "LABEL": _brought,
-    "ROLES": lambda text: Label(roles=Conjunction.of(parse_roles(text))),
-    "LEVEL": lambda text: Label(levels=frozenset({parse_level(text)})),
+def _one_by_one(read: Callable[[str], Label]) -> _ReadTexts:
+    def labels(texts: Sequence[str]) -> list[Label | None]:
+        found: list[Label | None] = []
+        for text in texts:
+            try:
+                found.append(read(text))
+            except HeadgateError:
+                found.append(None)
+        return found
+
+    return labels
+
+
+def _by_column(read: Callable[[pa.Array], LabelColumn]) -> _ReadTexts:
+    def labels(texts: Sequence[str]) -> list[Label | None]:
+        column = read(pa.array(texts, pa.string()))
+        known = [*column.labels, None]
+        return [known[place] for place in column.index.tolist()]
+
+    return labels
+
+
+_ReadTexts = Callable[[Sequence[str]], list[Label | None]]
+_levels = _one_by_one(lambda text: Label(levels=frozenset({parse_level(text)})))
+_labels, _many_labels = _one_by_one(parse_label), _by_column(read_labels)
+READERS: dict[str, _ReadTexts] = {
+    "LABEL": lambda texts: [*map(_brought, _labels(texts))],
+    "ROLES": _one_by_one(lambda text: Label(roles=Conjunction.of(parse_roles(text)))),
+    "LEVEL": _levels,
 }
+COLUMN_READERS: dict[str, _ReadTexts] = {
+    "LABEL": lambda texts: [*map(_brought, _many_labels(texts))],
+    "ROLES": _by_column(read_roles),
+    "LEVEL": _levels,
+}
+_MANY = 64
+"""From so many texts on, compiled loops read them faster."""
 
 
 @dataclass(frozen=True)
@@ -217,26 +247,30 @@ class Ingress:
 
     def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
         known, unreadable = self._known, self._unreadable
-        for texts in kinds:
-            if texts not in known and texts not in unreadable:
-                label = self._read(texts)
-                if label is None:
-                    unreadable.add(texts)
-                else:
-                    known[texts] = self._number(label)
+        new = [texts for texts in kinds if texts not in known and texts not in unreadable]
+        for texts, label in zip(new, self._read(new), strict=True):
+            if label is None:
+                unreadable.add(texts)
+            else:
+                known[texts] = self._number(label)
         if len(unreadable) > _MOST_UNREADABLE:
             unreadable.clear()
         return np.array([known.get(texts, -1) for texts in kinds], np.int64)
 
-    def _read(self, texts: tuple[str | None, ...]) -> Label | None:
+    def _read(self, kinds: Sequence[tuple[str | None, ...]]) -> Iterator[Label | None]:
+        """The labels of tuples that bring these texts; many are read a column at a time."""
+        readers = COLUMN_READERS if len(kinds) >= _MANY else READERS
+        columns = [readers[kind]([texts[n] or "" for texts in kinds]) for n, kind in enumerate(self._entrance.labels)]
+        return map(self._combined, zip(*columns, strict=True) if columns else [()] * len(kinds))
+
+    def _combined(self, brought: Sequence[Label | None]) -> Label | None:
         """The label of a tuple: its stream's policy, what it brings, and where it comes from."""
         policy = self._entrance.policy
         label = Label(policy.roles, policy.levels, policy.sources | {self._entrance.name})
-        try:
-            for kind, text in zip(self._entrance.labels, texts, strict=True):
-                label = self._rules.combine(label, READERS[kind](text or ""))
-        except HeadgateError:
-            return None
+        for part in brought:
+            if part is None:
+                return None
+            label = self._rules.combine(label, part)
         return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
 
 

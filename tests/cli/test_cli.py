@@ -218,9 +218,8 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
     assert result.exit_code == 1
     errors = [line for line in result.output.splitlines() if line.startswith("error: ")]
     assert errors == [f"error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"]
-    (folder,) = (out / "joe").glob("joe.fine.*")
-    assert pq.read_table(folder / "000000001.parquet").column("x").to_pylist() == [1, 2]
-    (told,) = (out / "joe").glob("joe.lost.*.jsonl")
+    assert pq.read_table(out / "joe" / "joe.fine" / "000000001.parquet").column("x").to_pylist() == [1, 2]
+    told = out / "joe" / "joe.lost.jsonl"
     assert json.loads(told.read_text()) == {"ended": "a stream that it reads could not be read to its end"}
     rows = [json.loads(line) for file in table.glob("*.json") for line in file.read_text().splitlines()]
     found = sorted((x["stream"], x["batch"], x["row"], json.loads(x["value"]).get("values")) for x in rows)
@@ -340,9 +339,9 @@ def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(term
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--option", "path=x"], "--option is for --to, which names the format"),
-        (["--to", "jdbc", "--option", "secret"], "an --option is written NAME=VALUE"),
-        (["--to", "jdbc", "--option", "=secret"], "an --option is written NAME=VALUE"),
+        (["--option", "path=x"], "--option and --options-from are for --to, which names the format"),
+        (["--to", "jdbc", "--option", "secret"], "an option is written NAME=VALUE, and not so in --option"),
+        (["--to", "jdbc", "--option", "=secret"], "an option is written NAME=VALUE, and not so in --option"),
     ],
 )
 def test_options_that_are_none_are_refused_before_anything_runs(

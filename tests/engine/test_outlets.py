@@ -33,7 +33,7 @@ class Here:
     """Every query has one column, every subscriber a folder."""
 
     def of(self, subscriber: str, query: str) -> Address:
-        return Address((subscriber, query), ("a",), query, f"session of {subscriber}")
+        return Address((subscriber, query), ("a",), query, f"level of {subscriber}")
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
         return "owner", f"{stream}.refused"
@@ -218,11 +218,11 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
     refused = [Refused("s", "no form", [{"a": 1}]), Refused("s", "no time", [{"a": 2}])]
     sink.stage(1, results, refused)
     let_out(sink, results, refused)
-    shown = [(x["user"], x["session"], x["stream"], x["batch"], x["row"], x["label"]) for x in written.rows]
+    shown = [(x["user"], x["level"], x["stream"], x["batch"], x["row"], x["label"]) for x in written.rows]
     assert shown == [
-        ("ann", "session of ann", "q", 1, 0, "doctor"),
-        ("ann", "session of ann", "q", 1, 1, "doctor"),
-        ("bob", "session of bob", "q", 1, -1, None),
+        ("ann", "level of ann", "q", 1, 0, "doctor"),
+        ("ann", "level of ann", "q", 1, 1, "doctor"),
+        ("bob", "level of bob", "q", 1, -1, None),
         ("owner", "", "s.refused", 1, 0, None),
         ("owner", "", "s.refused", 1, 1, None),
     ]

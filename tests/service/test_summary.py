@@ -118,8 +118,7 @@ def test_what_is_said_of_a_query_stays_however_many_results_come(ward: System, t
     try:
         work.pipeline.wait({"root.hr": "it is gone"})
         work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
-        session = ward.headgate.session_of(token)
-        (query,) = (x.query for x in desk.demand().subscribers)
+        ((session, query),) = ((x.name, x.query) for x in desk.demand().subscribers)
         assert mailbox.lost[session, query] == 1
         word, results = mailbox.fetch(session, query, desk.demand())
         assert word.waits and len(results) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,6 +55,13 @@ somebody interrupted what had an end (Ctrl-C: 130)."""
     "--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of --to, such as path=DIR; repeatable."
 )
 @click.option(
+    "--options-from",
+    "options_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file with options of --to, NAME=VALUE a line: others can list what stands in a command, as a password. "
+    "They may stand in the environment too. [env: HEADGATE_OPTIONS]",
+)
+@click.option(
     "--fresh", is_flag=True, help="Forget what was read before, and all windows: read the sources from the beginning."
 )
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
@@ -67,6 +75,7 @@ def run(
     kind: str,
     format_: str | None,
     options: tuple[str, ...],
+    options_file: Path | None,
     fresh: bool,
     master: str,
 ) -> None:
@@ -94,7 +103,7 @@ def run(
       headgate run ward.cql --to parquet --option path=results
       headgate run --everyone --follow --out results
     """
-    to = _target(format_, options)
+    to = _target(format_, options, options_file)
     keep_freed()
     name = getattr(script, "name", "-")
     with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
@@ -124,24 +133,35 @@ class Results:
         return self.out is None and self.to is None
 
 
-def _target(format_: str | None, options: Sequence[str]) -> SparkTarget | None:
+def _target(format_: str | None, options: Sequence[str], file: Path | None) -> SparkTarget | None:
+    """Of an option that is given in several ways, the command's counts before the file's and the environment's."""
     if format_ is None:
-        if options:
-            raise click.UsageError("--option is for --to, which names the format")
+        if options or file:
+            raise click.UsageError("--option and --options-from are for --to, which names the format")
         return None
-    pairs = [option.partition("=") for option in options]
+    try:
+        written = file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"`{file}` cannot be read as text") from None
+    given = _options("HEADGATE_OPTIONS", os.environ.get("HEADGATE_OPTIONS", "").splitlines())
+    given |= _options(f"`{file}`", written.splitlines())
+    return SparkTarget(format_, given | _options("--option", options))
+
+
+def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
+    pairs = [line.strip().partition("=") for line in lines if line.strip()]
     if not all(name and equals for name, equals, _ in pairs):  # not repeated here: it may be a password
-        raise click.UsageError("an --option is written NAME=VALUE")
-    return SparkTarget(format_, {name: value for name, _, value in pairs})
+        raise click.UsageError(f"an option is written NAME=VALUE, and not so in {where}")
+    return {name: value for name, _, value in pairs}
 
 
 def _process(
     place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
 ) -> None:
     desk = Desk(headgate, place.token(), everyone=everyone)
-    if not desk.has_work():
+    if not (everyone and follow) and not desk.has_work():  # a service waits for subscriptions too
         return
-    home = place.home / ("engine" if everyone else f"engine-{desk.session}")
+    home = desk.home(place.home)
     if fresh:
         forget(home)
     started = desk.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
@@ -182,8 +202,9 @@ def _process(
 
 
 def _warn(desk: Desk, work: Processing) -> None:
-    for line in [*work.warnings(), *desk.news(work.news())]:
-        say(f"warning: {line}", err=True)
+    warnings = [*work.warnings(), *desk.news(work.news())]
+    for line in (*work.notices(), *(f"warning: {x}" for x in warnings)):
+        say(line, err=True)
 
 
 def _kept(results: Results) -> str:

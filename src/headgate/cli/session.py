@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from headgate.cli.context import Place, pass_place, read_password, reported, say
@@ -40,7 +42,8 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
         wanted = parse_level(level) if level else None
         password = read_password(f"Password for {user}")
         with place.headgate() as headgate:
-            token = headgate.login(user, password, roles=frozenset(roles) if roles else None, level=wanted)
+            chosen = frozenset(roles) if roles else None
+            token = headgate.login(user, password, roles=chosen, level=wanted, source=f"uid {os.getuid()}")
             try:
                 place.keep_token(token)
             except OSError:  # a session that nobody can use is not left open

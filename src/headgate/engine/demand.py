@@ -14,20 +14,10 @@ from typing import Protocol
 
 import numpy as np
 
-from headgate.engine.egress import Parcel
+from headgate.engine.egress import Outgoing, Parcel
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
 from headgate.labels import Clearance, Label, Rules
-
-
-@dataclass(frozen=True)
-class Outgoing:
-    """Whose results these are, and of what, in words."""
-
-    user: str
-    session: str
-    stream: str
-    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -41,6 +31,21 @@ class Subscriber:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """How a subscription stands, whether its query runs or not. `stream` is the number of what is subscribed to."""
+
+    name: str
+    query: str
+    stream: int
+    outgoing: Outgoing
+    owner: str = ""
+    """Who is told as well: the owner of the stream; nobody if the subscription is of a higher level."""
+    word: str = ""
+    """`ended`, `waits` or `suspended`, or nothing: results come."""
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Demand:
     rules: Rules = field(default_factory=Rules)
     entrances: Mapping[str, Entrance] = field(default_factory=dict)
@@ -48,6 +53,10 @@ class Demand:
     subscribers: tuple[Subscriber, ...] = ()
     unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """By subscriber and query, what cannot be run, and why; that query is not among those above."""
+
+    standings: tuple[Standing, ...] = ()
+    streams: frozenset[int] = frozenset()
+    """The numbers of all streams there are."""
 
     def only(self, keys: Collection[tuple[str, str]]) -> Demand:
         """The same for these alone, by subscriber and query: their queries, and those whose results they read."""
@@ -75,7 +84,7 @@ class Demand:
         return {(x.name, x.query): (x.outgoing.user, x.outgoing.stream) for x in self.subscribers if x.outgoing}
 
     def account(self, subscriber: str, query: str) -> tuple[str, str]:
-        """What results count under: a user's of a stream count together, in however many sessions."""
+        """What results count under: a user's of a stream count together, at however many levels."""
         return self._accounts.get((subscriber, query), (subscriber, query))
 
     def protected(self, label: Label) -> Label:
@@ -87,6 +96,8 @@ class Demand:
     def allowed(self, parcel: Parcel) -> list[Parcel]:
         """What the rights of this moment permit of results, whenever they were computed: for each subscriber its
         own."""
+        if parcel.outgoing is not None:  # what is said of a subscription holds no result
+            return [parcel]
         running = self.running.get(parcel.query)
         if running is None:
             told = tuple(x for x in parcel.subscribers if parcel.word and (x, parcel.query) in self.unfit)

@@ -18,7 +18,7 @@ from headgate.engine.kernels.narrow import of_kinds, places_of, renumbered, used
 from headgate.engine.kernels.rows import Bools, Ints
 from headgate.engine.results import Batch
 from headgate.engine.views import View
-from headgate.labels import Clearance, Label, Level, Rules
+from headgate.labels import LEAST, Clearance, Label, Level, Rules
 from headgate.labels.conjunction import RoleHolder
 
 _MOST_REMEMBERED = 1_000_000
@@ -29,10 +29,28 @@ _Read = tuple[tuple[Label, ...], bool]
 
 
 @dataclass(frozen=True)
+class Outgoing:
+    """Whose results these are, and of what, in words: the level and the roles are those of the subscription."""
+
+    user: str
+    level: str
+    stream: str
+    columns: tuple[str, ...]
+    roles: frozenset[str] = frozenset()
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where they go: levels above the least have a folder each, so that each can be guarded as its level needs."""
+        above = () if self.level == str(LEAST) else (self.level,)
+        return (self.user, *above, self.stream)
+
+
+@dataclass(frozen=True)
 class Parcel:
     """Results of one query for some who look through one view, in order; all of them receive the same. `labels` are
     numbers of `kinds`; a query of several blocks says for each result which one it is from. If it `ended` for them,
-    or `waits` until a stream can be read again, that is why, and there are no results."""
+    `waits` until a stream can be read again, or is `suspended` until they have the rights, that is why, and there are
+    no results; `outgoing` says where that goes if nobody else knows any more."""
 
     subscribers: tuple[str, ...]
     query: str
@@ -43,6 +61,8 @@ class Parcel:
     kinds: tuple[Label, ...]
     ended: str = ""
     waits: str = ""
+    suspended: str = ""
+    outgoing: Outgoing | None = None
     places: Ints | None = None
     """Which of the results that were computed these are, if some are not permitted any more."""
 
@@ -52,7 +72,8 @@ class Parcel:
     @property
     def word(self) -> dict[str, str]:
         """What is said instead of results; nothing if these are results."""
-        return {name: text for name, text in (("ended", self.ended), ("waits", self.waits)) if text}
+        words = (("ended", self.ended), ("waits", self.waits), ("suspended", self.suspended))
+        return {name: text for name, text in words if text}
 
     def to(self, subscribers: tuple[str, ...]) -> Parcel:
         return replace(self, subscribers=subscribers)
@@ -85,9 +106,17 @@ def last_word(view: View, rules: Rules) -> Parcel:
     return said(looking, view.running.name, ended=view.ended)
 
 
-def said(subscribers: tuple[str, ...], query: str, *, ended: str = "", waits: str = "") -> Parcel:
+def said(
+    subscribers: tuple[str, ...],
+    query: str,
+    *,
+    ended: str = "",
+    waits: str = "",
+    suspended: str = "",
+    outgoing: Outgoing | None = None,
+) -> Parcel:
     nothing = np.empty(0, np.int64)
-    return Parcel(subscribers, query, nothing, nothing, (), nothing, (), ended, waits)
+    return Parcel(subscribers, query, nothing, nothing, (), nothing, (), ended, waits, suspended, outgoing)
 
 
 @dataclass(frozen=True)

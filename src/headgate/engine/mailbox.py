@@ -48,7 +48,8 @@ class Mailbox(Sink):
 
     def publish(self, verify: Verify) -> None:
         verify()
-        for parcel in self._ready:
+        ready, self._ready = self._ready, ()
+        for parcel in (x for x in ready if x.outgoing is None):  # of subscriptions who runs this is told at once
             for key in ((subscriber, parcel.query) for subscriber in parcel.subscribers):
                 self._kept.setdefault(key, []).append(parcel)
                 self._sizes[key] = self._sizes.get(key, 0) + len(parcel)

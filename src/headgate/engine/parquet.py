@@ -23,7 +23,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.outfolder import OutFolder, known_file, new_file
-from headgate.engine.sinks import Addresses, FileSink, Sink, Verify, file_path
+from headgate.engine.sinks import Addresses, FileSink, Sink, Verify, file_path, shown_kinds
 from headgate.errors import StoreError
 from headgate.labels.plain import labels_of, plain_labels
 
@@ -63,7 +63,7 @@ class ParquetSink(Sink):
         return self._lines.warnings()
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:
-        coming = (self._place(name, parcel.query) for parcel in results for name in parcel.subscribers)
+        coming = (self._place(name, x.query) for x in results if not x.word for name in x.subscribers)
         beginning = dict.fromkeys(coming, 0)
         return {self.name: beginning | self._numbers, **self._lines.state([x for x in results if x.word], refused)}
 
@@ -166,7 +166,7 @@ class ParquetSink(Sink):
 
     def _table(self, parcel: Parcel) -> pa.Table:
         names = self._addresses.of(parcel.subscribers[0], parcel.query).columns
-        kinds = pa.array([str(label) for label in parcel.kinds], pa.string())
+        kinds = pa.array(shown_kinds(parcel.kinds), pa.string())
         labels = pa.DictionaryArray.from_arrays(pa.array(parcel.labels.astype(np.int32)), kinds)
         times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
         own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(parcel.blocks.astype(np.int8))}

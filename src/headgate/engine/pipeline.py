@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +37,7 @@ from headgate.engine.kernels.limits import Limits
 from headgate.engine.kernels.sorting import distinct
 from headgate.engine.processor import Arrivals
 from headgate.engine.sinks import Sink, plain_refused, refused_of, taken
+from headgate.engine.standing import Notice, Standings
 from headgate.engine.state import Saved, StateFolder
 from headgate.engine.tables import ReadTable, Tables, no_tables
 from headgate.engine.wanted import Wanted
@@ -49,6 +50,9 @@ NO_TABLE = "a table that it reads cannot be read"
 LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
 
 Done = TypeVar("Done")
+
+MOST_NOTICES = 1000
+"""Kept until they are asked for; of more only the last."""
 
 _LOCK = "lock"
 
@@ -113,6 +117,8 @@ class Pipeline:
         self._good: tuple[Cells, Sequence[Mapping[str, Any]]] = {}, ()
         """What the chain saved last."""
         self._kept = Demand()
+        self._standings = Standings()
+        self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
         self.counts = Counts()
         try:
             for sink in sinks:
@@ -142,6 +148,7 @@ class Pipeline:
             self._find_staged(saved.rest.get("staged", {}))
         self._look_at_places(saved.rest.get("places", {}))
         self._version, self._done = saved.version, dict(saved.rest["done"])
+        self._standings.restore(saved.rest.get("standings", ()))
         self._tables.restore(saved.rest.get("tables", {}))
         self._served.restore(saved.rest.get("barred", ()))
         self._good = saved.cells, saved.rest["chain"]
@@ -188,6 +195,7 @@ class Pipeline:
         self.counts.tuples.update(tuples)
         self._refuse(refused)
         self._isolated(self._follow)
+        self._standings.meet(demand)
         self._demand = demand
 
     def _follow(self, served: Demand) -> None:
@@ -343,14 +351,21 @@ class Pipeline:
             self._finish(demand, ())
 
     def settle(self) -> None:
-        """Forgets those who have left, also if no more batches come."""
+        """Forgets those who have left, and says what became of subscriptions, also if no more batches come."""
         demand = self._gate.demand()
         if demand is not self._kept:
             with self._unharmed():
-                if self._served.has_news(demand):  # told at once: perhaps nothing ever comes
-                    self._meet(demand)
+                news = self._served.has_news(demand)  # told at once: perhaps nothing ever comes
+                self._meet(demand)
+                if news or self._standings.pending:
                     self._finish(demand, ())
                 self._keep(demand)
+
+    def notices(self) -> list[Notice]:
+        """What became of subscriptions since this was last asked, for those who run the engine."""
+        found = list(self._notices)
+        self._notices.clear()
+        return found
 
     def _keep(self, now: Demand) -> None:
         """All results are out."""
@@ -391,6 +406,9 @@ class Pipeline:
         self._version += 1
         refused, self._refused = self._refused, []
         results = [*results, *self._served.news()]
+        words, notices = self._standings.said(results)
+        self._notices += notices
+        results = [*words, *results]  # what is said was so before the tuples of this batch came
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         self._forget_labels()
@@ -402,6 +420,7 @@ class Pipeline:
             "labels": self._chain.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_refused(x) for x in refused],
+            "standings": self._standings.plain(),
             "sinks": reduce(or_, (sink.state(results, refused) for sink in self._sinks), self._sunk),
             "staged": {x.name: x.place for x in self._sinks if x.keeps and x.place and any(map(len, results))},
             "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
@@ -431,8 +450,8 @@ class Pipeline:
         self._keep(now)
 
     def _note_ended(self, now: Demand, told: Sequence[Parcel]) -> None:
-        for parcel in told:
-            for name in parcel.subscribers if parcel.ended else ():
+        for parcel in (x for x in told if x.ended and x.outgoing is None):  # not what somebody stopped or dropped
+            for name in parcel.subscribers:
                 self.counts.ended[*now.account(name, parcel.query), parcel.ended] = None
 
 

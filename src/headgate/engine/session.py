@@ -33,7 +33,15 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.hadoop.fs.permissions.umask-mode": "077",  # checkpoints, and results that Spark writes to files, are ours
 }
+_LOCAL = {
+    "spark.authenticate": "true",  # with a secret that Spark makes up for this one process
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+_SECRETS = ("HEADGATE_PASSWORD", "HEADGATE_STORE", "HEADGATE_OPTIONS", "PGPASSWORD")
+"""What the environment may hold for us that nobody else needs to know: a URL of a store may have a password in it."""
 
 
 def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> SparkSession:
@@ -41,16 +49,17 @@ def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> Spark
     check_answers(master)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local"):  # nothing listens but for this machine
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    local = master.startswith("local")
+    if local:  # nothing listens but for this machine, and to nobody who has not Spark's secret
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(home / "tmp"))
     builder = SparkSession.builder.master(master).appName("headgate")
     settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
-    for key, value in (settings | more).items():
+    for key, value in (settings | (_LOCAL if local else {}) | more).items():
         builder = builder.config(key, value)
     said = home / "spark.err"
     try:
-        with _errors_to(said), _nothing_left_behind():
+        with _errors_to(said), _nothing_left_behind(), _in_private():
             return builder.getOrCreate()
     except Exception as error:
         hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{said}`"
@@ -66,6 +75,18 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
         return spark.createDataFrame(table)
     finally:
         spark.conf.set(_AT_ONCE, str(usual))
+
+
+@contextmanager
+def _in_private() -> Iterator[None]:
+    """Processes that begin now are not told our secrets, and what they write is for nobody else."""
+    kept = {name: os.environ.pop(name) for name in _SECRETS if name in os.environ}
+    mask = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(mask)
+        os.environ.update(kept)
 
 
 @contextmanager

@@ -9,15 +9,16 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 from headgate.engine.demand import Demand
-from headgate.engine.egress import Parcel
+from headgate.engine.egress import Outgoing, Parcel
 from headgate.engine.ingress import Refused, plain_value
 from headgate.engine.outfolder import OutFolder
+from headgate.labels import Label, source_shown
 from headgate.plain import json_line
 
 Verify = Callable[[], None]
@@ -84,12 +85,20 @@ class Sink(ABC):
 @dataclass(frozen=True)
 class Address:
     """Where the results of a query go for a subscriber: a file's place below the folder, the names of the columns, and
-    of which stream and session they are."""
+    of which stream and level they are."""
 
     path: tuple[str, ...]
     columns: tuple[str, ...]
     stream: str = ""
-    session: str = ""
+    level: str = ""
+
+    @classmethod
+    def of(cls, out: Outgoing) -> Address:
+        return cls(out.path, out.columns, out.stream, out.level)
+
+
+def address_of(addresses: Addresses, parcel: Parcel, subscriber: str) -> Address:
+    return Address.of(parcel.outgoing) if parcel.outgoing else addresses.of(subscriber, parcel.query)
 
 
 class FileSink(Sink):
@@ -121,7 +130,7 @@ class FileSink(Sink):
         return taken(self._folder.warnings)
 
     def state(self, results: Sequence[Parcel] = (), refused: Sequence[Refused] = ()) -> dict[str, Any]:
-        coming = (self._path(name, parcel.query) for parcel in results for name in parcel.subscribers)
+        coming = (self._path(name, parcel) for parcel in results for name in parcel.subscribers)
         beginning = dict.fromkeys((*coming, *(self._path_of_refused(part) for part in refused)), 0)
         return {self.name: beginning | self._sizes}
 
@@ -150,10 +159,10 @@ class FileSink(Sink):
         self._take_back()
         lines: dict[str, list[str]] = {}
         for parcel in results:
-            columns = self._addresses.of(parcel.subscribers[0], parcel.query).columns
+            columns = address_of(self._addresses, parcel, parcel.subscribers[0]).columns
             new = lines_of(parcel, columns)
             for subscriber in parcel.subscribers:
-                lines.setdefault(self._path(subscriber, parcel.query), []).extend(new)
+                lines.setdefault(self._path(subscriber, parcel), []).extend(new)
         for part in refused:
             lines.setdefault(self._path_of_refused(part), []).extend(refused_lines(part))
         self._ready = {
@@ -178,10 +187,10 @@ class FileSink(Sink):
         self._published, self._ready = set(), {}
 
     def keep(self, now: Demand) -> None:
-        """How long files are stays known: a session that subscribes again goes on where its file ends."""
+        """How long files are stays known: whoever subscribes again goes on where its file ends."""
 
-    def _path(self, subscriber: str, query: str) -> str:
-        return file_name(self._addresses.of(subscriber, query).path)
+    def _path(self, subscriber: str, parcel: Parcel) -> str:
+        return file_name(address_of(self._addresses, parcel, subscriber).path)
 
     def _path_of_refused(self, part: Refused) -> str:
         return file_name(self._addresses.of_refused(part.stream))
@@ -280,11 +289,16 @@ def _part(part: str) -> str:
     return f"{found[: _LONGEST - 66]}%%{hashlib.sha256(part.encode()).hexdigest()}"
 
 
+def shown_kinds(kinds: Sequence[Label]) -> list[str]:
+    """Labels as their readers see them, with the names that sources have for people."""
+    return [str(replace(x, sources=frozenset(map(source_shown, x.sources)), aggregated=frozenset())) for x in kinds]
+
+
 def lines_of(parcel: Parcel, columns: Sequence[str]) -> list[str]:
     """Each result as one JSON object, or what is said instead."""
     if parcel.word:
         return [json_line(parcel.word)]
-    kinds = [str(label) for label in parcel.kinds]
+    kinds = shown_kinds(parcel.kinds)
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [
         json_line(

@@ -21,7 +21,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.session import frame_of
-from headgate.engine.sinks import Addresses, Sink, Verify, file_path, lines_of, refused_lines
+from headgate.engine.sinks import Addresses, Sink, Verify, address_of, file_path, lines_of, refused_lines, shown_kinds
 from headgate.engine.sources import kind_of
 from headgate.errors import StoreError
 
@@ -29,7 +29,7 @@ COLUMNS = pa.schema(
     {
         "key": pa.string(),
         "user": pa.string(),
-        "session": pa.string(),
+        "level": pa.string(),
         "stream": pa.string(),
         "batch": pa.int64(),
         "row": pa.int64(),
@@ -76,7 +76,7 @@ class SparkSink(Sink):
     def stage(self, version: int, results: Sequence[Parcel], refused: Sequence[Refused] = ()) -> None:  # noqa: ARG002
         """Everything that was computed gets its number now, permitted or not when it goes out: what is permitted may be
         less when it is written once more, and must not be taken for something else."""
-        paths = {self._addresses.of(name, x.query).path for x in results for name in x.subscribers}
+        paths = {address_of(self._addresses, x, name).path for x in results for name in x.subscribers}
         for place in map(file_path, paths | {self._addresses.of_refused(x.stream) for x in refused}):
             self._numbers[place] = self._numbers.get(place, 0) + 1
 
@@ -105,17 +105,17 @@ class SparkSink(Sink):
             ) from None
 
     def keep(self, now: Demand) -> None:
-        """Numbers stay known: a session that subscribes again must not use them again."""
+        """Numbers stay known: whoever subscribes again must not use them again."""
 
     def _results(self, subscriber: str, parcel: Parcel) -> pa.Table:
-        address = self._addresses.of(subscriber, parcel.query)
+        address = address_of(self._addresses, parcel, subscriber)
         lines = lines_of(parcel, address.columns)
         rows = np.arange(len(parcel)) if parcel.places is None else parcel.places
         times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
-        labels = pa.array([str(x) for x in parcel.kinds], pa.string()).take(pa.array(parcel.labels))
+        labels = pa.array(shown_kinds(parcel.kinds), pa.string()).take(pa.array(parcel.labels))
         if parcel.word:
             rows, times, labels = np.array([WORD]), pa.nulls(1, times.type), pa.nulls(1, labels.type)
-        who = (address.path[0], address.session, address.stream or address.path[-1])
+        who = (address.path[0], address.level, address.stream or address.path[-1])
         return self._table(address.path, who, rows.tolist(), times, labels, lines)
 
     def _refused(self, refused: Sequence[Refused]) -> list[pa.Table]:

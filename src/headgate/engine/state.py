@@ -13,13 +13,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.engine.cells import CellName, Cells
-from headgate.engine.egress import Parcel
+from headgate.engine.egress import Outgoing, Parcel
 from headgate.engine.kernels.cell import Cell, Class
 from headgate.errors import StoreError
 from headgate.labels import Label
@@ -64,7 +64,8 @@ class StateFolder:
         go out again, so nothing waits for the disk."""
         new = self._folder / f"{_OUT}~"
         with self._said():
-            new.write_text(json.dumps({"version": version, "sinks": sinks}))
+            with _opened(new) as file:
+                file.write(json.dumps({"version": version, "sinks": sinks}).encode())
             new.rename(self._folder / _OUT)
 
     def save_table(self, file: str, table: pa.Table) -> None:
@@ -218,7 +219,17 @@ def _parcel_table(parcel: Parcel) -> pa.Table:
 
 def _plain_parcel(parcel: Parcel, size: int) -> dict[str, Any]:
     kinds, names = plain_labels(parcel.kinds), list(parcel.subscribers)
-    return {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "word": parcel.word}
+    found = {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "word": parcel.word}
+    return found | ({"outgoing": plain_outgoing(parcel.outgoing)} if parcel.outgoing else {})
+
+
+def plain_outgoing(out: Outgoing) -> list[Any]:
+    return [out.user, out.level, out.stream, list(out.columns), sorted(out.roles)]
+
+
+def outgoing_of(plain: list[Any]) -> Outgoing:
+    user, level, stream, columns, roles = plain
+    return Outgoing(user, level, stream, tuple(columns), frozenset(roles))
 
 
 def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
@@ -229,7 +240,9 @@ def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[Parcel]:
         (blocks, times, labels), values = (c.to_numpy() for c in table.columns[:3]), table.columns[3:]
         kinds = tuple(labels_of(x["kinds"]))
         arrays = tuple(column.combine_chunks() for column in values)
-        found.append(Parcel(tuple(x["subscribers"]), x["query"], blocks, times, arrays, labels, kinds, **x["word"]))
+        out = outgoing_of(x["outgoing"]) if "outgoing" in x else None
+        names, words = tuple(x["subscribers"]), x["word"]
+        found.append(Parcel(names, x["query"], blocks, times, arrays, labels, kinds, outgoing=out, **words))
     if begin != len(content):
         raise ValueError("there is more than there should be")
     return found
@@ -246,8 +259,14 @@ def _read(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.BufferReader(path.read_bytes())).read_all()
 
 
+def _opened(path: Path) -> BinaryIO:
+    """A file that nobody but us may read, in place of whatever had that name."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
 def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
+    with _opened(path) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -255,7 +274,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _write_table(path: Path, table: pa.Table) -> None:
     """From where it lies in memory: state may be large."""
-    with path.open("wb") as file:
+    with _opened(path) as file:
         with pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)
         file.flush()

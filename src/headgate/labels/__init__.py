@@ -6,7 +6,7 @@ from headgate.labels.interning import UNREADABLE, LabelTable
 from headgate.labels.label import FOR_NOBODY, PUBLIC, Clearance, Label, Rules, Semantics
 from headgate.labels.levels import LEAST, Level, LevelOrder
 from headgate.labels.roles import FALSE, TRUE, RoleExpression
-from headgate.labels.sources import SourceNumbers
+from headgate.labels.sources import SourceNumbers, source_shown
 from headgate.labels.text import parse_label, parse_level, parse_roles
 
 __all__ = [
@@ -30,4 +30,5 @@ __all__ = [
     "parse_label",
     "parse_level",
     "parse_roles",
+    "source_shown",
 ]

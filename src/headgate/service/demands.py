@@ -1,8 +1,8 @@
 """From the catalog to the engine: which queries run, for whom, with which rights of this moment.
 
-A session that subscribes to the output of a running query looks at that query with its own rights; one that subscribes
-to a stream that is no query's looks at its tuples as they are. Whoever lost SUBSCRIBE or READ TUPLE on what it
-subscribed to receives nothing more of it.
+Whoever subscribes to the output of a running query looks at that query with its own rights; whoever subscribes to a
+stream that is no query's looks at its tuples as they are. Who lost SUBSCRIBE or READ TUPLE on what it subscribed to
+receives nothing of it until it has them again.
 """
 
 from __future__ import annotations
@@ -14,22 +14,40 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from headgate.access import rows as r
-from headgate.access.authorizer import Authorizer, Principal, is_table, shown, source_name
+from headgate.access.authorizer import Authorizer, Principal, is_table, shown, shown_source, source_name
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import check_depth, whole_stream
 from headgate.access.running import Running as RunningQueries
-from headgate.access.sessions import Sessions
 from headgate.access.state import State
-from headgate.engine.demand import Demand, Outgoing, Subscriber
+from headgate.access.subscriptions import Subscriptions
+from headgate.engine.demand import Demand, Standing, Subscriber
+from headgate.engine.egress import Outgoing
 from headgate.engine.ingress import Entrance
 from headgate.engine.sights import Running
 from headgate.errors import Conflict
 from headgate.labels import Clearance, parse_label
+from headgate.lexing import quote
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
 
-_DECIDES = ("users", "roles", "memberships", "inheritances", "levels", "grants", "objects", "subscriptions")
-# The tables on which what is wanted depends; sessions, whose times of use change all the time, are looked at apart.
+_DECIDES = (
+    "users",
+    "roles",
+    "memberships",
+    "inheritances",
+    "separations",
+    "levels",
+    "grants",
+    "objects",
+    "subscriptions",
+)
+# The tables on which what is wanted depends.
+
+STOPPED = "its query was stopped; it begins anew when that is started"
+BROKEN = "its query lost a stream that it read"
+UNPLANNED = "its query cannot be run any more"
+SUSPENDED = "your rights do not cover it at the moment; it goes on when they do"
+UNFED = "a query whose results it reads does not run; it goes on when that does"
 
 USUAL_SKEW = 10_000
 """How far ahead of the clock event times may be, in milliseconds, if the stream's owner has said nothing: one tuple
@@ -47,26 +65,28 @@ class _Plan:
 
 
 class Demands:
-    def __init__(self, state: State, authorizer: Authorizer, running: RunningQueries, sessions: Sessions) -> None:
+    def __init__(
+        self, state: State, authorizer: Authorizer, running: RunningQueries, subscriptions: Subscriptions
+    ) -> None:
         self._state = state
         self._authorizer = authorizer
         self._running = running
-        self._sessions = sessions
-        self._seen: tuple[object, ...] = ()
+        self._subscriptions = subscriptions
+        self._seen: tuple[int, ...] = ()
         self._demand = Demand()
         # results go out under the demand they were computed for, or a later one: as long as anybody has that, and no
         # longer, it is known whose they are
         self._outgoing: WeakValueDictionary[tuple[str, str], Outgoing] = WeakValueDictionary()
         self._inputs: dict[str, Mapping[str, Any]] = {}
         self._owners: dict[str, str] = {}
+        self._outputs: dict[int, r.Object] = {}
+        """Running queries by their output."""
 
     def now(self) -> Demand:
         """The same object as before unless something has changed."""
-        alive = tuple(session for session in self._state.sessions if self._sessions.is_alive(session))
-        lasting = tuple((x.token_hash, x.roles) for x in alive)
-        seen = (*(self._state.changed[table] for table in _DECIDES), lasting)
+        seen = tuple(self._state.changed[table] for table in _DECIDES)
         if seen != self._seen:
-            self._demand = self._found({x.token_hash: x for x in alive})
+            self._demand = self._found()
             self._seen = seen
         return self._demand
 
@@ -82,36 +102,39 @@ class Demands:
         """Where the streams that are read come from, as their definitions have it."""
         return self._inputs
 
-    def _found(self, sessions: Mapping[str, r.Session]) -> Demand:
+    def _found(self) -> Demand:
         """What is wrong with one subscription, whatever it is, is a matter of that alone."""
         plans: dict[str, _Plan | Exception] = {}
         subscribers: list[Subscriber] = []
+        standings: list[Standing] = []
         unfit: dict[tuple[str, str], str] = {}
-        outputs = self._outputs()
-        known = {source_name(x): x for x in self._state.objects.peek("kind", Kind.STREAM.value)}
-        for subscription in sorted(self._state.subscriptions, key=lambda x: (x.session, x.stream)):
-            stream, session = self._state.objects.get(subscription.stream), sessions.get(subscription.session)
-            if stream is None or session is None:
+        makers = self._makers()
+        outputs = self._outputs = {x: query for x, query in makers.items() if self._running.query(query.id) is not None}
+        streams = self._state.objects.peek("kind", Kind.STREAM.value)
+        known = {source_name(x): x for x in streams}
+        for subscription in sorted(self._state.subscriptions, key=lambda x: x.key):
+            stream = self._state.objects.get(subscription.stream)
+            if stream is None:
                 continue
-            query = outputs.get(stream.id)
-            if query is None and "made_of" in json.loads(stream.definition):
-                continue  # the output of a query that does not run
-            name = str(query.id) if query else f"{stream.id}@{session.level}"
+            maker = makers.get(stream.id)
+            standing = self._standing(subscription, stream, maker)
+            name, who = standing.query, self._who(subscription, stream, maker)
+            if maker is not None and stream.id not in outputs:
+                word = replace(standing, word="ended", why=self._why(maker)) if who else _suspended(standing)
+                standings.append(word)
+                continue
             if name not in plans:
-                plans[name] = self._planned(name, query, stream, session, outputs, known)
+                plans[name] = self._planned(name, maker, stream, subscription, known)
             clearance: Clearance | None = None
-            columns: tuple[str, ...] = ()
             try:
                 if isinstance(plan := plans[name], Exception):
                     raise plan
-                clearance = self._clearance(session, stream, query, plan.queries[name])
-                columns = tuple(column for column, _ in plan.queries[name].query.columns)
+                clearance = self._clearance(who, stream, maker, plan.queries[name]) if who else None
+                standing = self._stands(standing, stream, maker, clearance)
             except Exception as error:
-                unfit[session.id, name] = _unfit(error)
-            self._owners[source_name(stream)] = stream.owner
-            outgoing = Outgoing(session.user, session.id, source_name(stream), columns)
-            self._outgoing[session.id, name] = outgoing
-            subscribers.append(Subscriber(session.id, name, clearance, outgoing))
+                unfit[standing.name, name] = _unfit(error)
+            subscribers.append(Subscriber(standing.name, name, clearance, standing.outgoing))
+            standings.append(standing)
         sound = [plan for plan in plans.values() if isinstance(plan, _Plan)]
         queries = {name: query for plan in sound for name, query in plan.queries.items()}
         entrances = {name: entrance for plan in sound for name, entrance in plan.entrances.items()}
@@ -123,6 +146,8 @@ class Demands:
             tuple(queries[name] for name in sorted(queries)),
             tuple(subscribers),
             unfit,
+            tuple(standings),
+            frozenset(stream.id for stream in streams),
         )
 
     def _planned(
@@ -130,15 +155,14 @@ class Demands:
         name: str,
         query: r.Object | None,
         stream: r.Object,
-        session: r.Session,
-        outputs: Mapping[int, r.Object],
+        subscription: r.Subscription,
         known: Mapping[str, r.Object],
     ) -> _Plan | Exception:
         """All that is needed to run what somebody subscribed to, or why it cannot be."""
         try:
-            first = self._running_query(query) if query else self._whole_stream(stream, session)
+            first = self._running_query(query) if query else self._whole_stream(stream, subscription)
             queries = {name: first}
-            self._add_makers(queries, outputs)
+            self._add_makers(queries)
             read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
             self._authorizer.rules([known[x] for x in read])
             inputs = {x: found for x in read if (found := json.loads(known[x].definition).get("input")) is not None}
@@ -148,9 +172,70 @@ class Demands:
         except Exception as error:
             return error
 
-    def _add_makers(self, queries: dict[str, Running], outputs: Mapping[int, r.Object]) -> None:
+    def _standing(self, subscription: r.Subscription, stream: r.Object, maker: r.Object | None) -> Standing:
+        """One of which results come. The owner of the stream is told of it at the level of the stream only."""
+        name, query = _name(subscription), str(maker.id) if maker else f"{stream.id}@{subscription.level}"
+        columns = tuple(column["name"] for column in json.loads(stream.definition)["columns"])
+        roles = frozenset(subscription.roles) & self._authorizer.authorised(subscription.user)
+        outgoing = Outgoing(subscription.user, subscription.level, shown_source(stream), columns, roles)
+        self._outgoing[name, query] = outgoing
+        self._owners[outgoing.stream] = stream.owner
+        owner = stream.owner if stream.level == subscription.level and stream.owner != subscription.user else ""
+        return Standing(name, query, stream.id, outgoing, owner)
+
+    def _stands(
+        self, standing: Standing, stream: r.Object, maker: r.Object | None, clearance: Clearance | None
+    ) -> Standing:
+        """How a subscription stands whose query runs."""
+        if clearance is None or not self._reads(stream, maker, clearance):
+            return _suspended(standing)
+        if maker is not None and self._unfed(maker, clearance):
+            return replace(standing, word="waits", why=UNFED)
+        return standing
+
+    def _makers(self) -> dict[int, r.Object]:
+        """All queries by their output, running or not."""
+        found = self._state.objects.peek("kind", Kind.QUERY.value)
+        return {int(json.loads(query.definition)["output"]): query for query in found}
+
+    def _why(self, query: r.Object) -> str:
+        """Why a query does not run."""
+        definition = json.loads(query.definition)
+        if definition.get("broken"):
+            return BROKEN
+        return UNPLANNED if definition["running"] else STOPPED
+
+    def _unfed(self, query: r.Object, clearance: Clearance) -> bool:
+        """Whether it reads, directly or not, results of a query that does not run. Who may not read these is not told:
+        it receives the same as if that ran."""
+        readable = clearance.sources | clearance.aggregate_sources
+        return any(
+            "made_of" in json.loads(x.definition) and x.id not in self._outputs and source_name(x) in readable
+            for x in self._read_by(json.loads(query.definition)["inputs"])
+        )
+
+    def _reads(self, stream: r.Object, query: r.Object | None, clearance: Clearance) -> bool:
+        """Whether anything can come at all: something of what it reads, and of what that is made of, may be read."""
+        readable = clearance.sources | clearance.aggregate_sources
+        inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
+        all_of_it = self._read_by(inputs)
+        first = [x for x in all_of_it if x.id in inputs]
+        last = [x for x in all_of_it if "made_of" not in json.loads(x.definition)]
+        return all(any(source_name(x) in readable for x in some) for some in (first, last))
+
+    def _who(self, subscription: r.Subscription, stream: r.Object, query: r.Object | None) -> Principal | None:
+        """Whose rights count, if they are enough to receive anything."""
+        found = self._subscriptions.principal(subscription)
+        needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE) if query else (Permission.SUBSCRIBE,)
+        if found and all(self._authorizer.allows(found, permission, stream) for permission in needed):
+            return found
+        return None
+
+    def _add_makers(self, queries: dict[str, Running]) -> None:
         """Queries whose results the others read run as well."""
-        made = {source_name(x): query for number, query in outputs.items() if (x := self._state.objects.get(number))}
+        made = {
+            source_name(x): query for number, query in self._outputs.items() if (x := self._state.objects.get(number))
+        }
         waiting = list(queries.values())
         while waiting:
             for stream in waiting.pop().streams:
@@ -159,12 +244,6 @@ class Demands:
                     found = self._running_query(query)
                     queries[found.name] = found
                     waiting.append(found)
-
-    def _outputs(self) -> dict[int, r.Object]:
-        """Running queries by their output."""
-        found = self._state.objects.peek("kind", Kind.QUERY.value)
-        planned = (query for query in found if self._running.query(query.id) is not None)
-        return {int(json.loads(query.definition)["output"]): query for query in planned}
 
     def _running_query(self, query: r.Object) -> Running:
         planned = self._running.query(query.id)
@@ -188,7 +267,7 @@ class Demands:
     def _alike(self, inputs: Iterable[int]) -> bool:
         """Whether what is read is the same for all who may see it: results of exact windows differ from reader to
         reader, and nothing cumulative can be made of them."""
-        outputs = self._outputs()
+        outputs = self._outputs
         makers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
         planned = [self._running.query(query.id) for query in makers]
         return all(
@@ -206,27 +285,23 @@ class Demands:
                 waiting += json.loads(stream.definition).get("made_of", ())
         return list(found.values())
 
-    def _whole_stream(self, stream: r.Object, session: r.Session) -> Running:
-        """Its tuples as they come, at the level of whoever subscribed to it."""
-        level, lateness = self._authorizer.level(session.level), self._lateness((stream.id,))
-        return Running(f"{stream.id}@{session.level}", whole_stream(stream), level, lateness, Mode.EXACT)
+    def _whole_stream(self, stream: r.Object, subscription: r.Subscription) -> Running:
+        """Its tuples as they come, at the level of the subscription."""
+        level, lateness = self._authorizer.level(subscription.level), self._lateness((stream.id,))
+        return Running(f"{stream.id}@{subscription.level}", whole_stream(stream), level, lateness, Mode.EXACT)
 
     def _lateness(self, inputs: tuple[int, ...]) -> dict[str, int]:
         found = (self._state.objects.get(number) for number in inputs)
         return {source_name(x): int(json.loads(x.definition).get("lateness", 0)) for x in found if x is not None}
 
     def _clearance(
-        self, session: r.Session, stream: r.Object, query: r.Object | None, running: Running
+        self, who: Principal, stream: r.Object, query: r.Object | None, running: Running
     ) -> Clearance | None:
-        principal = self._authorizer.principal(session)
-        needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE) if query else (Permission.SUBSCRIBE,)
-        if not all(self._authorizer.allows(principal, permission, stream) for permission in needed):
-            return None
-        if query is not None and query.owner == session.user:
-            principal = self._narrowed(principal, query)
+        if query is not None and query.owner == who.user:
+            who = self._narrowed(who, query)
         inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
-        clearance = self._authorizer.clearance(principal, self._read_by(inputs))
-        return clearance if self._authorizer.order.dominates(principal.level, running.level) else None
+        clearance = self._authorizer.clearance(who, self._read_by(inputs))
+        return clearance if self._authorizer.order.dominates(who.level, running.level) else None
 
     def _narrowed(self, principal: Principal, query: r.Object) -> Principal:
         """Its own query, made `AS role, ...`, gives its owner what these roles may see."""
@@ -239,6 +314,15 @@ class Demands:
 def _unfit(fault: Exception) -> str:
     """The kind of the fault, and not its text, which may name what its readers may not see."""
     return f"it cannot be run ({type(fault).__name__})"
+
+
+def _suspended(standing: Standing) -> Standing:
+    return replace(standing, word="suspended", why=SUSPENDED)
+
+
+def _name(subscription: r.Subscription) -> str:
+    """What the engine calls who subscribed: another one for whoever comes back after it had ended the subscription."""
+    return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
 
 
 def _entrance(stream: r.Object) -> Entrance:

@@ -1,4 +1,4 @@
-"""What one session has run from a command: its own subscriptions, or, with the right to, those of everyone.
+"""What one session has run from a command: its user's subscriptions, or, with the right to, those of everyone.
 
 Rows and tables for people are made here, so that every command shows them alike.
 """
@@ -6,6 +6,7 @@ Rows and tables for people are made here, so that every command shows them alike
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,15 +16,17 @@ from typing import Any
 
 from headgate.access.permissions import Kind, Permission
 from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.egress import Parcel, deliveries
+from headgate.engine.egress import Outgoing, Parcel, deliveries
 from headgate.engine.ingress import Refused
 from headgate.engine.mailbox import Mailbox
 from headgate.engine.parquet import ParquetSink
 from headgate.engine.pipeline import Counts
 from headgate.engine.session import spark_session
-from headgate.engine.sinks import Addresses, FileSink, Sink, Verify
+from headgate.engine.sinks import Addresses, FileSink, Sink, Verify, file_path
 from headgate.engine.spark_sink import SparkSink
 from headgate.errors import AccessDenied, LeaseLost, SourceError
+from headgate.labels import LEAST, source_shown
+from headgate.lexing import quote
 from headgate.service.headgate import Headgate
 from headgate.service.processing import Folders, Processing
 
@@ -49,8 +52,9 @@ class Desk:
         self._mailbox = Mailbox()
         self._token = token
         self._all = self._own = Demand()
-        self.session = headgate.session_of(token)
-        self._user = headgate.principal(token).user
+        self._who = headgate.principal(token)
+        self._user = self._who.user
+        self._roles = headgate.chosen_roles(token)
         if everyone and not headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
             raise AccessDenied("running the queries of everyone needs CHANGE SYSTEM", hint="run your own without it")
 
@@ -68,14 +72,32 @@ class Desk:
         self._headgate.verify()
 
     def _narrowed(self, demand: Demand) -> Demand:
-        """Only what this session subscribed to; the same object as long as nothing has changed."""
+        """Only what this session's user subscribed to; the same object as long as nothing has changed."""
         if self._everyone:
             return demand
         if demand is not self._all:
-            mine = {(x.name, x.query) for x in demand.subscribers if x.name == self.session}
+            mine = {(x.name, x.query) for x in demand.subscribers if x.outgoing and self._is_mine(x.outgoing)}
             unfit = {key: why for key, why in demand.unfit.items() if key in mine}
-            self._all, self._own = demand, replace(demand.only(mine), unfit=unfit)
+            standings = tuple(replace(x, owner="") for x in demand.standings if self._is_mine(x.outgoing))
+            self._all, self._own = demand, replace(demand.only(mine), unfit=unfit, standings=standings)
         return self._own
+
+    def _is_mine(self, out: Outgoing) -> bool:
+        """Of this user, at this level; with no role that this session has not: it was opened without it on purpose."""
+        return (out.user, out.level) == (self._user, str(self._who.level)) and out.roles <= self._roles
+
+    def home(self, place: Path) -> Path:
+        """Where this work keeps its state: the same for a user however often it logs in at this level. A session with
+        other roles than all of its user's has other subscriptions, and so a state of its own."""
+        if self._everyone:
+            return place / "engine"
+        name = f"engine-{quote(self._user)}"
+        if self._who.level != LEAST:
+            name += f"@{self._who.level}"
+        if self._who.roles != self._headgate.assigned_roles(self._user):
+            roles = ",".join(map(quote, sorted(self._who.roles)))
+            name += f"-{hashlib.sha256(roles.encode()).hexdigest()[:12]}"
+        return place / file_path((name,))
 
     # At work ----------------------------------------------------------------------------------------------------------
 
@@ -121,7 +143,7 @@ class Desk:
         """What came for this session since it was asked the last time, a table for each stream, or only for those with
         `news`. Whoever asks for its results uses its session."""
         self._headgate.use(self._token)
-        mine = [x for x in self.demand().subscribers if x.name == self.session]
+        mine = [x for x in self.demand().subscribers if x.outgoing and self._is_mine(x.outgoing)]
         for subscriber in mine:  # each by itself: who shows them may take long, and nobody else waits for that
             if news and not self._mailbox.has(subscriber.name, subscriber.query):
                 continue
@@ -156,7 +178,7 @@ class Desk:
         demand = self.demand()
         known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
         keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in demand.concerned(name)}
-        mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys if key[0] == self.session)
+        mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys)
         return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
     def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
@@ -176,7 +198,7 @@ class Desk:
             refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
             unseen = counts.unseen[name]
             numbers = [n, *refused, *([counts.late[name]] if late else []), unseen, n - sum(refused) - unseen]
-            rows.append([name, *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
+            rows.append([source_shown(name), *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
         if rows:
             yield "streams", columns, rows
         results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]

@@ -1,7 +1,7 @@
 """Queries at work: sources are read, everyone's results go to their sinks, rights are those of each moment.
 
 It needs no session of its own: whoever may start it can read the store and the sources anyway. What it hands out is
-decided result by result, for the sessions that subscribed.
+decided result by result, for those who subscribed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from headgate.engine.session import spark_session
 from headgate.engine.sinks import Address, Sink
 from headgate.engine.sources import StreamSource, read_table
 from headgate.errors import SourceError
+from headgate.labels import source_shown
 from headgate.service.headgate import Headgate
 
 OFTEN = 0.5
@@ -83,6 +84,10 @@ class Processing:
     def warnings(self) -> list[str]:
         """What whoever runs this should know, since this was asked the last time."""
         return self._pipeline.warnings()
+
+    def notices(self) -> list[str]:
+        """What became of subscriptions since this was last asked."""
+        return [str(notice) for notice in self._pipeline.notices()]
 
     @property
     def failed(self) -> Mapping[str, SourceError]:
@@ -165,14 +170,13 @@ def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:
 
 
 class Folders:
-    """Where results go in a folder: one folder for each user, a file for each stream and session in it."""
+    """Where results go in a folder: one folder for each user, a file for each stream in it."""
 
     def __init__(self, headgate: Headgate) -> None:
         self._headgate = headgate
 
     def of(self, subscriber: str, query: str) -> Address:
-        out = self._headgate.demands.outgoing(subscriber, query)
-        return Address((out.user, f"{out.stream}.{out.session}"), out.columns, out.stream, out.session)
+        return Address.of(self._headgate.demands.outgoing(subscriber, query))
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return (self._headgate.demands.owner(stream), f"{stream}.refused")
+        return (self._headgate.demands.owner(stream), f"{source_shown(stream)}.refused")

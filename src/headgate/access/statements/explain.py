@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from headgate.access import rows as r
-from headgate.access.authorizer import shown, source_name
+from headgate.access.authorizer import shown, shown_source, source_name
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result, Unfinished
@@ -141,7 +141,7 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
         labelled = [column for column in definition["columns"] if "label" in column]
         used = read.get(source_name(stream), set())
         parts += [f"`{x['label']}` for column {quote(x['name'])}" for x in labelled if x["name"] in used]
-        yield f"of {source_name(stream)}: {', '.join(parts) or 'what its tuples bring'}"
+        yield f"of {shown_source(stream)}: {', '.join(parts) or 'what its tuples bring'}"
     yield f"level {level}, the level of the query"
 
 

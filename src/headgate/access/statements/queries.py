@@ -232,19 +232,27 @@ def _check_running(q: Request, owner: str, counting: Principal) -> None:
 
 
 def _subscribe(q: Request, x: c.Subscribe) -> Result:
-    """A subscription lasts as long as the session; what it delivers is decided result by result."""
+    """A subscription lasts until it is ended, whoever logs in or out; what it delivers is decided result by result. To
+    subscribe again changes nothing but the roles: whoever says so at each login goes on where it was."""
     thing = q.find(x.target)
+    known = q.subscriptions.find(q.principal, thing)
     if x.ends:
-        if not q.sessions.unsubscribe(q.session, thing):
-            raise Conflict(f"this session is not subscribed to {shown(thing)}")
+        if known is None:
+            raise Conflict(f"you are not subscribed to {shown(thing)} at level {q.principal.level}")
+        q.subscriptions.remove(known)
         return Result(f"unsubscribed from {shown(thing)}")
     q.need(Permission.SUBSCRIBE, thing)
     if is_table(thing):
         raise Conflict(f"nothing comes of {shown(thing)} alone", hint="subscribe to a query that reads it")
     if "made_of" not in json.loads(thing.definition):
         lower(whole_stream(thing))
-    new = q.sessions.subscribe(q.session, thing)
-    return Result(f"{'subscribed' if new else 'already subscribed'} to {shown(thing)}")
+    if known is not None and frozenset(known.roles) == q.principal.roles:
+        return Result(f"already subscribed to {shown(thing)}")
+    q.subscriptions.put(q.principal, thing, q.work.new_object_id() if known is None else known.number)
+    if known is None:
+        return Result(f"subscribed to {shown(thing)}")
+    roles = ", ".join(map(quote, sorted(q.principal.roles))) or "none"
+    return Result(f"already subscribed to {shown(thing)}; from now on with the roles {roles}")
 
 
 HANDLERS: dict[type[Statement], Handler] = {

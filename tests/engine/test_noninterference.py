@@ -114,9 +114,9 @@ def numbered_lines(patch: pytest.MonkeyPatch) -> None:
     """Results are numbered across all subscribers."""
     lines, numbers = sinks.lines_of, Counter[str]()
 
-    def numbered(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+    def numbered(parcel: Parcel, address: sinks.Address) -> list[str]:
         numbers["all"] += len(parcel)
-        return [f"{numbers['all']} {line}" for line in lines(parcel, columns)]
+        return [f"{numbers['all']} {line}" for line in lines(parcel, address)]
 
     patch.setattr(sinks, "lines_of", numbered)
 

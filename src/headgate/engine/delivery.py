@@ -31,7 +31,11 @@ class Delivered:
     results: Sequence[Parcel]
 
     def permitted(self, now: Demand) -> bool:
-        return now is self.now or all(map(now.covers, self.results))
+        if now is self.now:
+            return True
+        keys = {(name, parcel.query) for parcel in self.results for name in parcel.subscribers}
+        named = all(now.naming.get(key) == self.now.naming.get(key) for key in keys)
+        return named and all(map(now.covers, self.results))
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,11 @@ class Demand:
             wanted |= more
 
     @cached_property
+    def naming(self) -> Mapping[tuple[str, str], frozenset[str] | None]:
+        """Which sources labels may name, by subscriber and query."""
+        return {(x.name, x.query): x.outgoing.named for x in self.subscribers if x.outgoing}
+
+    @cached_property
     def running(self) -> Mapping[str, Running]:
         return {query.name: query for query in self.queries}
 

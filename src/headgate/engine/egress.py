@@ -37,6 +37,8 @@ class Outgoing:
     stream: str
     columns: tuple[str, ...]
     roles: frozenset[str] = frozenset()
+    named: frozenset[str] | None = None
+    """The sources that labels of results may name: those that the reader may view; None: all."""
 
     @property
     def path(self) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from headgate.engine.demand import Demand
 from headgate.engine.egress import Parcel
 from headgate.engine.ingress import Refused
 from headgate.engine.outfolder import OutFolder, known_file, new_file
-from headgate.engine.sinks import Addresses, FileSink, Sink, Verify, file_path, shown_kinds
+from headgate.engine.sinks import Address, Addresses, FileSink, Sink, Verify, file_path, shown_kinds
 from headgate.errors import StoreError
 from headgate.labels.plain import labels_of, plain_labels
 
@@ -92,8 +92,12 @@ class ParquetSink(Sink):
         self._staged = {}
         work: list[tuple[pa.Table, Parcel, str]] = []
         for parcel in (x for x in results if not x.word):
-            table = self._table(parcel)
+            tables: dict[frozenset[str] | None, pa.Table] = {}
             for subscriber in parcel.subscribers:
+                address = self._addresses.of(subscriber, parcel.query)
+                if address.named not in tables:
+                    tables[address.named] = _table(parcel, address)
+                table = tables[address.named]
                 name = f"{version:015}-{len(work)}.parquet"
                 self._staged[subscriber, parcel.query] = name
                 work.append((table, parcel, name))
@@ -130,7 +134,7 @@ class ParquetSink(Sink):
         allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
         self._ready = {key: f"left-{name}" for key, name in self._ready.items() if key in allowed}
         for key, name in self._ready.items():
-            _write(self._table(allowed[key]), allowed[key], name, waiting)
+            _write(_table(allowed[key], self._addresses.of(*key)), allowed[key], name, waiting)
 
     def publish(self, verify: Verify) -> None:
         with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
@@ -164,13 +168,13 @@ class ParquetSink(Sink):
     def _place(self, subscriber: str, query: str) -> str:
         return file_path(self._addresses.of(subscriber, query).path)
 
-    def _table(self, parcel: Parcel) -> pa.Table:
-        names = self._addresses.of(parcel.subscribers[0], parcel.query).columns
-        kinds = pa.array(shown_kinds(parcel.kinds), pa.string())
-        labels = pa.DictionaryArray.from_arrays(pa.array(parcel.labels.astype(np.int32)), kinds)
-        times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
-        own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(parcel.blocks.astype(np.int8))}
-        return pa.table([*own.values(), *parcel.values], names=[*own, *names])
+
+def _table(parcel: Parcel, address: Address) -> pa.Table:
+    kinds = pa.array(shown_kinds(parcel.kinds, address.named), pa.string())
+    labels = pa.DictionaryArray.from_arrays(pa.array(parcel.labels.astype(np.int32)), kinds)
+    times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
+    own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(parcel.blocks.astype(np.int8))}
+    return pa.table([*own.values(), *parcel.values], names=[*own, *address.columns])
 
 
 def _index(version: int) -> str:

@@ -91,10 +91,12 @@ class Address:
     columns: tuple[str, ...]
     stream: str = ""
     level: str = ""
+    named: frozenset[str] | None = None
+    """The sources that labels may name; None: all."""
 
     @classmethod
     def of(cls, out: Outgoing) -> Address:
-        return cls(out.path, out.columns, out.stream, out.level)
+        return cls(out.path, out.columns, out.stream, out.level, out.named)
 
 
 def address_of(addresses: Addresses, parcel: Parcel, subscriber: str) -> Address:
@@ -159,10 +161,12 @@ class FileSink(Sink):
         self._take_back()
         lines: dict[str, list[str]] = {}
         for parcel in results:
-            columns = address_of(self._addresses, parcel, parcel.subscribers[0]).columns
-            new = lines_of(parcel, columns)
+            written: dict[frozenset[str] | None, list[str]] = {}
             for subscriber in parcel.subscribers:
-                lines.setdefault(self._path(subscriber, parcel), []).extend(new)
+                address = address_of(self._addresses, parcel, subscriber)
+                if address.named not in written:
+                    written[address.named] = lines_of(parcel, address)
+                lines.setdefault(self._path(subscriber, parcel), []).extend(written[address.named])
         for part in refused:
             lines.setdefault(self._path_of_refused(part), []).extend(refused_lines(part))
         self._ready = {
@@ -289,16 +293,21 @@ def _part(part: str) -> str:
     return f"{found[: _LONGEST - 66]}%%{hashlib.sha256(part.encode()).hexdigest()}"
 
 
-def shown_kinds(kinds: Sequence[Label]) -> list[str]:
-    """Labels as their readers see them, with the names that sources have for people."""
-    return [str(replace(x, sources=frozenset(map(source_shown, x.sources)), aggregated=frozenset())) for x in kinds]
+def shown_kinds(kinds: Sequence[Label], named: frozenset[str] | None) -> list[str]:
+    """Labels as a reader sees them: with the names that sources have for people, and without those that it may not
+    view."""
+    return [str(replace(x, sources=_shown(x.sources, named), aggregated=frozenset())) for x in kinds]
 
 
-def lines_of(parcel: Parcel, columns: Sequence[str]) -> list[str]:
+def _shown(sources: frozenset[str], named: frozenset[str] | None) -> frozenset[str]:
+    return frozenset(map(source_shown, sources if named is None else sources & named))
+
+
+def lines_of(parcel: Parcel, address: Address) -> list[str]:
     """Each result as one JSON object, or what is said instead."""
     if parcel.word:
         return [json_line(parcel.word)]
-    kinds = shown_kinds(parcel.kinds)
+    kinds, columns = shown_kinds(parcel.kinds, address.named), address.columns
     values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
     return [
         json_line(

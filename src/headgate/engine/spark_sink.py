@@ -109,10 +109,10 @@ class SparkSink(Sink):
 
     def _results(self, subscriber: str, parcel: Parcel) -> pa.Table:
         address = address_of(self._addresses, parcel, subscriber)
-        lines = lines_of(parcel, address.columns)
+        lines = lines_of(parcel, address)
         rows = np.arange(len(parcel)) if parcel.places is None else parcel.places
         times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
-        labels = pa.array(shown_kinds(parcel.kinds), pa.string()).take(pa.array(parcel.labels))
+        labels = pa.array(shown_kinds(parcel.kinds, address.named), pa.string()).take(pa.array(parcel.labels))
         if parcel.word:
             rows, times, labels = np.array([WORD]), pa.nulls(1, times.type), pa.nulls(1, labels.type)
         who = (address.path[0], address.level, address.stream or address.path[-1])

@@ -126,14 +126,16 @@ class Demands:
             if name not in plans:
                 plans[name] = self._planned(name, maker, stream, subscription, known)
             clearance: Clearance | None = None
+            outgoing = standing.outgoing
             try:
                 if isinstance(plan := plans[name], Exception):
                     raise plan
                 clearance = self._clearance(who, stream, maker, plan.queries[name]) if who else None
+                outgoing = self._named(standing, who, maker) if who else outgoing
                 standing = self._stands(standing, stream, maker, clearance)
             except Exception as error:
                 unfit[standing.name, name] = _unfit(error)
-            subscribers.append(Subscriber(standing.name, name, clearance, standing.outgoing))
+            subscribers.append(Subscriber(standing.name, name, clearance, outgoing))
             standings.append(standing)
         sound = [plan for plan in plans.values() if isinstance(plan, _Plan)]
         queries = {name: query for plan in sound for name, query in plan.queries.items()}
@@ -182,6 +184,15 @@ class Demands:
         self._owners[outgoing.stream] = stream.owner
         owner = stream.owner if stream.level == subscription.level and stream.owner != subscription.user else ""
         return Standing(name, query, stream.id, outgoing, owner)
+
+    def _named(self, standing: Standing, who: Principal, maker: r.Object | None) -> Outgoing:
+        """The same, and which sources its labels may name."""
+        inputs = json.loads(maker.definition)["inputs"] if maker else []
+        read = self._read_by([standing.stream, *inputs])
+        seen = (x for x in read if self._authorizer.allows(who, Permission.VIEW_OBJECT, x))
+        outgoing = replace(standing.outgoing, named=frozenset(map(source_name, seen)))
+        self._outgoing[standing.name, standing.query] = outgoing
+        return outgoing
 
     def _stands(
         self, standing: Standing, stream: r.Object, maker: r.Object | None, clearance: Clearance | None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.harness import Bench, Row, stream
-from headgate.engine.kernels.limits import Limits
-from headgate.engine.pipeline import Pipeline
+from headgate.model.limits import Limits
+from headgate.recovery.pipeline import Pipeline
 
 COLUMNS = "a INT, w STRING"
 FEW = Limits(rows=1000, tuples=100, text=1000, bytes=1_000_000)

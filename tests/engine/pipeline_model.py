@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 from engine.pipeline_worlds import World
-from headgate.engine.demand import Demand
-from headgate.engine.sights import Running
 from headgate.labels import Clearance, Label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import Mode
 from headgate.testing.oracle import Change, Event, Limit, Result, Tuple, cumulative, exact
 
@@ -51,7 +51,7 @@ class Model:
     def _computed(self, step: int) -> Wanted:
         return {(path[0], query): self.of((path, query))[step] for path, query in self.looking[step] if len(path) == 1}
 
-    def _allowed(self, results: Wanted, now: Demand) -> Wanted:
+    def _allowed(self, results: Wanted, now: CatalogSnapshot) -> Wanted:
         found: Wanted = {}
         for (name, query), own in results.items():
             running, clearance = now.running.get(query), now.clearances.get((name, query))
@@ -101,11 +101,11 @@ class Model:
                 self.ends[key] = self.ends.get(key, set()) - {end - 1} | {[*steps, end - 1][ends[me]]}
         return found
 
-    def _limit(self, running: Running, number: int) -> Limit:
+    def _limit(self, running: ContinuousQuery, number: int) -> Limit:
         now = self.world.steps[number].demand.running[running.name]
         return Limit(now.most_state, now.most_results)
 
-    def _reads_no_more(self, running: Running, path: Path, number: int) -> bool:
+    def _reads_no_more(self, running: ContinuousQuery, path: Path, number: int) -> bool:
         """Whether a query that it reads ended for this reader in this step, who may know of it: of one at a level that
         it does not look from, it may not."""
         step, here = self.world.steps[number], (*path, running.name)
@@ -117,7 +117,7 @@ class Model:
         )
         return any(number in self.ends.get((here, name), ()) for name in told)
 
-    def _of_shared(self, running: Running) -> list[dict[Path, list[Result]]]:
+    def _of_shared(self, running: ContinuousQuery) -> list[dict[Path, list[Result]]]:
         if running.name not in self._shared:
             self._shared[running.name] = [{} for _ in self.world.steps]
             here = [{p: x for (p, q), x in looking.items() if q == running.name} for looking in self.looking]
@@ -148,7 +148,7 @@ class Model:
         return mine
 
     def _replay_shared(
-        self, running: Running, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
+        self, running: ContinuousQuery, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
     ) -> int | None:
         """Returns the step in which the view ended that exceeded a limit."""
         events, steps = list[Event](), list[int]()
@@ -188,7 +188,7 @@ class Model:
             elif end == len(self.world.steps):
                 to(end - 1).append(result)
 
-    def _arriving(self, running: Running, path: Path, number: int) -> Iterator[Tuple]:
+    def _arriving(self, running: ContinuousQuery, path: Path, number: int) -> Iterator[Tuple]:
         """The tuples of a step; then what other queries made of them for this reader, stage by stage."""
         step = self.world.steps[number]
         clock = int(step.now * 1000) if step.kind == "batch" else None
@@ -204,7 +204,7 @@ class Model:
     def _with_source(self, label: Label, source: str) -> Label:
         return self.world.rules.combine(label, Label(sources=frozenset({source})))
 
-    def _setting(self, running: Running, step: int) -> dict[str, Any]:
+    def _setting(self, running: ContinuousQuery, step: int) -> dict[str, Any]:
         tables = [x for name in sorted(running.tables) for x in self._snapshot(name, step)]
         return {"tables": tables, "rules": self.world.rules, "lateness": running.lateness, "level": running.level}
 
@@ -215,7 +215,7 @@ class Model:
         return [found for _, found in self.world.steps[begun].content[table]]
 
 
-def _looking(demand: Demand) -> Iterator[tuple[Key, Clearance | None]]:
+def _looking(demand: CatalogSnapshot) -> Iterator[tuple[Key, Clearance | None]]:
     """All who look, also those through other queries, in the order in which they were told."""
     waiting: list[tuple[Key, Clearance | None]] = [(((x.name,), x.query), x.clearance) for x in demand.subscribers]
     while waiting:
@@ -225,7 +225,7 @@ def _looking(demand: Demand) -> Iterator[tuple[Key, Clearance | None]]:
         waiting += [(((*path, query), maker.name), clearance) for maker in makers]
 
 
-def _makers(demand: Demand, running: Running) -> list[Running]:
+def _makers(demand: CatalogSnapshot, running: ContinuousQuery) -> list[ContinuousQuery]:
     return [x for x in demand.queries if x.output in running.streams]
 
 

@@ -20,11 +20,12 @@ from engine.dealt_queries import STREAMS as DEALT
 from engine.dealt_queries import dealt_query
 from engine.pipeline_queries import over, restless, tabled, usable
 from headgate.cql.queries import parse_query
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, Entrance
-from headgate.engine.sights import Running
 from headgate.errors import HeadgateError
+from headgate.ingress.validation import AHEAD, NO_LABEL, NO_TIME
 from headgate.labels import Clearance, Label, Level, Rules, Semantics, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.secure import Mode
@@ -70,8 +71,8 @@ class Step:
     hold by then."""
 
     kind: Literal["batch", "restart", "end"]
-    demand: Demand
-    during: Demand
+    demand: CatalogSnapshot
+    during: CatalogSnapshot
     stream: str = ""
     rows: tuple[Mapping[str, Value], ...] = ()
     tuples: tuple[Tuple, ...] = ()
@@ -86,7 +87,7 @@ class World:
     seed: int
     rules: Rules
     streams: tuple[Stream, ...]
-    entrances: dict[str, Entrance]
+    entrances: dict[str, StreamDescriptor]
     steps: list[Step]
 
 
@@ -137,9 +138,9 @@ class Author:
         labels = {name: self.rng.choice(likely) for name, _ in made.columns if self.chance(self.labelled)}
         return Stream(made.name, (*made.columns, *more), tuple(labels.items()), made.table)
 
-    def entrance(self, stream: Stream) -> Entrance:
+    def entrance(self, stream: Stream) -> StreamDescriptor:
         timed = self.chance(0.9) and not stream.table
-        return Entrance(
+        return StreamDescriptor(
             stream.name,
             stream.columns,
             "at" if timed else None,
@@ -159,7 +160,7 @@ class Author:
 
     # Queries ----------------------------------------------------------------------------------------------------------
 
-    def queries(self) -> list[Running]:
+    def queries(self) -> list[ContinuousQuery]:
         every = (*self.streams, *self.tables)
         found = [self.running(number, self.bound(every), 0) for number in range(self.rng.randint(2, 4))]
         for stage in () if self.unrest else (1, 2):
@@ -170,10 +171,10 @@ class Author:
                 found.append(self.running(len(found), query, stage))
         return found
 
-    def running(self, number: int, query: Query, stage: int) -> Running:
+    def running(self, number: int, query: Query, stage: int) -> ContinuousQuery:
         mode = Mode.CUMULATIVE if stage == 0 and self.chance(0.3) else Mode.EXACT
         level = LEVELS[0] if self.unrest else self.rng.choice(LEVELS)
-        return Running(f"q{number}", query, level, self.lateness, mode, f"o{number}", stage)
+        return ContinuousQuery(f"q{number}", query, level, self.lateness, mode, f"o{number}", stage)
 
     def bound(self, streams: tuple[Stream, ...], among: set[str] | None = None) -> Query:
         """One query, which reads one of these."""
@@ -198,21 +199,21 @@ class Author:
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
-    def wanted(self) -> Demand:
+    def wanted(self) -> CatalogSnapshot:
         queries = tuple(query for query in self.pool if query.name in self.active)
         subscribers = (
             Subscriber(user, query, self.users[user])
             for user, query in sorted(self.subscriptions)
             if query in self.active
         )
-        return Demand(self.rules, dict(self.entrances), queries, tuple(subscribers))
+        return CatalogSnapshot(self.rules, dict(self.entrances), queries, tuple(subscribers))
 
-    def limited(self, query: Running) -> Running:
+    def limited(self, query: ContinuousQuery) -> ContinuousQuery:
         """With what the owner's roles allow by now."""
         state = self.limits.choice((None, 1, 2, 3, 4, 5, 8, 12))
         return replace(query, most_state=state, most_results=self.limits.choice((None, None, 1, 2, 3, 5, 8)))
 
-    def change(self) -> Demand:
+    def change(self) -> CatalogSnapshot:
         """One to three changes, or none; limits change apart from them."""
         if self.limits.random() < 0.08:
             number = self.limits.randrange(len(self.pool))
@@ -264,7 +265,7 @@ class Author:
                 found.append((row, Tuple(table.name, 0, row, label)))
         return tuple(found)
 
-    def batch(self, demand: Demand) -> Step:
+    def batch(self, demand: CatalogSnapshot) -> Step:
         stream = self.rng.choice(self.streams)
         self.now = (self.base + self.passed) / 1000
         entrance, tuples, refused = self.entrances[stream.name], list[Tuple](), dict[str, int]()
@@ -281,7 +282,7 @@ class Author:
         rest = tuple(rows), tuple(tuples), refused, self.now
         return Step("batch", demand, during, stream.name, *rest, lost=lost, content=self.changed_content())
 
-    def row(self, stream: Stream, entrance: Entrance) -> tuple[Mapping[str, Value], Tuple | str]:
+    def row(self, stream: Stream, entrance: StreamDescriptor) -> tuple[Mapping[str, Value], Tuple | str]:
         """A row, and the tuple that it is; or why it is none."""
         time = self.base + self.passed - self.rng.choice((0, 0, 0, 0, 0, 500, 1000, 3000))
         self.passed += self.rng.choice((0, 0, 500, 1000))
@@ -299,7 +300,7 @@ class Author:
             return row, AHEAD
         return row, Tuple(stream.name, time, row, label) if readable else NO_LABEL
 
-    def label(self, entrance: Entrance, row: dict[str, Value]) -> tuple[Label, bool]:
+    def label(self, entrance: StreamDescriptor, row: dict[str, Value]) -> tuple[Label, bool]:
         """Writes into the row what it brings."""
         label = self.rules.combine(entrance.policy, Label(sources=frozenset({entrance.name})))
         readable = True

@@ -16,12 +16,15 @@ import pytest
 
 from engine import harness
 from engine.harness import NOW, Bench, Row, stream
-from headgate.engine.duck import evaluate
-from headgate.engine.kernels import limits, threads
-from headgate.engine.kernels.instants import LAST
-from headgate.engine.kernels.limits import Limits, Meter, TooMuch, few_rows, limited
-from headgate.engine.kernels.threads import in_threads
-from headgate.engine.parquet import ParquetSink
+from headgate.egress.parquet import ParquetSink
+from headgate.expressions import limits
+from headgate.model.budget import LimitExceeded, Meter
+from headgate.expressions.duck import evaluate
+from headgate.expressions.limits import few_rows, limited
+from headgate.model.limits import Limits
+from headgate.operators import threads
+from headgate.operators.instants import LAST
+from headgate.operators.threads import in_threads
 from headgate.plan.expressions import Expr
 from headgate.testing.oracle import windows
 
@@ -44,7 +47,7 @@ def ended(found: Bench, who: str, query: str) -> list[str]:
 @pytest.mark.parametrize("count", [(1 << 64) // 4096, (1 << 63) // 4096, 8_640_000_000_000_000])
 def test_what_is_more_than_a_number_holds_is_too_much(count: int) -> None:
     """With 64 bits these were none at all, or less than none; what was made of them ended the process."""
-    with pytest.raises(TooMuch, match="it has more than 10,000,000 rows at once"):
+    with pytest.raises(LimitExceeded, match="it has more than 10,000,000 rows at once"):
         few_rows(np.full(4096, count))
 
 
@@ -121,7 +124,7 @@ def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch:
     monkeypatch.setattr(threads, "WORTH_IT", 1)
 
     def greedy(most: int) -> None:
-        with suppress(TooMuch), limited(Limits(rows=most), Meter({})):
+        with suppress(LimitExceeded), limited(Limits(rows=most), Meter({})):
             few_rows(np.array([most + 1]))
 
     in_threads(greedy, range(50), [1] * 50)

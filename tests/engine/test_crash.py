@@ -22,15 +22,15 @@ from typing import Any
 
 import pytest
 
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.chain import Make
-from headgate.engine.duck import evaluate
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline, forget
-from headgate.engine.runner import check_history, forget_unbegun
+from headgate.egress.mailbox import Mailbox
 from headgate.errors import Conflict, StoreError
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
 from headgate.labels import Label, Rules, parse_label
 from headgate.plan.expressions import Value
+from headgate.recovery.pipeline import Pipeline, forget
+from headgate.recovery.query_graph import Make
+from headgate.service.streams import check_history, forget_unbegun
 from headgate.testing import ManualClock
 from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
 
@@ -379,7 +379,7 @@ def test_files_are_what_they_were_after_work_without_them(work: Work) -> None:
     """Results that were printed are not in the files; those from before stay there."""
     work.go_on(until=6)
     before = written(work.folder)
-    carrier: Make = lambda _, program, schema: LocalCarrier(program, schema, evaluate)  # noqa: E731
+    carrier: Make = lambda _, program, schema: LocalExecutor(program, schema, evaluate)  # noqa: E731
     pipeline = Pipeline(work.folder / "home", work.gate(), carrier, [Mailbox()], ManualClock(worker.LATER))
     batch = work.batches[6]
     number = sum(x["stream"] == batch["stream"] for x in work.batches[:6])

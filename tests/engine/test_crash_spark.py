@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from headgate.engine.demand import Demand
-from headgate.engine.runner import checkpoint_name
 from headgate.labels import Conjunction, Label, parse_roles
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Value
 from headgate.service import Headgate
-from headgate.service.processing import Folders
+from headgate.service.runs import Folders
+from headgate.service.streams import checkpoint_name
 from headgate.testing.oracle import Event, Result, Tuple, exact
 
 SERVICE = Path(__file__).with_name("crash_service.py")
@@ -128,7 +128,7 @@ class Hospital:
             ]
         return found
 
-    def _received(self, demand: Demand, who: str, query: str) -> list[Result]:
+    def _received(self, demand: CatalogSnapshot, who: str, query: str) -> list[Result]:
         """Of a query over the results of another: what it makes of those that this subscriber would receive."""
         running = demand.running[query]
         events = self.events

@@ -1,5 +1,5 @@
-"""Blocks that are dealt out to several cells yield what they mean: against the oracle, with restarts in between after
-which there are other cells and other queries beside. And a wrong rule of dealing is found out.
+"""Blocks that are partition_groups out to several cells yield what they mean: against the oracle, with restarts in between after
+which there are other cells and other queries beside. And a wrong rule of partitioning is found out.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from plan import test_meaning as random_plans
 
 from engine.dealt_queries import LABELLED, STREAMS, bound, dealt_query, dealt_tuples
 from engine.test_processor import ROLES, TOP, Replay, in_order, random_events
-from headgate.engine import dealing
-from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
-from headgate.engine.kernels.given import Program
-from headgate.engine.processor import Processor
-from headgate.engine.shares import dealt
-from headgate.engine.sights import Running
-from headgate.engine.sql.types import ARROW
 from headgate.errors import HeadgateError
+from headgate.execution import partitioning
+from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
+from headgate.execution.partition_groups import partition_groups
+from headgate.execution.processor import Processor
+from headgate.expressions.sql.types import ARROW
 from headgate.labels import Clearance
+from headgate.model.query import ContinuousQuery
+from headgate.operators.program import Program
 from headgate.plan.expressions import AggregateCall, Column, Expr, Value
 from headgate.plan.queries import Block, Query, Stream
 from headgate.plan.secure import Mode
@@ -58,15 +58,15 @@ class DealtReplay(Replay):
     ) -> None:
         self.cells = cells
         self.rng = rng
-        self.beside = [Running(name, query, TOP, lateness, mode) for name, query in beside.items()]
+        self.beside = [ContinuousQuery(name, query, TOP, lateness, mode) for name, query in beside.items()]
         self.clearances = subscribers
         super().__init__(queries, lateness, subscribers, mode)
 
     def fresh(self) -> Processor:
-        def carrier(program: Program, schema: pa.Schema) -> Carrier:
+        def carrier(program: Program, schema: pa.Schema) -> Executor:
             if self.cells == 0:
-                return LocalCarrier(program, schema, evaluate)
-            return DealtCarrier(program, dealt(self.running), self.cells, evaluate)
+                return LocalExecutor(program, schema, evaluate)
+            return PartitionedExecutor(program, partition_groups(self.running), self.cells, evaluate)
 
         return Processor(self.running, random_plans.RULES, carrier)
 
@@ -147,22 +147,22 @@ def one_case(
     means = exact if mode == Mode.EXACT else cumulative
     for name, query in queries.items():
         wanted = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
-        ways = [dealing.deals(block) for block in query.blocks if not block.stateless]
+        ways = [partitioning.deals(block) for block in query.blocks if not block.stateless]
         counts["blocks"] += len(ways)
-        counts["dealt"] += sum(map(bool, ways))
+        counts["partition_groups"] += sum(map(bool, ways))
         for subscriber in subscribers:
             found = in_order(query, replay.results(name, subscriber))
             assert random_plans.agree(found, in_order(query, wanted[subscriber])), f"seed {seed}, {subscriber}: {name}"
             counts["results"] += len(found)
-            counts["dealt results"] += sum(bool(dealing.deals(query.blocks[x.block])) for x in found)
+            counts["partition_groups results"] += sum(bool(partitioning.deals(query.blocks[x.block])) for x in found)
 
 
 def check(first: int, cases: int, folder: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
         one_case(seed, counts, folder)
-    assert counts["dealt"] > 0.3 * counts["blocks"]
-    assert counts["dealt results"] > 3 * cases
+    assert counts["partition_groups"] > 0.3 * counts["blocks"]
+    assert counts["partition_groups results"] > 3 * cases
     assert counts["spread"] > cases and counts["restarts"] > cases / 2
     return counts
 
@@ -191,7 +191,7 @@ def labelled_case(seed: int, counts: Counter[str], folder: Path) -> None:
         replay = DealtReplay(queries, {"s": 1000, "t": 0}, subscribers, Mode.EXACT, cells, {}, rng)
         replayed(replay, events, rng, counts, folder, restarts=0.0)
         found.append([in_order(q, replay.results(name, who)) for name, q in queries.items() for who in subscribers])
-    counts["labelled"] += sum(bool(dealing.deals(block)) for query in queries.values() for block in query.blocks)
+    counts["labelled"] += sum(bool(partitioning.deals(block)) for query in queries.values() for block in query.blocks)
     counts["results"] += sum(map(len, found[0]))
     for one, several in zip(*found, strict=True):
         assert random_plans.agree(several, one), f"seed {seed}"
@@ -205,7 +205,7 @@ def test_dealt_blocks_over_labelled_columns_yield_what_one_cell_does(tmp_path: P
 
 
 def test_a_labelled_key_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dealing, "_labelled", lambda *_: False)
+    monkeypatch.setattr(partitioning, "_labelled", lambda *_: False)
     assert _fails(lambda seed: labelled_case(seed, Counter(), tmp_path))
 
 
@@ -245,7 +245,7 @@ WRONG_KEYS: dict[str, tuple[str, Callable[..., object], Callable[[Block], bool]]
     ),
     "columns that are not equal": (
         "_equal_columns",
-        lambda block: [dealing.columns_read(block)],
+        lambda block: [partitioning.columns_read(block)],
         lambda block: len(block.readings) > 1,
     ),
 }
@@ -264,13 +264,13 @@ def _fails(case: Callable[[int], None]) -> bool:
 def test_a_block_dealt_that_needs_the_instants_of_others_is_found_out(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = dealing._alone_in_time
-    monkeypatch.setattr(dealing, "_alone_in_time", lambda block: TOO_ALONE[rule](block) or right(block))
+    right = partitioning._alone_in_time
+    monkeypatch.setattr(partitioning, "_alone_in_time", lambda block: TOO_ALONE[rule](block) or right(block))
     assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), TOO_ALONE[rule]))
 
 
 @pytest.mark.parametrize("rule", WRONG_KEYS)
 def test_a_wrong_key_is_found_out(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, wrong, wanted = WRONG_KEYS[rule]
-    monkeypatch.setattr(dealing, name, wrong)
+    monkeypatch.setattr(partitioning, name, wrong)
     assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), wanted))

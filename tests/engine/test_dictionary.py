@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from engine.harness import Bench, Row, stream
-from headgate.engine.dictionary import MOST_UNUSED, Dictionary
-from headgate.engine.state import StateFolder
 from headgate.labels import parse_label
+from headgate.recovery.state import StateFolder
+from headgate.visibility.dictionary import MOST_UNUSED, Dictionary
 
 LABEL = "r0 | (a{0} & b{0} & c{0}) | (d{0} & e{0} & f{0})"
 

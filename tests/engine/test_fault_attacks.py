@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from engine.harness import Bench, stream, table
-from headgate.engine.demand import Demand
-from headgate.engine.ingress import Entrance
-from headgate.engine.isolation import MOST_TRIES, without_faulty
-from headgate.engine.pipeline import Pipeline
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
+from headgate.recovery.isolation import MOST_TRIES, without_faulty
+from headgate.recovery.pipeline import Pipeline
 
 TOLD = "it cannot be run (ZeroDivisionError)"
 BAD = {
@@ -185,7 +185,7 @@ def test_a_table_that_fails_in_any_way_ends_what_reads_it_alone(
     found.query("both", "SELECT v.a FROM s [NOW] v, d WHERE v.a = d.a")
     found.subscribed(amy=("of_s", ""), eve=("both", ""))
 
-    def read(_: Entrance) -> pa.Table:
+    def read(_: StreamDescriptor) -> pa.Table:
         raise ZeroDivisionError
 
     monkeypatch.setattr(found, "read_table", read)
@@ -208,7 +208,7 @@ def test_what_cannot_even_be_asked_for_is_told_to_its_subscriber_at_once(tmp_pat
     found.subscribed(amy=("count", ""), eve=("bad", ""))
     demand = found.now
     queries = tuple(query for query in demand.queries if query.name != "bad")
-    found.now = Demand(demand.rules, demand.entrances, queries, demand.subscribers, {("eve", "bad"): TOLD})
+    found.now = CatalogSnapshot(demand.rules, demand.entrances, queries, demand.subscribers, {("eve", "bad"): TOLD})
     pipeline: Pipeline = found.begin()
     pipeline.settle()
     assert told(found, "eve", "bad") == [TOLD]

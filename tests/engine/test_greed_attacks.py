@@ -9,7 +9,7 @@ import pytest
 
 from engine.attacked import COLUMNS, begin, bench, small
 from engine.harness import Bench, stream
-from headgate.engine.kernels import limits
+from headgate.expressions import limits
 
 ROWS = "it has more than 1,000 rows at once"
 GREEDY = {
@@ -126,7 +126,7 @@ def test_what_the_kernels_database_cannot_compute_ends_one_view(
 
     found = bench(tmp_path, q="SELECT RSTREAM a FROM s [ROWS 9]", other="SELECT a FROM s")
     found.subscribed(eve=("q", ""), dora=("other", ""))
-    monkeypatch.setattr("headgate.engine.kernels.instants.few_rows", no_memory)
+    monkeypatch.setattr("headgate.operators.instants.few_rows", no_memory)
     begin(found)
     found.take("s", *small(3))
     found.end()

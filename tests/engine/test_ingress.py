@@ -9,22 +9,13 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headgate.engine.dictionary import Dictionary
-from headgate.engine.ingress import (
-    AHEAD,
-    COLUMN_READERS,
-    NO_FORM,
-    NO_LABEL,
-    NO_TIME,
-    READERS,
-    SPOILT,
-    Entrance,
-    Ingress,
-    Refused,
-)
-from headgate.engine.processor import Arrivals
+from headgate.ingress.validation import AHEAD, COLUMN_READERS, MALFORMED, NO_FORM, NO_LABEL, NO_TIME, READERS, Ingress
 from headgate.labels import Label, LevelOrder, Rules, parse_label
+from headgate.model.rejected import RejectedRows
+from headgate.model.stream import StreamDescriptor
+from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
+from headgate.visibility.dictionary import Dictionary
 
 RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
 COLUMNS = (("n", Type.INT), ("x", Type.DOUBLE), ("at", Type.TIMESTAMP), ("p", Type.STRING), ("q", Type.STRING))
@@ -39,23 +30,23 @@ def moment(microseconds: int) -> dt.datetime:
 
 
 def taken(
-    rows: Sequence[Mapping[str, object]], entrance: Entrance, spoilt: Sequence[str | None] | None = None
-) -> tuple[Arrivals, list[Label], dict[str, list[object]]]:
+    rows: Sequence[Mapping[str, object]], entrance: StreamDescriptor, spoilt: Sequence[str | None] | None = None
+) -> tuple[TupleBatch, list[Label], dict[str, list[object]]]:
     """What arrived, the labels of these, and the numbers `n` of what was refused, by reason."""
     numbers = Dictionary()
     table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMA)
     if spoilt is not None:
-        table = table.append_column(SPOILT, pa.array(spoilt, pa.string()))
+        table = table.append_column(MALFORMED, pa.array(spoilt, pa.string()))
     arrivals, refused = Ingress(entrance, RULES, numbers.number).take(table, NOW)
     labels = [numbers.labels[number] for number in arrivals.labels.tolist()]
     return arrivals, labels, {part.reason: [row["n"] for row in part.rows] for part in refused}
 
 
-def entrance(**changes: object) -> Entrance:
-    return Entrance("s", COLUMNS, **{"event_time": "at", **changes})  # type: ignore[arg-type]
+def entrance(**changes: object) -> StreamDescriptor:
+    return StreamDescriptor("s", COLUMNS, **{"event_time": "at", **changes})  # type: ignore[arg-type]
 
 
-def ns(arrivals: Arrivals) -> list[object]:
+def ns(arrivals: TupleBatch) -> list[object]:
     return list(arrivals.columns["n"].to_pylist())
 
 
@@ -144,7 +135,7 @@ def test_refused_rows_are_kept_as_they_came() -> None:
     numbers = Dictionary()
     table = pa.Table.from_pylist([{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}], SCHEMA)
     _, refused = Ingress(entrance(), RULES, numbers.number).take(table, NOW)
-    assert refused == [Refused("s", NO_TIME, [{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}])]
+    assert refused == [RejectedRows("s", NO_TIME, [{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}])]
 
 
 @pytest.mark.parametrize("kind", ["LABEL", "ROLES", "LEVEL"])

@@ -10,9 +10,9 @@ import pytest
 
 from engine.attacked import begin
 from engine.harness import Bench, Row, stream
-from headgate.engine.kernels.budget import Budget, Meter, Remembered, TooMuch, charge, metered
-from headgate.engine.kernels.limits import Limits
+from headgate.model.budget import Budget, LimitExceeded, Meter, Remembered, charge, metered
 from headgate.labels import parse_label
+from headgate.model.limits import Limits
 
 FEW = Limits(text=1000, bytes=100_000)
 TOLD = "what is computed for it at once may have more than 100,000 bytes"
@@ -207,5 +207,5 @@ def test_a_block_goes_on_for_those_who_can_pay() -> None:
     meter = Meter({0: poor, 1: rich})
     meter.charge(5)
     assert list(meter.exceeded) == [0]
-    with pytest.raises(TooMuch):
+    with pytest.raises(LimitExceeded):
         meter.charge(6)

@@ -16,15 +16,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engine.egress import Parcel, said
-from headgate.engine.ingress import Entrance, Refused
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sinks import Address, FileSink, Sink
-from headgate.engine.sources import StreamSource
-from headgate.engine.spark_sink import COLUMNS, SparkSink
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import Address, FileSink, Sink
+from headgate.egress.spark_sink import COLUMNS, SparkSink
 from headgate.errors import StoreError
+from headgate.ingress.sources import StreamSource
 from headgate.labels import parse_label
-from headgate.service.desk import SparkTarget
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch, notice
+from headgate.model.stream import StreamDescriptor
+from headgate.service.run_client import SparkTarget
 
 from .harness import Bench, stream
 
@@ -39,23 +40,25 @@ class Here:
         return "owner", f"{stream}.refused"
 
 
-def parcel(*values: int, to: tuple[str, ...] = ("ann",), query: str = "q") -> Parcel:
+def parcel(*values: int, to: tuple[str, ...] = ("ann",), query: str = "q") -> ResultBatch:
     size = len(values)
     nothing = np.zeros(size, np.int64)
-    return Parcel(
+    return ResultBatch(
         to, query, nothing, np.full(size, 1_700_000_000_000), (pa.array(values, pa.int32()),), nothing,
         (parse_label("doctor"),),
     )  # fmt: skip
 
 
-def out(sink: Sink, version: int, results: list[Parcel], allowed: list[Parcel] | None = None) -> None:
+def out(sink: Sink, version: int, results: list[ResultBatch], allowed: list[ResultBatch] | None = None) -> None:
     """A batch, as the pipeline does it."""
     sink.stage(version, results, [])
     sink.state(results)
     let_out(sink, results if allowed is None else allowed, as_staged=allowed is None)
 
 
-def let_out(sink: Sink, results: list[Parcel], refused: Sequence[Refused] = (), *, as_staged: bool = True) -> None:
+def let_out(
+    sink: Sink, results: list[ResultBatch], refused: Sequence[RejectedRows] = (), *, as_staged: bool = True
+) -> None:
     sink.prepare(results, refused, as_staged=as_staged)
     sink.publish(lambda: None)
     sink.complete()
@@ -126,7 +129,7 @@ def test_results_do_not_go_through_planted_links(tmp_path: Path, make: Callable[
     if planted == "ann":
         link.rmdir()
     link.symlink_to(tmp_path / "elsewhere" if "." not in planted[1:] else tmp_path / "elsewhere" / "file")
-    results = [parcel(1), said(("ann",), "q", ended="why")]
+    results = [parcel(1), notice(("ann",), "q", ended="why")]
     if make is FileSink and planted in ("ann/q", ".staged"):  # names it does not use
         out(make(tmp_path / "out", Here()), 1, results)
     else:
@@ -214,8 +217,8 @@ def sink_into(written: Written) -> SparkSink:
 def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
     written = Written()
     sink = sink_into(written)
-    results = [parcel(7, 8), said(("bob",), "q", ended="why")]
-    refused = [Refused("s", "no form", [{"a": 1}]), Refused("s", "no time", [{"a": 2}])]
+    results = [parcel(7, 8), notice(("bob",), "q", ended="why")]
+    refused = [RejectedRows("s", "no form", [{"a": 1}]), RejectedRows("s", "no time", [{"a": 2}])]
     sink.stage(1, results, refused)
     let_out(sink, results, refused)
     shown = [(x["user"], x["level"], x["stream"], x["batch"], x["row"], x["label"]) for x in written.rows]
@@ -333,5 +336,5 @@ def test_spark_writes_what_it_can_write(spark: SparkSession, tmp_path: Path) -> 
 
 def test_options_are_shown_nowhere() -> None:
     target = SparkTarget("jdbc", {"password": "secret"})
-    source = StreamSource(Entrance("s", ()), "jdbc", {"password": "secret"})
+    source = StreamSource(StreamDescriptor("s", ()), "jdbc", {"password": "secret"})
     assert "secret" not in f"{target}{target!r}{source}{source!r}"

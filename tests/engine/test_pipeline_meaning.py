@@ -20,20 +20,22 @@ from engine.pipeline_model import Model, Wanted
 from engine.pipeline_worlds import Author, Step, World
 from engine.test_dealing_meaning import evaluate
 from engine.test_processor import in_order
-from headgate.engine import duck
-from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
-from headgate.engine.demand import Demand
-from headgate.engine.egress import Parcel, deliveries
-from headgate.engine.ingress import Entrance, Refused, Whole
-from headgate.engine.kernels import threads
-from headgate.engine.kernels.given import Program
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import LATE, Pipeline
-from headgate.engine.shares import dealt
-from headgate.engine.sights import Running
-from headgate.engine.sinks import Verify
-from headgate.engine.sql.types import ARROW
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import Verify
+from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
+from headgate.execution.partition_groups import partition_groups
+from headgate.expressions import duck
+from headgate.expressions.sql.types import ARROW
+from headgate.ingress.validation import Whole
+from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch, delivered_results
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
+from headgate.operators import threads
+from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
+from headgate.recovery.pipeline import LATE, Pipeline
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 
@@ -41,14 +43,14 @@ from headgate.testing.oracle import Result
 class OwnGate:
     """What is wanted at the moment, and while results go out."""
 
-    def __init__(self, demand: Demand) -> None:
+    def __init__(self, demand: CatalogSnapshot) -> None:
         self.now = self.during = demand
 
-    def demand(self) -> Demand:
+    def demand(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         yield self.during
 
     def verify(self) -> None:
@@ -71,9 +73,9 @@ class Records(Mailbox):
         self.refused: Counter[str] = Counter()
         self.ended = set[tuple[str, str]]()
         self.fails = False
-        self._coming: Sequence[Refused] = ()
+        self._coming: Sequence[RejectedRows] = ()
 
-    def prepare(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:
+    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
         super().prepare(results, refused, as_staged=as_staged)
         self._coming = refused
 
@@ -81,7 +83,7 @@ class Records(Mailbox):
         if self.fails:
             raise Lost
         results, refused = self._ready, self._coming
-        for x in deliveries(results):
+        for x in delivered_results(results):
             found = self.results.setdefault((x.subscriber, x.query), [])
             found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
         self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
@@ -107,14 +109,14 @@ class Replay:
     def fresh(self) -> Pipeline:
         cells = self.rng.choice((0, 0, 1, 2, 3, 5))
 
-        def make(queries: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
+        def make(queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
             if not cells:
-                return LocalCarrier(program, schema, self.evaluate)
-            return DealtCarrier(program, dealt(queries), cells, self.evaluate)
+                return LocalExecutor(program, schema, self.evaluate)
+            return PartitionedExecutor(program, partition_groups(queries), cells, self.evaluate)
 
         return Pipeline(self.home, self.gate, make, [self.sink], self.clock, read_table=self.read_table)
 
-    def read_table(self, entrance: Entrance) -> Whole:
+    def read_table(self, entrance: StreamDescriptor) -> Whole:
         return Whole(_arrow(entrance.columns, [row for row, _ in self.content[entrance.name]]))
 
     def step(self, step: Step) -> Records:

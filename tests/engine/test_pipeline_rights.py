@@ -14,49 +14,55 @@ import pytest
 from engine.pipeline_worlds import Step, World
 from engine.test_pipeline_meaning import Replay, no_power_cut, one_case
 from headgate.cql.queries import parse_query
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.egress import Egress
-from headgate.engine.ingress import Entrance
-from headgate.engine.lateness import Arrived
-from headgate.engine.looks import Looks
-from headgate.engine.sights import Running, Sightings, View
+from headgate.egress.filter import ResultFilter
 from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
+from headgate.model.view import View
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.queries import finder
+from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.lateness import ArrivalTimes
+from headgate.visibility.policy import VisibilityPolicy
 
 __all__ = ["no_power_cut"]
 
 RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
 S = Stream("s", (("n", Type.INT), ("at", Type.TIMESTAMP), ("p", Type.STRING)))
-ENTRANCES = {"s": Entrance("s", S.columns, "at", {"LABEL": "p"})}
+ENTRANCES = {"s": StreamDescriptor("s", S.columns, "at", {"LABEL": "p"})}
 LATER = 1_000_000.0
 """Where the clock stands: ahead of all that comes."""
 Found = list[tuple[int, tuple[Value, ...], str]]
 
 
-def running(name: str, text: str, *streams: Stream) -> Running:
+def running(name: str, text: str, *streams: Stream) -> ContinuousQuery:
     query = bind_query(parse_query(text), finder(streams or (S,)))
-    return Running(name, query, Level("U"), output=f"o_{name}", stage=int(any(x.name != "s" for x in streams)))
+    return ContinuousQuery(name, query, Level("U"), output=f"o_{name}", stage=int(any(x.name != "s" for x in streams)))
 
 
 def who(*roles: str, sources: Sequence[str] = ("s", "o_q")) -> Clearance:
     return Clearance(frozenset(roles), Level("U"), frozenset(sources))
 
 
-def demand(queries: Sequence[Running], clearances: Mapping[str, Clearance | None], rules: Rules = RULES) -> Demand:
+def demand(
+    queries: Sequence[ContinuousQuery], clearances: Mapping[str, Clearance | None], rules: Rules = RULES
+) -> CatalogSnapshot:
     subscribers = [Subscriber(name, query.name, x) for query in queries for name, x in clearances.items()]
-    return Demand(rules, ENTRANCES, tuple(queries), tuple(subscribers))
+    return CatalogSnapshot(rules, ENTRANCES, tuple(queries), tuple(subscribers))
 
 
 class Story:
     """Steps one by one, all over the stream `s`."""
 
-    def __init__(self, home: Path, first: Demand) -> None:
+    def __init__(self, home: Path, first: CatalogSnapshot) -> None:
         at_first = Step("batch", first, first)
         self.replay = Replay(World(1, RULES, (S,), ENTRANCES, [at_first]), home)
 
-    def batch(self, wanted: Demand, *tuples: tuple[int, str], during: Demand | None = None) -> dict[str, Found]:
+    def batch(
+        self, wanted: CatalogSnapshot, *tuples: tuple[int, str], during: CatalogSnapshot | None = None
+    ) -> dict[str, Found]:
         """Tuples are numbers, which are also their seconds, with labels; what everyone received."""
         moments = [dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=n) for n, _ in tuples]
         rows: tuple[Mapping[str, Value], ...] = tuple(
@@ -64,7 +70,7 @@ class Story:
         )
         return self._step(Step("batch", wanted, during or wanted, "s", rows, now=LATER))
 
-    def restart(self, wanted: Demand) -> dict[str, Found]:
+    def restart(self, wanted: CatalogSnapshot) -> dict[str, Found]:
         return self._step(Step("restart", wanted, wanted))
 
     def _step(self, step: Step) -> dict[str, Found]:
@@ -203,38 +209,38 @@ def _notices(folder: Path) -> bool:
     return False
 
 
-def _to_the_next(self: Egress, views: Sequence[View], found: Sequence[object]) -> list[object]:
+def _to_the_next(self: ResultFilter, views: Sequence[View], found: Sequence[object]) -> list[object]:
     """What one view has computed goes to whoever looks through the next."""
     mine = _PARCELS(self, views, found)  # type: ignore[arg-type]
     names = [parcel.subscribers for parcel in mine]
     return [parcel.to(other) for parcel, other in zip(mine, [*names[1:], *names[:1]], strict=True)]
 
 
-def _forgetful(self: Sightings, view: View, names: Collection[str]) -> View:
+def _forgetful(self: VisibilityIndex, view: View, names: Collection[str]) -> View:
     return self.add_view(view.running, {name: view.clearances.pop(name) for name in names})
 
 
-_PARCELS, _REACHED, _ARRIVED = Egress.parcels, View.reached, Arrived.__init__
+_PARCELS, _REACHED, _ARRIVED = ResultFilter.parcels, View.reached, ArrivalTimes.__init__
 FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "ingress lets everything in": (Looks, "sees", lambda _, view, *__: [1] * len(view.columns)),
-    "ingress hides no column": (Looks, "_hidden", lambda *_: frozenset()),
+    "ingress lets everything in": (VisibilityPolicy, "sees", lambda _, view, *__: [1] * len(view.columns)),
+    "ingress hides no column": (VisibilityPolicy, "_hidden", lambda *_: frozenset()),
     "lateness is too short": (View, "reached", lambda self, stream: _REACHED(self, stream) + 600),
     "lateness is too long": (View, "reached", lambda self, stream: _REACHED(self, stream) - 600),
     "time runs ahead of the clock": (
-        Arrived,
+        ArrivalTimes,
         "__init__",
         lambda self, times, kind, kinds, _: _ARRIVED(self, times, kind, kinds),
     ),
     "time is held back by the clock for ever": (
-        Arrived,
+        ArrivalTimes,
         "__init__",
         lambda self, times, kind, kinds, clock: _ARRIVED(self, times, kind, kinds, clock and clock - 5000),
     ),
-    "results go to the wrong view": (Egress, "parcels", _to_the_next),
+    "results go to the wrong view": (ResultFilter, "parcels", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
-    "what is lost comes back": (Looks, "both", lambda _, before, now: max(before, now)),
-    "views forget when they part": (Sightings, "part", _forgetful),
-    "results of others are read by all": (Sightings, "_for_some", lambda _, number, __: number),
+    "what is lost comes back": (VisibilityPolicy, "both", lambda _, before, now: max(before, now)),
+    "views forget when they part": (VisibilityIndex, "part", _forgetful),
+    "results of others are read by all": (VisibilityIndex, "_for_some", lambda _, number, __: number),
 }
 
 

@@ -14,14 +14,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.harness import Bench, Row, stream
-from headgate.engine.compact import Compact
-from headgate.engine.demand import Subscriber
-from headgate.engine.files import Files, opened
-from headgate.engine.ingress import NO_LABEL, SPOILT, Entrance, Ingress
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sources import StreamSource, in_order, read_stream
-from headgate.engine.wanted import Learn, Wanted
+from headgate.egress.parquet import ParquetSink
 from headgate.errors import SourceError
+from headgate.ingress.parquet_reader import Files, opened
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.sources import StreamSource, in_order, read_stream
+from headgate.ingress.spark_reader import DecodedBatch
+from headgate.ingress.validation import MALFORMED, NO_LABEL, Ingress
+from headgate.model.snapshot import Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
 
@@ -60,7 +61,7 @@ class Delayed:
         self._given = given
         self._meanwhile = meanwhile
 
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
+    def compact(self, wanted: Pushdown, now: int, learn: RegisterLabels) -> DecodedBatch | None:
         found = self._given.compact(wanted, now, learn)
         self._meanwhile()
         return found
@@ -112,9 +113,9 @@ def test_a_line_that_is_no_text_is_kept_for_the_owner_and_ends_nothing(tmp_path:
     found.subscribed(ann=("q", "nurse"))
     pipeline = found.begin(found.files())
     rows = found.table("s", [("nurse", 1, "y"), ("nurse", 2, "y")])
-    spoilt = with_bytes(rows.append_column(SPOILT, pa.array(["", ""])), SPOILT, 1, BROKEN)
-    at = spoilt.schema.get_field_index(SPOILT)
-    spoilt = spoilt.set_column(at, SPOILT, pc.if_else(pc.equal(rows.column("a"), 2), spoilt.column(SPOILT), None))
+    spoilt = with_bytes(rows.append_column(MALFORMED, pa.array(["", ""])), MALFORMED, 1, BROKEN)
+    at = spoilt.schema.get_field_index(MALFORMED)
+    spoilt = spoilt.set_column(at, MALFORMED, pc.if_else(pc.equal(rows.column("a"), 2), spoilt.column(MALFORMED), None))
     pipeline.take("s", 0, spoilt)
     assert found.fetched("ann", "q") == [(1,)]
     assert READ in (tmp_path / "out" / "owner" / "s.refused.jsonl").read_text()
@@ -166,7 +167,7 @@ def test_a_long_text_is_not_hidden_behind_a_short_one_of_the_same_name(tmp_path:
     rows = found.table("s", [("TRUE", 1, "y" * 2000)])
     hidden = pa.array([{"w": "y"}], pa.struct({"w": pa.string()}))
     there = files(found, pa.table({"other": hidden, **{x: rows.column(x) for x in rows.column_names}}))
-    wanted = Wanted(found.now, ("w",), {("TRUE",): 0}, longest=1000)
+    wanted = Pushdown(found.now, ("w",), {("TRUE",): 0}, longest=1000)
     assert there.compact(wanted, 1 << 50, lambda _: None) is None
 
 
@@ -184,7 +185,7 @@ def batches(frame: DataFrame, home: Path) -> list[pa.Table]:
 
 def test_spark_hands_over_texts_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     """From files that hold bytes."""
-    entrance = Entrance("s", (("a", Type.INT), ("w", Type.STRING)))
+    entrance = StreamDescriptor("s", (("a", Type.INT), ("w", Type.STRING)))
     rows = with_bytes(pa.table({"a": pa.array([1, 2], pa.int32()), "w": ["y", "y"]}), "w", 1, BROKEN)
     (tmp_path / "in").mkdir()
     pq.write_table(rows, tmp_path / "in" / "1")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from engine.harness import NOW, Bench, Row, stream
-from headgate.engine.quotas import HOLDS, WAITS, YIELDS
 from headgate.plan.secure import Mode
+from headgate.visibility.role_limits import HOLDS, WAITS, YIELDS
 
 OTHER = "SELECT COUNT(*) AS n FROM s [ROWS 5]"
 GREEDY = {

@@ -18,24 +18,26 @@ from pyspark.sql import SparkSession
 
 from headgate.clock import SystemClock
 from headgate.cql.queries import parse_query
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.duck import evaluate
-from headgate.engine.egress import Delivery, deliveries
-from headgate.engine.ingress import NO_FORM, NO_LABEL, NO_TIME, Entrance, Refused
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.runner import Runner, SparkBatch
-from headgate.engine.sources import StreamSource
-from headgate.engine.views import Running
+from headgate.egress.mailbox import Mailbox
 from headgate.errors import SourceError
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.sources import StreamSource
+from headgate.ingress.validation import NO_FORM, NO_LABEL, NO_TIME
 from headgate.labels import LEAST, Clearance, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import DeliveredResult, delivered_results
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
+from headgate.recovery.pipeline import Pipeline
+from headgate.service.streams import Runner, SparkBatch
 from headgate.testing.oracle import Result, Tuple, exact
 
 COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("x", Type.DOUBLE), ("policy", Type.STRING))
-ENTRANCE = Entrance("s", COLUMNS, "at", {"ROLES": "policy"})
+ENTRANCE = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
 QUERIES = {
     "passing": "SELECT a, x WHERE a > 2 FROM s",
     "last": "SELECT a, COUNT(*) AS n, AVG(x) AS mean FROM s [ROWS 5] GROUP BY a",
@@ -52,25 +54,27 @@ def clearance(roles: frozenset[str]) -> Clearance:
 class Gate:
     """What is wanted, until the test wants something else."""
 
-    now: Demand
-    refused: list[Refused] = field(default_factory=list)
+    now: CatalogSnapshot
+    refused: list[RejectedRows] = field(default_factory=list)
 
-    def demand(self) -> Demand:
+    def demand(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         yield self.now
 
     def verify(self) -> None:
         pass
 
 
-def demand(queries: Mapping[str, str]) -> Demand:
+def demand(queries: Mapping[str, str]) -> CatalogSnapshot:
     stream = Stream("s", COLUMNS)
-    running = [Running(name, bind_query(parse_query(text), lambda _: stream), LEAST) for name, text in queries.items()]
+    running = [
+        ContinuousQuery(name, bind_query(parse_query(text), lambda _: stream), LEAST) for name, text in queries.items()
+    ]
     subscribers = [Subscriber(who, query, clearance(roles)) for who, roles in PEOPLE.items() for query in queries]
-    return Demand(entrances={"s": ENTRANCE}, queries=tuple(running), subscribers=tuple(subscribers))
+    return CatalogSnapshot(entrances={"s": ENTRANCE}, queries=tuple(running), subscribers=tuple(subscribers))
 
 
 class Kept(Mailbox):
@@ -78,7 +82,7 @@ class Kept(Mailbox):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused: list[Refused] = []
+        self.refused: list[RejectedRows] = []
 
     def prepare(self, results, refused, *, as_staged) -> None:  # type: ignore[no-untyped-def]
         self.refused += refused
@@ -86,12 +90,12 @@ class Kept(Mailbox):
 
 
 def run(
-    spark: SparkSession, home: Path, source: StreamSource, wanted: Demand, *, last: bool = True
-) -> tuple[list[Delivery], Kept]:
+    spark: SparkSession, home: Path, source: StreamSource, wanted: CatalogSnapshot, *, last: bool = True
+) -> tuple[list[DeliveredResult], Kept]:
     box = Kept()
     gate = Gate(replace(wanted, entrances={"s": source.entrance}))
     pipeline = Pipeline(
-        home, gate, lambda _, program, schema: LocalCarrier(program, schema, evaluate), [box], SystemClock()
+        home, gate, lambda _, program, schema: LocalExecutor(program, schema, evaluate), [box], SystemClock()
     )
     try:
         runner = Runner(spark, home, pipeline)
@@ -102,7 +106,7 @@ def run(
             raise error
         if last:
             pipeline.end()
-        found = [deliveries(box.fetch(x.name, x.query, gate.now)) for x in gate.now.subscribers]
+        found = [delivered_results(box.fetch(x.name, x.query, gate.now)) for x in gate.now.subscribers]
         return [x for parcels in found for x in parcels], box
     finally:
         pipeline.close()
@@ -135,7 +139,7 @@ def write(folder: Path, number: int, rows: list[dict[str, Any]], kind: str) -> N
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def expected(wanted: Demand) -> dict[tuple[str, str], list[Result]]:
+def expected(wanted: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
     tuples = [
         Tuple("s", int(at.timestamp() * 1000), {**row, "at": at}, parse_label(f"{row['policy']} FROM s"))
         for row in ROWS
@@ -148,7 +152,7 @@ def expected(wanted: Demand) -> dict[tuple[str, str], list[Result]]:
     }
 
 
-def by_reader(found: list[Delivery]) -> dict[tuple[str, str], list[Result]]:
+def by_reader(found: list[DeliveredResult]) -> dict[tuple[str, str], list[Result]]:
     got: dict[tuple[str, str], list[Result]] = {}
     for x in found:
         got.setdefault((x.subscriber, x.query), []).append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]

@@ -12,12 +12,14 @@ import pytest
 from plan import test_meaning as random_plans
 
 from headgate.cql.queries import parse_query
-from headgate.engine import processor
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.processor import Arrivals, Delivery, Processor, deliveries
-from headgate.engine.sights import Running
+from headgate.execution import processor
+from headgate.execution.executors import LocalExecutor
+from headgate.execution.processor import Processor
+from headgate.expressions.duck import evaluate
 from headgate.labels import Clearance, LevelOrder, Rules, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import DeliveredResult, delivered_results
+from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.plan.secure import Mode
@@ -30,17 +32,17 @@ RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
 COUNTED = "SELECT a, COUNT(*), MAX(b) FROM s [ROWS 40] GROUP BY a"
 
 
-def query(text: str) -> Running:
-    return Running("q", bind_query(parse_query(text), lambda _: STREAM), TOP)
+def query(text: str) -> ContinuousQuery:
+    return ContinuousQuery("q", bind_query(parse_query(text), lambda _: STREAM), TOP)
 
 
-def changing(rounds: int) -> tuple[list[Delivery], int]:
+def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
     """Rights come and go between batches; what was received, and how many sights there are in the end."""
     rng = Random(5)
-    run = Processor([query(COUNTED)], RULES, lambda program, schema: LocalCarrier(program, schema, evaluate))
+    run = Processor([query(COUNTED)], RULES, lambda program, schema: LocalExecutor(program, schema, evaluate))
     run.know({number: parse_label(f"r{number}") for number in range(10)})
     views = [run.subscribe("q", {f"u{number}": None}) for number in range(12)]
-    received: list[Delivery] = []
+    received: list[DeliveredResult] = []
     for start in range(rounds):
         for number, view in enumerate(views):
             roles = frozenset(f"r{role}" for role in range(10) if rng.random() < 0.6)
@@ -48,7 +50,7 @@ def changing(rounds: int) -> tuple[list[Delivery], int]:
         times = start * 10 + np.arange(10)
         values = pa.array([rng.randrange(4) for _ in times], pa.int32())
         labels = np.array([rng.randrange(10) for _ in times])
-        received += deliveries(run.batch([Arrivals("s", times, labels, {"a": values, "b": values})]))
+        received += delivered_results(run.batch([TupleBatch("s", times, labels, {"a": values, "b": values})]))
     return received, len(run.save()[1]["sights"]["rows"])
 
 

@@ -10,9 +10,9 @@ import pytest
 from engine.harness import Bench, stream
 from headgate.bench.pipelines import reader, running
 from headgate.bench.vitals import STREAMS, demand
-from headgate.engine.demand import Demand
-from headgate.engine.wanted import Wanted
+from headgate.ingress.pushdown import Pushdown
 from headgate.labels import Rules, Semantics, parse_label
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Column, Compare, Literal, Type
 
 QUERY = running("q", "SELECT patient, hr WHERE hr > 7 FROM hr", STREAMS)
@@ -33,15 +33,15 @@ CHANGED = {
 
 
 @pytest.mark.parametrize(("now", "same"), CHANGED.values(), ids=CHANGED)
-def test_what_passes_may_be_read_before_rights_change_but_nothing_else(now: Demand, same: bool) -> None:
+def test_what_passes_may_be_read_before_rights_change_but_nothing_else(now: CatalogSnapshot, same: bool) -> None:
     for keep in (None, (((1,), ALARM),)):
-        wanted = Wanted(THEN, ("hr",), {}, keep)
+        wanted = Pushdown(THEN, ("hr",), {}, keep)
         assert wanted.still(THEN, 0)
         assert wanted.still(now, 0) == same
 
 
 def test_where_windows_hold_what_somebody_sees_any_change_counts() -> None:
-    wanted = Wanted(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
+    wanted = Pushdown(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
     assert wanted.still(THEN, 0)
     assert not any(wanted.still(now, 0) for now, _ in CHANGED.values())
 

@@ -10,11 +10,11 @@ import pytest
 from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.sinks import FileSink
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import FileSink
 from headgate.errors import AuthenticationFailed
-from headgate.service.desk import Desk
-from headgate.service.processing import Folders
+from headgate.service.run_client import RunClient
+from headgate.service.runs import Folders
 
 
 class Ward:
@@ -120,7 +120,7 @@ def test_whoever_takes_its_results_is_not_idle_but_files_keep_nobody_awake(ward:
     system = ward.system
     system.run("SET SYSTEM idle_minutes = 30")
     taking, sleeping = ward.nurse(), ward.nurse()
-    desk = Desk(system.headgate, taking)
+    desk = RunClient(system.headgate, taking)
     for _ in range(3):
         system.clock.advance(20 * 60)
         ward.work.take((5, "nurse"))  # into files, and into mailboxes
@@ -134,7 +134,7 @@ def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> No
     system = ward.system
     system.run("SET SYSTEM session_minutes = 60")
     token = ward.nurse()
-    desk = Desk(system.headgate, token)
+    desk = RunClient(system.headgate, token)
     for _ in range(5):
         system.clock.advance(11 * 60)
         list(desk.received(20))
@@ -146,7 +146,7 @@ def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> No
 def test_whoever_takes_its_results_does_not_wake_one_that_has_ended(ward: Ward) -> None:
     """The attack: a token that was idle for too long, at a desk that is still open."""
     token = ward.nurse()
-    desk = Desk(ward.system.headgate, token)
+    desk = RunClient(ward.system.headgate, token)
     ward.system.clock.advance(31 * 60)
     with pytest.raises(AuthenticationFailed):
         list(desk.received(20))

@@ -10,9 +10,9 @@ from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
 from headgate.cli.run import _News
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.quotas import YIELDS
-from headgate.service.desk import Desk
+from headgate.egress.mailbox import Mailbox
+from headgate.service.run_client import RunClient
+from headgate.visibility.role_limits import YIELDS
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def ward(sqlite_system: System) -> System:
     return sqlite_system
 
 
-def reasons(desk: Desk, work: Work) -> list[tuple[str, ...]]:
+def reasons(desk: RunClient, work: Work) -> list[tuple[str, ...]]:
     tables = {title: [tuple(row) for row in rows] for title, _, rows in desk.summary(work.pipeline.counts)}
     return tables.get("ended", [])
 
@@ -34,7 +34,7 @@ def test_a_query_that_ended_is_in_every_summary_until_it_begins_anew(ward: Syste
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
     for home, everyone in ((tmp_path / "all", True), (tmp_path / "own", False)):
-        desk = Desk(ward.headgate, ward.root if everyone else token, everyone=everyone)
+        desk = RunClient(ward.headgate, ward.root if everyone else token, everyone=everyone)
         work = Work(ward, desk, home, Mailbox())
         work.take((5, "nurse"), (6, "nurse"))
         assert reasons(desk, work) == []
@@ -52,7 +52,7 @@ def test_what_ends_while_streams_are_followed_is_said_as_it_happens_and_once(
     ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
+    desk = RunClient(ward.headgate, token)
     work = Work(ward, desk, tmp_path, Mailbox())
     following = SimpleNamespace(failed={}, counts=work.pipeline.counts)
     news = _News(desk, following)  # type: ignore[arg-type]
@@ -70,7 +70,7 @@ def test_who_may_not_have_been_told_that_a_query_ended_is_not_told_after_a_resta
     ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
+    desk = RunClient(ward.headgate, token)
     work = Work(ward, desk, tmp_path / "own", Mailbox())
     work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
     work.pipeline.close()
@@ -85,7 +85,7 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
 ) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
+    desk = RunClient(ward.headgate, token)
     mailbox = Mailbox(most=10)
     monkeypatch.setattr(desk, "_mailbox", mailbox)
     work = Work(ward, desk, tmp_path, mailbox)
@@ -112,7 +112,7 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
 def test_what_is_said_of_a_query_stays_however_many_results_come(ward: System, tmp_path: Path) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
+    desk = RunClient(ward.headgate, token)
     mailbox = Mailbox(most=2)
     work = Work(ward, desk, tmp_path, mailbox)
     try:

@@ -9,7 +9,7 @@ from statistics import median
 from headgate.bench.harness import Plot, Progress, Report, Row, environment
 from headgate.bench.pipelines import measured, reader, running
 from headgate.bench.vitals import ROLES, STREAMS, Vitals, demand
-from headgate.engine.demand import Demand
+from headgate.model.snapshot import CatalogSnapshot
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Case:
     wards: int = 8
     views: int = 1
 
-    def demand(self) -> Demand:
+    def demand(self) -> CatalogSnapshot:
         made = [running(f"q{number:02}", text, STREAMS) for number, text in enumerate(self.queries)]
         return demand(made, [reader(role, query, [role]) for query in made for role in ROLES[: self.views]])
 

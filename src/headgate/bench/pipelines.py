@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from headgate.clock import SystemClock
 from headgate.cql.queries import parse_query
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.duck import evaluate
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sights import Running
+from headgate.egress.mailbox import Mailbox
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
 from headgate.labels import LEAST, Clearance
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.queries import Stream, bind_query
+from headgate.recovery.pipeline import Pipeline
 
 Key = TypeVar("Key")
 
@@ -33,13 +33,13 @@ Key = TypeVar("Key")
 class Unchanging:
     """A gate at which the same is wanted all the time."""
 
-    def __init__(self, demand: Demand) -> None:
+    def __init__(self, demand: CatalogSnapshot) -> None:
         self._demand = demand
 
-    def demand(self) -> Demand:
+    def demand(self) -> CatalogSnapshot:
         return self._demand
 
-    def open(self) -> AbstractContextManager[Demand]:
+    def open(self) -> AbstractContextManager[CatalogSnapshot]:
         return nullcontext(self._demand)
 
     def verify(self) -> None:
@@ -49,14 +49,14 @@ class Unchanging:
 class Measured:
     """A pipeline that says what a batch took. Mailboxes are emptied after each, as their owners would."""
 
-    def __init__(self, demand: Demand, home: Path) -> None:
+    def __init__(self, demand: CatalogSnapshot, home: Path) -> None:
         self._mailbox = Mailbox()
         self._demand = demand
         self._batches = count()
         self.pipeline = Pipeline(
             home,
             Unchanging(demand),
-            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
             [self._mailbox],
             SystemClock(),
         )
@@ -78,12 +78,12 @@ class Measured:
         return sum(self.pipeline.counts.results.values())
 
 
-_NOTHING = Demand()
+_NOTHING = CatalogSnapshot()
 """With no query running, what is fetched is let go unseen."""
 
 
 @contextmanager
-def measured(demands: Mapping[Key, Demand]) -> Iterator[dict[Key, Measured]]:
+def measured(demands: Mapping[Key, CatalogSnapshot]) -> Iterator[dict[Key, Measured]]:
     """Pipelines side by side, so that they can take turns."""
     with ExitStack() as stack:
         found: dict[Key, Measured] = {}
@@ -94,11 +94,11 @@ def measured(demands: Mapping[Key, Demand]) -> Iterator[dict[Key, Measured]]:
         yield found
 
 
-def running(name: str, text: str, streams: Mapping[str, Stream]) -> Running:
+def running(name: str, text: str, streams: Mapping[str, Stream]) -> ContinuousQuery:
     """A query at the least level, from its text."""
-    return Running(name, bind_query(parse_query(text), lambda target: streams[target.name]), LEAST)
+    return ContinuousQuery(name, bind_query(parse_query(text), lambda target: streams[target.name]), LEAST)
 
 
-def reader(name: str, query: Running, roles: Sequence[str]) -> Subscriber:
+def reader(name: str, query: ContinuousQuery, roles: Sequence[str]) -> Subscriber:
     """Somebody with these roles who may read the streams of a query."""
     return Subscriber(name, query.name, Clearance(frozenset(roles), LEAST, query.streams))

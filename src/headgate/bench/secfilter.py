@@ -21,13 +21,14 @@ from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environmen
 from headgate.bench.pipelines import running
 from headgate.bench.unsecured import UnlabelledIngress, UnsecuredProcessor, results
 from headgate.bench.vitals import LABELS, ROLES, STREAMS, Vitals, demand
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.dictionary import Dictionary
-from headgate.engine.duck import evaluate
-from headgate.engine.ingress import Entrance, Ingress
-from headgate.engine.processor import Processor
-from headgate.engine.sights import Running
+from headgate.execution.executors import LocalExecutor
+from headgate.execution.processor import Processor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.validation import Ingress
 from headgate.labels import LEAST, Clearance, Rules, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.stream import StreamDescriptor
+from headgate.visibility.dictionary import Dictionary
 
 MOST_OVERHEAD = 1.0
 PAPER_NS = 60
@@ -111,7 +112,7 @@ def _series(rows: Sequence[Row], column: str) -> dict[str, list[tuple[float, flo
     }
 
 
-def query(operators: int) -> Running:
+def query(operators: int) -> ContinuousQuery:
     """Patients are dealt out to the blocks: every tuple comes out once."""
     blocks = operators // _EACH
     share = _PATIENTS // blocks
@@ -136,25 +137,27 @@ class Way:
         return entered - start, time.process_time() - entered, results(parcels)
 
 
-def ways(running_: Running) -> dict[str, Way]:
+def ways(running_: ContinuousQuery) -> dict[str, Way]:
     streams = demand([], []).entrances["hr"], demand([], [], labelled=False).entrances["hr"]
     labelled, plain = streams
     return {
         OFF: _unsecured(running_, plain),
-        STREAM: _secured(running_, Entrance(plain.name, plain.columns, plain.event_time, policy=parse_label("doctor"))),
+        STREAM: _secured(
+            running_, StreamDescriptor(plain.name, plain.columns, plain.event_time, policy=parse_label("doctor"))
+        ),
         TUPLE: _secured(running_, labelled),
     }
 
 
-def _unsecured(running_: Running, entrance: Entrance) -> Way:
+def _unsecured(running_: ContinuousQuery, entrance: StreamDescriptor) -> Way:
     numbers = Dictionary()
     return Way(UnlabelledIngress(entrance, Rules(), numbers.number), UnsecuredProcessor(running_), numbers)
 
 
-def _secured(running_: Running, entrance: Entrance) -> Way:
+def _secured(running_: ContinuousQuery, entrance: StreamDescriptor) -> Way:
     """Looked at by somebody who has every role, so that the same comes out."""
     numbers = Dictionary()
-    processor = Processor([running_], Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate))
+    processor = Processor([running_], Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate))
     ingress = Ingress(entrance, Rules(), numbers.number)
     if entrance.labels:
         ingress.learn([(text,) for text in LABELS])

@@ -16,12 +16,12 @@ import click
 from headgate.cli.aside import Aside, write_out
 from headgate.cli.context import Place, complain, pass_place, reported, say, show
 from headgate.cli.progress import Bar
-from headgate.engine.memory import keep_freed
-from headgate.engine.pipeline import forget
+from headgate.execution.memory import keep_freed
 from headgate.plain import format_table, visible
+from headgate.recovery.pipeline import forget
 from headgate.service import Headgate
-from headgate.service.desk import KINDS, Desk, Shown, SparkTarget
-from headgate.service.processing import Processing, Unread
+from headgate.service.run_client import KINDS, RunClient, Shown, SparkTarget
+from headgate.service.runs import Processing, Unread
 
 SHOWN = 20
 UNREAD, ENDED, INTERRUPTED = 1, 3, 128
@@ -158,7 +158,7 @@ def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
 def _process(
     place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
 ) -> None:
-    desk = Desk(headgate, place.token(), everyone=everyone)
+    desk = RunClient(headgate, place.token(), everyone=everyone)
     if not (everyone and follow) and not desk.has_work():  # a service waits for subscriptions too
         return
     home = desk.home(place.home)
@@ -201,7 +201,7 @@ def _process(
         sys.exit(UNREAD if unread else ENDED if work.counts.ended else 0)
 
 
-def _warn(desk: Desk, work: Processing) -> None:
+def _warn(desk: RunClient, work: Processing) -> None:
     warnings = [*work.warnings(), *desk.news(work.news())]
     for line in (*work.notices(), *(f"warning: {x}" for x in warnings)):
         say(line, err=True)
@@ -216,7 +216,7 @@ def _kept(results: Results) -> str:
 class _News:
     """What is told as it happens while streams are followed, each once: what cannot be read, and what ended."""
 
-    def __init__(self, desk: Desk, work: Processing) -> None:
+    def __init__(self, desk: RunClient, work: Processing) -> None:
         self._desk = desk
         self._work = work
         self._waits: list[str] = []

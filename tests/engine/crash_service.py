@@ -68,8 +68,8 @@ def main(folder: Path, page_file: Path) -> None:
     page[:] = b"opening".ljust(PAGE)
     watch(page)
     headgate = Headgate.at_home(folder / "headgate")
-    desk = RunClient(headgate, (folder / "token").read_text(), everyone=True)
-    with desk.at_work(folder / "headgate" / "engine", folder / "out") as work:
+    client = RunClient(headgate, (folder / "token").read_text(), everyone=True)
+    with client.at_work(folder / "headgate" / "engine", folder / "out") as work:
         (work.follow if how == "follow" else work.replay)()
     print("done", flush=True)
 

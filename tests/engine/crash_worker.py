@@ -112,24 +112,24 @@ class ScriptedGate:
         self._known: dict[int, CatalogSnapshot] = {}
         self.taken = 0
 
-    def demand(self) -> CatalogSnapshot:
+    def snapshot(self) -> CatalogSnapshot:
         past = [x for x in self._changes if x.after <= self.taken]
         if len(past) not in self._known:
             clearances: dict[str, Clearance | None] = {**PEOPLE, **{x.who: x.clearance for x in past}}
             subscribers = tuple(Subscriber(w, q, c) for w, c in clearances.items() for q in self._queries)
-            entrances = {
-                name: entrance
-                for name, entrance in ENTRANCES.items()
+            descriptors = {
+                name: descriptor
+                for name, descriptor in ENTRANCES.items()
                 if any(name in query.streams for query in self._queries.values())
             }
             self._known[len(past)] = CatalogSnapshot(
-                entrances=entrances, queries=tuple(self._queries.values()), subscribers=subscribers
+                descriptors=descriptors, queries=tuple(self._queries.values()), subscribers=subscribers
             )
         return self._known[len(past)]
 
     @contextmanager
     def open(self) -> Iterator[CatalogSnapshot]:
-        yield self.demand()
+        yield self.snapshot()
 
     def verify(self) -> None:
         pass

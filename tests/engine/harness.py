@@ -31,7 +31,7 @@ from headgate.testing import ManualClock
 from headgate.testing.queries import finder
 
 NOW = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
-RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
+RULES = Rules(LevelOrder.total("U", "C", "S", "TS"))
 Row = tuple[object, ...]
 
 
@@ -57,14 +57,14 @@ class Bench:
         self.queries: dict[str, ContinuousQuery] = {}
         self.mailbox = Mailbox()
         self.clock = ManualClock(NOW.timestamp())
-        self.entrances = {
+        self.descriptors = {
             x.name: StreamDescriptor(x.name, x.columns, None, {"LABEL": "policy"}, table=True)
             if x.table
             else StreamDescriptor(x.name, x.columns, "at", {"LABEL": "policy"}, skew=skew)
             for x in streams
         }
         self.content: dict[str, list[Row] | None] = {}
-        self.now = CatalogSnapshot(RULES, self.entrances)
+        self.now = CatalogSnapshot(RULES, self.descriptors)
         self.pipeline: Pipeline | None = None
         self.limits: Limits | None = None
         self._numbers: dict[str, int] = {}
@@ -83,14 +83,14 @@ class Bench:
     def subscribed(self, **who: tuple[str, str] | tuple[str, str, str] | None) -> None:
         """By name: the query and the roles, with commas, and the level; afterwards these and no others."""
         subscribers = [Subscriber(name, x[0], self.clearance(x[1], *x[2:])) for name, x in who.items() if x is not None]
-        self.now = CatalogSnapshot(RULES, self.entrances, tuple(self.queries.values()), tuple(subscribers))
+        self.now = CatalogSnapshot(RULES, self.descriptors, tuple(self.queries.values()), tuple(subscribers))
 
     def clearance(self, roles: str, level: str = "TS") -> Clearance:
         return Clearance(
             frozenset(filter(None, roles.split(","))), Level(level), frozenset(x.name for x in self.streams)
         )
 
-    def demand(self) -> CatalogSnapshot:
+    def snapshot(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
@@ -114,12 +114,12 @@ class Bench:
         )
         return self.pipeline
 
-    def read_table(self, entrance: StreamDescriptor) -> Whole:
-        rows = self.content[entrance.name]
+    def read_table(self, descriptor: StreamDescriptor) -> Whole:
+        rows = self.content[descriptor.name]
         if rows is None:
-            raise SourceError(f"table {entrance.name} cannot be read as `csv` (PATH_NOT_FOUND)")
+            raise SourceError(f"table {descriptor.name} cannot be read as `csv` (PATH_NOT_FOUND)")
         full = [(*values, label) for label, *values in rows]
-        columns = {x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(entrance.columns)}
+        columns = {x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(descriptor.columns)}
         return Whole(pa.table(columns))
 
     def files(self) -> FileSink:

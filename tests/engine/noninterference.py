@@ -42,7 +42,7 @@ class Gate:
     def __init__(self) -> None:
         self.now = CatalogSnapshot()
 
-    def demand(self) -> CatalogSnapshot:
+    def snapshot(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
@@ -95,13 +95,13 @@ class Run:
         home, read = self._home / "engine", self._read_table
         self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
 
-    def _read_table(self, entrance: StreamDescriptor) -> Whole:
-        return Whole(_table(entrance.columns, self._content))
+    def _read_table(self, descriptor: StreamDescriptor) -> Whole:
+        return Whole(_table(descriptor.columns, self._content))
 
     def _make(self, running: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
         values = plainly if self._world.quick else duck.evaluate
-        if self._world.cells:
-            return PartitionedExecutor(program, partition_groups(running), self._world.cells, values)
+        if self._world.partitions:
+            return PartitionedExecutor(program, partition_groups(running), self._world.partitions, values)
         return LocalExecutor(program, schema, values)
 
     def all(self, steps: Iterable[Step]) -> Seen:
@@ -121,8 +121,8 @@ class Run:
 
     def _step(self, step: Step) -> None:
         match step:
-            case Wanted(demand):
-                self._gate.now = demand
+            case Wanted(snapshot):
+                self._gate.now = snapshot
             case Fetch():
                 self._fetch()
             case Restart():
@@ -145,9 +145,11 @@ class Run:
         now = self._gate.now
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
-            parcels = self._mailbox.fetch(OBSERVER, query, now)
-            self.seen.told += [(parcel.ended, delivered_results([parcel])) for parcel in parcels]
-            self.seen.ended += sum(bool(parcel.ended) for parcel in parcels)
+            result_batches = self._mailbox.fetch(OBSERVER, query, now)
+            self.seen.told += [
+                (result_batch.ended, delivered_results([result_batch])) for result_batch in result_batches
+            ]
+            self.seen.ended += sum(bool(result_batch.ended) for result_batch in result_batches)
 
     def _count(self) -> None:
         counted = {k: n for k, n in self._pipeline.counts.results.items() if k[1] == OBSERVER}
@@ -156,13 +158,13 @@ class Run:
 
 
 def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Table:
-    def cell(row: Row, name: str) -> Value:
+    def partition(row: Row, name: str) -> Value:
         if name == AT:
             return None if row.time is None else BEGIN + dt.timedelta(milliseconds=row.time)
         return row.label if name == POLICY else row.values[name]
 
-    known = {name: pa.array([cell(row, name) for row in rows], ARROW[type_]) for name, type_ in columns}
-    return pa.table(known | {MALFORMED: pa.array([row.spoilt for row in rows], pa.string())})
+    known = {name: pa.array([partition(row, name) for row in rows], ARROW[type_]) for name, type_ in columns}
+    return pa.table(known | {MALFORMED: pa.array([row.malformed for row in rows], pa.string())})
 
 
 def pair(seed: int, home: Path, *, together: bool = False) -> tuple[Seen, Seen, int]:

@@ -64,10 +64,10 @@ def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[s
         except HeadgateError:
             continue
         names = {reading.stream.name for block in query.blocks for reading in block.readings}
-        makers = [x for x in found if x.output in names]
-        stage = 1 + max((x.stage for x in makers), default=-1)
+        producers = [x for x in found if x.output in names]
+        stage = 1 + max((x.stage for x in producers), default=-1)
         level = max(
-            [rng.choice(("U", "C", "S", "S", "S", "S", "TS")), *(x.level.name for x in makers)], key=LEVELS.index
+            [rng.choice(("U", "C", "S", "S", "S", "S", "TS")), *(x.level.name for x in producers)], key=LEVELS.index
         )
         mode = Mode.CUMULATIVE if not stage and rng.random() < 0.15 else Mode.EXACT
         own = {x: lateness.get(x, 0) for x in names}
@@ -90,8 +90,8 @@ def _over_results(rng: Random, stream: str) -> str:
 
 
 def with_makers(queries: Sequence[ContinuousQuery], names: set[str]) -> tuple[ContinuousQuery, ...]:
-    wanted = set(names)
+    pushdown = set(names)
     for query in reversed(queries):
-        if query.name in wanted:
-            wanted |= {x.name for x in queries if x.output in query.streams}
-    return tuple(x for x in queries if x.name in wanted)
+        if query.name in pushdown:
+            pushdown |= {x.name for x in queries if x.output in query.streams}
+    return tuple(x for x in queries if x.name in pushdown)

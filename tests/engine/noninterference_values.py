@@ -48,7 +48,7 @@ class Row:
     time: int | None
     label: str | None
     values: Mapping[str, Value]
-    spoilt: str | None = None
+    malformed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Batch:
 class Wanted:
     """What is wanted from here on."""
 
-    demand: CatalogSnapshot
+    snapshot: CatalogSnapshot
 
 
 class Fetch:
@@ -84,7 +84,7 @@ class World:
     steps: list[Step]
     clearances: list[Clearance]
     """All that the observer holds, one after the other."""
-    cells: int
+    partitions: int
     quick: bool
     queries: list[ContinuousQuery] = field(default_factory=list)
     table: Stream = TABLE

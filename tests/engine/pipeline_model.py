@@ -29,7 +29,7 @@ Wanted = dict[tuple[str, str], list[Result]]
 class Model:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.looking = [dict(_looking(step.demand)) for step in world.steps]
+        self.looking = [dict(_looking(step.snapshot)) for step in world.steps]
         self._shared: dict[str, list[dict[Path, list[Result]]]] = {}
         self.ends: dict[Key, set[int]] = {}
         """The steps in which views ended that exceeded a limit, or read from one that did."""
@@ -42,7 +42,7 @@ class Model:
         for number, step in enumerate(self.world.steps):
             if step.kind != "restart":
                 last = self._computed(number)
-            out = last if step.kind != "restart" and step.during is step.demand else self._allowed(last, step.during)
+            out = last if step.kind != "restart" and step.during is step.snapshot else self._allowed(last, step.during)
             found.append({} if step.lost else {key: results for key, results in out.items() if results})
             if not step.lost:  # what is out does not come again
                 last = {}
@@ -70,7 +70,7 @@ class Model:
         """What one who looks receives at each step."""
         path, query = key
         found: list[list[Result]] = [[] for _ in self.world.steps]
-        running = next(step.demand.running[query] for step in self.world.steps if query in step.demand.running)
+        running = next(step.snapshot.running[query] for step in self.world.steps if query in step.snapshot.running)
         if running.mode == Mode.CUMULATIVE:
             for number, results in enumerate(self._of_shared(running)):
                 found[number] = results.get(path, [])
@@ -102,7 +102,7 @@ class Model:
         return found
 
     def _limit(self, running: ContinuousQuery, number: int) -> Limit:
-        now = self.world.steps[number].demand.running[running.name]
+        now = self.world.steps[number].snapshot.running[running.name]
         return Limit(now.most_state, now.most_results)
 
     def _reads_no_more(self, running: ContinuousQuery, path: Path, number: int) -> bool:
@@ -110,10 +110,10 @@ class Model:
         it does not look from, it may not."""
         step, here = self.world.steps[number], (*path, running.name)
         told = (
-            maker.name
-            for maker in _makers(step.demand, running)
-            if (clearance := self.looking[number].get((here, maker.name))) is not None
-            and step.demand.rules.order.dominates(clearance.level, maker.level)
+            producer.name
+            for producer in _producers(step.snapshot, running)
+            if (clearance := self.looking[number].get((here, producer.name))) is not None
+            and step.snapshot.rules.order.dominates(clearance.level, producer.level)
         )
         return any(number in self.ends.get((here, name), ()) for name in told)
 
@@ -193,13 +193,13 @@ class Model:
         step = self.world.steps[number]
         clock = int(step.now * 1000) if step.kind == "batch" else None
         yield from (replace(x, clock=clock) for x in step.tuples if x.stream in running.streams)
-        makers = _makers(step.demand, running)
-        for maker in sorted(makers, key=lambda x: (x.stage, x.output)):
-            columns = [name for name, _ in maker.query.columns]
-            for result in self.of(((*path, running.name), maker.name))[number]:
+        producers = _producers(step.snapshot, running)
+        for producer in sorted(producers, key=lambda x: (x.stage, x.output)):
+            columns = [name for name, _ in producer.query.columns]
+            for result in self.of(((*path, running.name), producer.name))[number]:
                 values = dict(zip(columns, result.values, strict=True))
-                label = self._with_source(result.label, maker.output)
-                yield Tuple(maker.output, result.time, values, label, clock)
+                label = self._with_source(result.label, producer.output)
+                yield Tuple(producer.output, result.time, values, label, clock)
 
     def _with_source(self, label: Label, source: str) -> Label:
         return self.world.rules.combine(label, Label(sources=frozenset({source})))
@@ -210,23 +210,23 @@ class Model:
 
     def _snapshot(self, table: str, step: int) -> list[Tuple]:
         """What a table held at the first of all steps up to this one in which some query reads it."""
-        read = (any(table in query.tables for query in x.demand.queries) for x in self.world.steps)
+        read = (any(table in query.tables for query in x.snapshot.queries) for x in self.world.steps)
         begun = next(first for first, end in _episodes(read) if first <= step < end)
         return [found for _, found in self.world.steps[begun].content[table]]
 
 
-def _looking(demand: CatalogSnapshot) -> Iterator[tuple[Key, Clearance | None]]:
+def _looking(snapshot: CatalogSnapshot) -> Iterator[tuple[Key, Clearance | None]]:
     """All who look, also those through other queries, in the order in which they were told."""
-    waiting: list[tuple[Key, Clearance | None]] = [(((x.name,), x.query), x.clearance) for x in demand.subscribers]
+    waiting: list[tuple[Key, Clearance | None]] = [(((x.name,), x.query), x.clearance) for x in snapshot.subscribers]
     while waiting:
         (path, query), clearance = waiting.pop(0)
         yield (path, query), clearance
-        makers = sorted(_makers(demand, demand.running[query]), key=lambda x: x.output)
-        waiting += [(((*path, query), maker.name), clearance) for maker in makers]
+        producers = sorted(_producers(snapshot, snapshot.running[query]), key=lambda x: x.output)
+        waiting += [(((*path, query), producer.name), clearance) for producer in producers]
 
 
-def _makers(demand: CatalogSnapshot, running: ContinuousQuery) -> list[ContinuousQuery]:
-    return [x for x in demand.queries if x.output in running.streams]
+def _producers(snapshot: CatalogSnapshot, running: ContinuousQuery) -> list[ContinuousQuery]:
+    return [x for x in snapshot.queries if x.output in running.streams]
 
 
 def _episodes(there: Iterable[bool]) -> Iterator[tuple[int, int]]:

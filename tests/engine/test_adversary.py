@@ -18,9 +18,9 @@ from engine import harness
 from engine.harness import NOW, Bench, Row, stream
 from headgate.egress.parquet import ParquetSink
 from headgate.expressions import limits
-from headgate.model.budget import LimitExceeded, Meter
 from headgate.expressions.duck import evaluate
 from headgate.expressions.limits import few_rows, limited
+from headgate.model.budget import LimitExceeded, Meter
 from headgate.model.limits import Limits
 from headgate.operators import threads
 from headgate.operators.instants import LAST
@@ -41,7 +41,7 @@ def rows(count: int, label: str = "TRUE") -> list[Row]:
 
 
 def ended(found: Bench, who: str, query: str) -> list[str]:
-    return [parcel.ended for parcel in found.mailbox.fetch(who, query, found.now) if parcel.ended]
+    return [result_batch.ended for result_batch in found.mailbox.fetch(who, query, found.now) if result_batch.ended]
 
 
 @pytest.mark.parametrize("count", [(1 << 64) // 4096, (1 << 63) // 4096, 8_640_000_000_000_000])
@@ -73,7 +73,7 @@ def test_there_is_no_result_whose_time_nobody_can_write(slide: int, instants: in
     found.begin(found.files(), ParquetSink(tmp_path / "parquet", found))
     found.take("s", *rows(3), times=[dt.datetime(1900, 1, 1, tzinfo=dt.UTC)] * 3)
     found.end()
-    times = [int(x) for parcel in found.mailbox.fetch("eve", "far", found.now) for x in parcel.times]
+    times = [int(x) for result_batch in found.mailbox.fetch("eve", "far", found.now) for x in result_batch.times]
     assert times == [number * slide * 86_400_000 for number in range(instants) for _ in range(3)]
     assert max(times) <= LAST == windows.LAST
     assert len(found.fetched("dora", "other")) == 3
@@ -165,5 +165,5 @@ def test_many_sessions_at_different_moments_do_not_multiply_what_is_kept(tmp_pat
         found.subscribed(**dict.fromkeys(sessions[: number + 1], ("q", "nurse")))
         found.take("s", *rows(10))
         assert found.pipeline is not None
-        assert sum(cell.table.num_rows for cell in found.pipeline._chain.save()[0].values()) <= 40 + 10
+        assert sum(partition.table.num_rows for partition in found.pipeline._graph.save()[0].values()) <= 40 + 10
     assert [bool(ended(found, name, "q")) for name in sessions] == [True] * 6 + [False] * 4

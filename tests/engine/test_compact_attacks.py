@@ -55,18 +55,18 @@ class Frame:
     """A batch of Spark's that must not be fetched as a whole."""
 
     frame: DataFrame
-    entrance: StreamDescriptor
+    descriptor: StreamDescriptor
     patience: TimeBudget = field(default_factory=TimeBudget)
 
-    def compact(self, wanted: Pushdown, now: int, learn: RegisterLabels) -> DecodedBatch | None:
-        return decoded(self.frame, self.entrance, wanted, now, learn, self.patience)
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
+        return decoded(self.frame, self.descriptor, pushdown, now, register, self.patience)
 
     def whole(self) -> Whole:
         raise AssertionError("all of it was fetched")
 
 
 def framed(spark: SparkSession, bench: Bench, table: pa.Table) -> Frame:
-    return Frame(spark.createDataFrame(table), bench.entrances["s"])
+    return Frame(spark.createDataFrame(table), bench.descriptors["s"])
 
 
 def bench(tmp_path: Path, **queries: str) -> Bench:

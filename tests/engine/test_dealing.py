@@ -230,20 +230,20 @@ def test_a_share_keeps_what_its_blocks_read_and_the_numbers_of_all_streams() -> 
 
 
 def test_equal_values_have_equal_cells() -> None:
-    for cells in (1, 2, 3, 8, 1000):
+    for partitions in (1, 2, 3, 8, 1000):
         whole = [None, 0, 5, -7, 2**31 - 1, -(2**31)]
         assert (
-            partition_of(pa.array(whole, pa.int32()), cells).tolist()
-            == partition_of(pa.array(whole, pa.int64()), cells).tolist()
+            partition_of(pa.array(whole, pa.int32()), partitions).tolist()
+            == partition_of(pa.array(whole, pa.int64()), partitions).tolist()
         )
-        zeros = partition_of(pa.array([0.0, -0.0, None]), cells)
+        zeros = partition_of(pa.array([0.0, -0.0, None]), partitions)
         assert len(set(zeros.tolist())) == 1
-        texts = partition_of(pa.array(["é", "e\u0301", "é", None, ""]), cells).tolist()
-        assert texts[0] == texts[2] and all(0 <= number < cells for number in texts)
+        texts = partition_of(pa.array(["é", "e\u0301", "é", None, ""]), partitions).tolist()
+        assert texts[0] == texts[2] and all(0 <= number < partitions for number in texts)
 
 
-def written_out(w: int, cells: int) -> int:
-    return w % 2147483647 * 1327217885 % 2147483647 * cells // 2147483647
+def written_out(w: int, partitions: int) -> int:
+    return w % 2147483647 * 1327217885 % 2147483647 * partitions // 2147483647
 
 
 def test_cells_are_what_another_process_or_spark_would_find() -> None:
@@ -277,8 +277,8 @@ SPARK_KEYS = {
 def test_spark_finds_the_same_cells(spark: SparkSession, whole: str) -> None:
     keys = SPARK_KEYS[whole]
     frame = spark.createDataFrame(pa.table({"n": np.arange(len(keys)), "k": keys}))
-    cell = f"pmod(pmod(COALESCE({whole}, 0L), 2147483647L) * 1327217885L, 2147483647L) * 1000 DIV 2147483647L"
-    found = sorted((row.n, row.c) for row in frame.selectExpr("n", f"{cell} AS c").collect())
+    partition = f"pmod(pmod(COALESCE({whole}, 0L), 2147483647L) * 1327217885L, 2147483647L) * 1000 DIV 2147483647L"
+    found = sorted((row.n, row.c) for row in frame.selectExpr("n", f"{partition} AS c").collect())
     assert [c for _, c in found] == partition_of(keys, 1000).tolist()
 
 
@@ -312,21 +312,23 @@ def table(arrivals: list[int], **columns: list[int]) -> pa.Table:
     return pa.table(known | columns)
 
 
-def plain(cell: PartitionState) -> list[tuple[tuple[int, ...], dict[str, list[int]], dict[str, int]]]:
+def plain(partition: PartitionState) -> list[tuple[tuple[int, ...], dict[str, list[int]], dict[str, int]]]:
     """What each class holds, by arrivals."""
-    arrival = cell.table.column(ARRIVAL).to_numpy()
-    return sorted((c.views, {k: arrival[v].tolist() for k, v in c.held.items()}, dict(c.last)) for c in cell.classes)
+    arrival = partition.table.column(ARRIVAL).to_numpy()
+    return sorted(
+        (c.views, {k: arrival[v].tolist() for k, v in c.held.items()}, dict(c.last)) for c in partition.classes
+    )
 
 
 def test_gathered_cells_hold_every_tuple_once_with_all_its_columns() -> None:
-    cells = {
+    partitions = {
         ("s.a", 0): PartitionState(table([1, 4], a=[10, 40]), (ViewGroup((0, 1), {"w": np.array([0, 1])}, {"r": 7}),)),
         ("s.a", 1): PartitionState(
             table([2], a=[20]), (ViewGroup((0,), {"w": np.array([0])}, {"r": 9}), ViewGroup((1,)))
         ),
         ("", 0): PartitionState(table([4, 3], b=[44, 33]), (ViewGroup((2,), {"w": np.array([1])}, {"r": 1}),)),
     }
-    found = gathered(cells)
+    found = gathered(partitions)
     assert found.table.column(ARRIVAL).to_pylist() == [1, 2, 3, 4]
     assert found.table.column("a").to_pylist() == [10, 20, None, 40]
     assert found.table.column("b").to_pylist() == [None, None, 33, 44]

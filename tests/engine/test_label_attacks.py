@@ -52,7 +52,7 @@ def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path
     found.subscribed(eve=("q", ""), amy=("p", ""), dora=("q", "doctor"))
     found.take("s", ("TRUE", 1, "x"))
     found.take("s", ("TRUE", 2, "x"))
-    found.entrances = {"s": replace(found.entrances["s"], policy=parse_label("doctor"))}
+    found.descriptors = {"s": replace(found.descriptors["s"], policy=parse_label("doctor"))}
     found.subscribed(eve=("q", ""), amy=("p", ""), dora=("q", "doctor"))
     found.take("s", ("TRUE", 3, "x"))
     found.end()
@@ -103,9 +103,9 @@ def test_a_forged_source_would_open_a_weak_stream(tmp_path: Path, monkeypatch: p
 
 
 def test_a_role_expression_in_the_level_column_is_no_level(tmp_path: Path) -> None:
-    entrance = replace(bench(tmp_path).entrances["s"], labels={"LEVEL": "policy"})
+    descriptor = replace(bench(tmp_path).descriptors["s"], labels={"LEVEL": "policy"})
     numbers: list[Label] = []
-    taken = Ingress(entrance, RULES, lambda label: numbers.append(label) or 0)  # type: ignore[func-returns-value]
+    taken = Ingress(descriptor, RULES, lambda label: numbers.append(label) or 0)  # type: ignore[func-returns-value]
     rows = bench(tmp_path).table("s", [("U, S", 1, "x"), ("doctor | TRUE", 1, "x"), ("U AT", 1, "x"), ("S", 1, "x")])
     arrivals, refused = taken.take(rows, int(NOW.timestamp() * 1000))
     assert len(arrivals.times) == 1 and [(x.reason, len(x.rows)) for x in refused] == [(NO_LABEL, 3)]

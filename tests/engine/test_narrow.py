@@ -46,17 +46,17 @@ def test_rows_have_the_labels_of_all_their_sides(sides: list[tuple[tuple[int, li
     given = [np.array([(11 * x + shift) for x in (values * 40)[:size]], np.int64) for (_, values), shift in sides]
     size = min(map(len, given))
     found = side_by_side([label_sets(x[:size]) for x in given])
-    wanted = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
-    assert members(found) == wanted
-    assert set(found.sets) == set(wanted)
+    pushdown = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
+    assert members(found) == pushdown
+    assert set(found.sets) == set(pushdown)
     rows = np.arange(size)[::2]
-    assert members(found.at(rows)) == wanted[::2]
+    assert members(found.at(rows)) == pushdown[::2]
     together_ = together(
         found,
         lambda bits: np.bitwise_or.reduce(bits, keepdims=True) if len(bits) else bits,
         lambda: (np.zeros(size, np.int64), np.arange(size)),
     )
-    assert members(together_) == ([frozenset().union(*wanted)] if wanted else [])
+    assert members(together_) == ([frozenset().union(*pushdown)] if pushdown else [])
 
 
 @given(st.data())

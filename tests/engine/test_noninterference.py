@@ -23,6 +23,7 @@ from headgate.execution import metering
 from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.view import View
 from headgate.recovery.state import StateFolder
+from headgate.visibility import index
 from headgate.visibility.index import VisibilityIndex
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.policy import VisibilityPolicy
@@ -114,9 +115,9 @@ def numbered_lines(patch: pytest.MonkeyPatch) -> None:
     """Results are numbered across all subscribers."""
     lines, numbers = sinks.lines_of, Counter[str]()
 
-    def numbered(parcel: ResultBatch, address: sinks.Address) -> list[str]:
-        numbers["all"] += len(parcel)
-        return [f"{numbers['all']} {line}" for line in lines(parcel, address)]
+    def numbered(result_batch: ResultBatch, address: sinks.Address) -> list[str]:
+        numbers["all"] += len(result_batch)
+        return [f"{numbers['all']} {line}" for line in lines(result_batch, address)]
 
     patch.setattr(sinks, "lines_of", numbered)
 
@@ -150,17 +151,17 @@ def results_come_again(patch: pytest.MonkeyPatch) -> None:
 
 def state_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX STATE counts all tuples that wait, whoever sees them."""
-    enter = View.enter
+    enter = index.enter
 
     def all_enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
         return enter(view, times, np.ones_like(entering), marks, arrived)
 
-    patch.setattr(View, "enter", all_enter)
+    patch.setattr(index, "enter", all_enter)
 
 
 def results_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX RESULTS counts what all views together yield in a batch."""
-    metered, yielded = metering.metered, Counter[int]()
+    metered, yielded = metering.within_limits, Counter[int]()
 
     def anew(views: Iterable[View], found: Sequence[BlockResults]) -> list[BlockResults]:
         yielded.clear()
@@ -173,7 +174,7 @@ def results_of_all(patch: pytest.MonkeyPatch) -> None:
                 return number, second, 0
         return None, second, 0
 
-    patch.setattr(metering, "metered", anew)
+    patch.setattr(metering, "within_limits", anew)
     patch.setattr(metering, "too_many_results", together)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from plan import test_meaning as random_plans
 
+from headgate.egress.filter import ResultFilter
 from headgate.execution.executors import LocalExecutor
 from headgate.execution.processor import Processor
 from headgate.expressions.duck import evaluate
@@ -52,17 +53,20 @@ class Replay:
 
     def fresh(self) -> Processor:
         return Processor(
-            self.running, random_plans.RULES, lambda program, schema: LocalExecutor(program, schema, evaluate)
+            self.running,
+            random_plans.RULES,
+            lambda program, schema: LocalExecutor(program, schema, evaluate),
+            ResultFilter,
         )
 
     def restart(self, folder: Path) -> None:
         """What was written down is all that is left."""
-        cells, rest = self.processor.save()
-        StateFolder(folder).save(Saved(1, cells, rest))
+        partitions, rest = self.processor.save()
+        StateFolder(folder).save(Saved(1, partitions, rest))
         self.processor = self.fresh()
         found = StateFolder(folder).newest()
         assert found is not None
-        self.processor.restore(found.cells, found.rest)
+        self.processor.restore(found.partitions, found.rest)
         self.views = [(name, view) for view in self.processor.views for name in view.clearances]
 
     def batch(self, tuples: Sequence[Tuple], *, last: bool = False) -> None:
@@ -144,10 +148,12 @@ def one_case(seed: int, mode: Mode, counts: Counter[str], restarts: Path | None 
                     replay.restart(restarts / str(counts["restarts"]))
     replay.batch(waiting, last=True)
     for name, query in queries.items():
-        wanted = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
+        pushdown = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
         for subscriber in subscribers:
             found = in_order(query, replay.results(name, subscriber))
-            assert random_plans.agree(found, in_order(query, wanted[subscriber])), f"seed {seed}, {subscriber}: {name}"
+            assert random_plans.agree(found, in_order(query, pushdown[subscriber])), (
+                f"seed {seed}, {subscriber}: {name}"
+            )
             counts["results"] += len(found)
         counts["queries"] += 1
 

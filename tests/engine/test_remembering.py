@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.test_pipeline_meaning import no_power_cut
-from engine.test_pipeline_rights import RULES, Story, demand, running, who
+from engine.test_pipeline_rights import RULES, Story, running, snapshot, who
 from headgate.labels import Level, parse_label
 from headgate.model.query import ContinuousQuery
 from headgate.plan.expressions import Value
@@ -31,9 +31,9 @@ Batch = tuple[str, Sequence[tuple[int, str]]]
 def received(
     queries: Sequence[ContinuousQuery], batches: Sequence[Batch], home: Path
 ) -> list[tuple[int, tuple[Value, ...]]]:
-    wanted = {role: demand(queries, {"ann": who(*role.split())}) for role, _ in batches}
-    story = Story(home, wanted[batches[0][0]])
-    steps = [story.batch(wanted[role], *tuples).get("ann", []) for role, tuples in batches]
+    pushdown = {role: snapshot(queries, {"ann": who(*role.split())}) for role, _ in batches}
+    story = Story(home, pushdown[batches[0][0]])
+    steps = [story.batch(pushdown[role], *tuples).get("ann", []) for role, tuples in batches]
     return [(time, values) for found in steps for time, values, _ in found]
 
 

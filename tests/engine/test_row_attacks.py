@@ -28,8 +28,8 @@ def test_a_time_that_no_calendar_has_ends_nobodys_work(number: int, column: str,
     far = pa.array([number, int(NOW.timestamp()) * 1_000_000], pa.int64()).cast(pa.timestamp("us", "UTC"))
     table = table.set_column(table.schema.get_field_index(column), column, far)
     found.pipeline.take("s", 0, table)  # type: ignore[union-attr]
-    wanted: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
-    assert found.fetched("eve", "q") == wanted
+    pushdown: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
+    assert found.fetched("eve", "q") == pushdown
     if column == "at":
         assert NO_TIME in (tmp_path / "out/owner/s.refused.jsonl").read_text()
 
@@ -72,7 +72,7 @@ def test_a_stream_that_nobody_wants_any_more_ends_nobodys_work(tmp_path: Path) -
     found.query("r", "SELECT a FROM t")
     found.subscribed(eve=("q", ""), dora=("r", ""))
     found.take("s", *small(1))
-    found.now = CatalogSnapshot(RULES, {"t": found.entrances["t"]}, (found.queries["r"],), found.now.subscribers[1:])
+    found.now = CatalogSnapshot(RULES, {"t": found.descriptors["t"]}, (found.queries["r"],), found.now.subscribers[1:])
     found.take("s", *small(1))
     found.take("t", *small(1))
     assert found.fetched("dora", "r") == [(0,)]

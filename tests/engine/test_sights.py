@@ -12,6 +12,7 @@ import pytest
 from plan import test_meaning as random_plans
 
 from headgate.cql.queries import parse_query
+from headgate.egress.filter import ResultFilter
 from headgate.execution import processor
 from headgate.execution.executors import LocalExecutor
 from headgate.execution.processor import Processor
@@ -28,7 +29,7 @@ from headgate.testing.oracle import Tuple, exact
 from .test_processor import TOP, Replay, one_case
 
 STREAM = Stream("s", (("a", Type.INT), ("b", Type.INT)))
-RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
+RULES = Rules(LevelOrder.total("U", "C", "S", "TS"))
 COUNTED = "SELECT a, COUNT(*), MAX(b) FROM s [ROWS 40] GROUP BY a"
 
 
@@ -39,7 +40,9 @@ def query(text: str) -> ContinuousQuery:
 def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
     """Rights come and go between batches; what was received, and how many sights there are in the end."""
     rng = Random(5)
-    run = Processor([query(COUNTED)], RULES, lambda program, schema: LocalExecutor(program, schema, evaluate))
+    run = Processor(
+        [query(COUNTED)], RULES, lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter
+    )
     run.know({number: parse_label(f"r{number}") for number in range(10)})
     views = [run.subscribe("q", {f"u{number}": None}) for number in range(12)]
     received: list[DeliveredResult] = []
@@ -88,8 +91,8 @@ def test_many_views_and_many_labels() -> None:
     replay.batch(tuples[120:], last=True)
     some = dict(list(subscribers.items())[::10])
     for name, bound in queries.items():
-        wanted = exact(bound, tuples, some, rules=random_plans.RULES, lateness={}, level=TOP)
+        pushdown = exact(bound, tuples, some, rules=random_plans.RULES, lateness={}, level=TOP)
         for subscriber in some:
-            assert random_plans.agree(replay.results(name, subscriber), wanted[subscriber]), (name, subscriber)
+            assert random_plans.agree(replay.results(name, subscriber), pushdown[subscriber]), (name, subscriber)
     assert {x.query for x in replay.received} == set(texts)
     assert max(len(x.label.roles.names) for x in replay.received) > 10

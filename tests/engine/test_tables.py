@@ -152,8 +152,8 @@ def test_a_stricter_policy_of_the_owner_protects_what_was_read_before(bench: Ben
     bench.query("q", BY_WARD)
     bench.subscribed(ann=("q", "nurse"))
     assert _seen(bench, 120) == [("east", 120)]
-    stricter = replace(bench.entrances["wards"], policy=parse_label("doctor"))
-    bench.entrances = {**bench.entrances, "wards": stricter}
+    stricter = replace(bench.descriptors["wards"], policy=parse_label("doctor"))
+    bench.descriptors = {**bench.descriptors, "wards": stricter}
     bench.subscribed(ann=("q", "nurse"))
     assert _seen(bench, 121) == []
 

@@ -97,11 +97,11 @@ def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
 
 
 def test_a_session_is_not_told_how_many_tuples_it_may_not_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
-    _, desk, work, _ = at_desk
+    _, client, work, _ = at_desk
     work.take((5, "nurse"))
-    before = list(desk.summary(work.pipeline.counts))
+    before = list(client.summary(work.pipeline.counts))
     work.take((6, "doctor &"), (7, "doctor"), (None, "doctor"))
-    assert list(desk.summary(work.pipeline.counts)) == before
+    assert list(client.summary(work.pipeline.counts)) == before
     assert [title for title, _, _ in before] == ["results"]
 
 
@@ -137,7 +137,7 @@ def fetched(ward: System, mailbox: Mailbox, token: str) -> dict[str, list[tuple[
     user = ward.headgate.principal(token).user
     with ward.headgate.open() as now:
         return {
-            ward.headgate.demands.outgoing(x.name, x.query).stream: [
+            ward.headgate.snapshots.outgoing(x.name, x.query).stream: [
                 y.values for y in delivered_results(mailbox.fetch(x.name, x.query, now))
             ]
             for x in now.subscribers
@@ -244,10 +244,10 @@ def test_whoever_takes_long_to_show_results_holds_nobody_up(system: System, tmp_
         system.run(EVERYTHING.format(name, "nurse"))
     token = system.login("ned")
     system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", token)
-    desk = RunClient(system.headgate, token)
-    work = Work(system, desk, tmp_path / "engine", desk._mailbox)
+    client = RunClient(system.headgate, token)
+    work = Work(system, client, tmp_path / "engine", client._mailbox)
     work.take((5, "nurse"))
-    shown = desk.received(20)
+    shown = client.received(20)
     assert next(shown)[2]
     other = system.another()
     other.execute(system.root, "REVOKE READ TUPLE ON STREAM hr FROM nurse")

@@ -46,11 +46,11 @@ def test_a_reader_of_a_join_does_not_learn_the_name_of_a_weak_stream_it_may_not_
     sqlite_system.new_user("ned", "nurse")
     for token in (sqlite_system.login("ned"), sqlite_system.root):
         sqlite_system.run("SUBSCRIBE TO root.both", token)
-    desk = RunClient(sqlite_system.headgate, sqlite_system.root, everyone=True)
+    client = RunClient(sqlite_system.headgate, sqlite_system.root, everyone=True)
     sink = kind(tmp_path / "out", Folders(sqlite_system.headgate))
     pipeline = Pipeline(
         tmp_path / "home",
-        desk,
+        client,
         lambda _, program, schema: LocalExecutor(program, schema, evaluate),
         [sink],
         SystemClock(),

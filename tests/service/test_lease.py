@@ -253,7 +253,7 @@ def test_a_revocation_outruns_whoever_is_stuck_and_fences_it_off(
         monkeypatch.setattr(leases, "CONFIRMED", 0.0)
         with pytest.raises(LeaseLost):
             engine.verify()
-    assert engine.demand() is not before
+    assert engine.snapshot() is not before
     server.revoker.execute(server.joe, GIVEN)
     engine.close()
 
@@ -288,5 +288,5 @@ def test_questions_do_not_wait_for_what_goes_out(server: Server) -> None:
     engine = server.opened()
     with engine.open():
         assert server.revoker.execute(server.joe, "SHOW ROLES")[0].rows
-        assert server.revoker.demand().subscribers
+        assert server.revoker.snapshot().subscribers
     engine.close()

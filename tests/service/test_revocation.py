@@ -174,7 +174,7 @@ class Load:
         with self.headgate.open() as now:
             for name, query in list(self.mailbox._kept):
                 if name.startswith(f"{user}@") and (name, query) in now.clearances:
-                    stream = self.headgate.demands.outgoing(name, query).stream.split(".")[1]
+                    stream = self.headgate.snapshots.outgoing(name, query).stream.split(".")[1]
                     found[stream] += len(delivered_results(self.mailbox.fetch(name, query, now)))
         return found
 
@@ -272,8 +272,8 @@ def test_without_the_check_at_delivery_results_would_go_out(
     monkeypatch: pytest.MonkeyPatch,
     exit_: str,
 ) -> None:
-    def all_of_it(_: CatalogSnapshot, parcel: ResultBatch) -> list[ResultBatch]:
-        return [parcel]
+    def all_of_it(_: CatalogSnapshot, result_batch: ResultBatch) -> list[ResultBatch]:
+        return [result_batch]
 
     monkeypatch.setattr(CatalogSnapshot, "allowed", all_of_it)
     leaks = [x for seed in range(8) for x in trial(seed, template, tmp_path / "trial", elsewhere)]

@@ -96,9 +96,9 @@ def test_many_logins_make_one_subscription(ward: Ward) -> None:
     """The attack: 150 sessions of one user, and as many views, files and results."""
     for _ in range(15):
         ward.system.run("SUBSCRIBE TO root.high", ward.system.login("ned"))
-    assert len(ward.system.headgate.demand().subscribers) == 1
+    assert len(ward.system.headgate.snapshot().subscribers) == 1
     ward.take(2)
-    assert len(ward.work.pipeline._chain._views) == 1
+    assert len(ward.work.pipeline._graph._views) == 1
     assert ward.lines() == [2]
 
 
@@ -138,10 +138,10 @@ def test_a_session_is_handed_nothing_that_needs_roles_it_was_opened_without(ward
     system.run("SUBSCRIBE TO root.high", system.login("dora", level="U"))
     narrow = system.login("dora", level="U", roles=frozenset({"nurse"}))
     wide, high = system.login("dora", level="U"), system.login("dora", level="S")
-    assert not RunClient(system.headgate, narrow).demand().subscribers
-    assert not RunClient(system.headgate, high).demand().subscribers
-    assert not RunClient(system.headgate, ward.ned).demand().subscribers
-    assert len(RunClient(system.headgate, wide).demand().subscribers) == 1
+    assert not RunClient(system.headgate, narrow).snapshot().subscribers
+    assert not RunClient(system.headgate, high).snapshot().subscribers
+    assert not RunClient(system.headgate, ward.ned).snapshot().subscribers
+    assert len(RunClient(system.headgate, wide).snapshot().subscribers) == 1
     homes = {RunClient(system.headgate, token).home(ward.folder).name for token in (narrow, wide, high, wide)}
     assert len(homes) == 3 and "engine-dora" in homes and "engine-dora@S" in homes
 
@@ -212,7 +212,7 @@ def test_of_a_dropped_user_nothing_is_left_for_another_of_that_name(ward: Ward) 
     ward.system.new_user("ned", "nurse")
     ward.take(3)
     assert ward.lines() == [2, {"ended": "the subscription was ended"}]
-    assert not ward.system.headgate.demand().subscribers
+    assert not ward.system.headgate.snapshot().subscribers
 
 
 # What stops it is said ------------------------------------------------------------------------------------------------

@@ -93,17 +93,24 @@ def owned(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "of a stream": ("thin", lambda m: m.setattr(snapshots, "_entrance", only("thin", snapshots._entrance))),
+    "of a stream": ("thin", lambda m: m.setattr(snapshots, "_descriptor", only("thin", snapshots._descriptor))),
     "of its columns": ("wide", lambda _: None),
     "of a query": (
         "high",
-        lambda m: m.setattr(snapshots.Demands, "_running_query", only("high", snapshots.Demands._running_query)),
+        lambda m: m.setattr(
+            snapshots.SnapshotBuilder, "_running_query", only("high", snapshots.SnapshotBuilder._running_query)
+        ),
     ),
     "of a query that it reads": (
         "twice",
-        lambda m: m.setattr(snapshots.Demands, "_running_query", only("high", snapshots.Demands._running_query)),
+        lambda m: m.setattr(
+            snapshots.SnapshotBuilder, "_running_query", only("high", snapshots.SnapshotBuilder._running_query)
+        ),
     ),
-    "of a session": ("low", lambda m: m.setattr(snapshots.Demands, "_clearance", owned(snapshots.Demands._clearance))),
+    "of a session": (
+        "low",
+        lambda m: m.setattr(snapshots.SnapshotBuilder, "_clearance", owned(snapshots.SnapshotBuilder._clearance)),
+    ),
 }
 
 

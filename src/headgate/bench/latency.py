@@ -79,7 +79,7 @@ class Watch(Mailbox):
     def publish(self, verify: Verify) -> None:
         verify()
         now = time.perf_counter()
-        self.arrived += [(now, parcel.values[0].to_numpy()) for parcel in self._ready]
+        self.arrived += [(now, result_batch.values[0].to_numpy()) for result_batch in self._ready]
         if self._ready:
             self.flows.set()
 
@@ -176,7 +176,7 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
     thread = threading.Thread(target=sender.send)
     expected, latest = sender.each * sender.files, time.perf_counter() + seconds + _PATIENCE
 
-    def look() -> None:
+    def measure() -> None:
         if watch.tuples >= expected or time.perf_counter() > latest:
             raise Enough
 
@@ -186,7 +186,7 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
                 stack.enter_context(timed(owner, method, parts[name]))
             thread.start()
             stack.enter_context(suppress(Enough))
-            processing.follow(look)
+            processing.follow(measure)
         progress = [x for query in spark.streams.active for x in query.recentProgress]
     finally:
         thread.join()

@@ -33,14 +33,14 @@ Key = TypeVar("Key")
 class Unchanging:
     """A gate at which the same is wanted all the time."""
 
-    def __init__(self, demand: CatalogSnapshot) -> None:
-        self._demand = demand
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self._snapshot = snapshot
 
-    def demand(self) -> CatalogSnapshot:
-        return self._demand
+    def snapshot(self) -> CatalogSnapshot:
+        return self._snapshot
 
     def open(self) -> AbstractContextManager[CatalogSnapshot]:
-        return nullcontext(self._demand)
+        return nullcontext(self._snapshot)
 
     def verify(self) -> None:
         pass
@@ -49,13 +49,13 @@ class Unchanging:
 class Measured:
     """A pipeline that says what a batch took. Mailboxes are emptied after each, as their owners would."""
 
-    def __init__(self, demand: CatalogSnapshot, home: Path) -> None:
+    def __init__(self, snapshot: CatalogSnapshot, home: Path) -> None:
         self._mailbox = Mailbox()
-        self._demand = demand
+        self._snapshot = snapshot
         self._batches = count()
         self.pipeline = Pipeline(
             home,
-            Unchanging(demand),
+            Unchanging(snapshot),
             lambda _, program, schema: LocalExecutor(program, schema, evaluate),
             [self._mailbox],
             SystemClock(),
@@ -68,7 +68,7 @@ class Measured:
         for stream, table in batch.items():
             self.pipeline.take(stream, number, table)
         taken = time.process_time() - start
-        for subscriber in self._demand.subscribers:
+        for subscriber in self._snapshot.subscribers:
             self._mailbox.fetch(subscriber.name, subscriber.query, _NOTHING)
         return taken
 
@@ -83,13 +83,13 @@ _NOTHING = CatalogSnapshot()
 
 
 @contextmanager
-def measured(demands: Mapping[Key, CatalogSnapshot]) -> Iterator[dict[Key, Measured]]:
+def measured(snapshots: Mapping[Key, CatalogSnapshot]) -> Iterator[dict[Key, Measured]]:
     """Pipelines side by side, so that they can take turns."""
     with ExitStack() as stack:
         found: dict[Key, Measured] = {}
-        for name, demand in demands.items():
+        for name, snapshot in snapshots.items():
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            found[name] = Measured(demand, home)
+            found[name] = Measured(snapshot, home)
             stack.callback(found[name].pipeline.close)
         yield found
 

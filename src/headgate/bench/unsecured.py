@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +39,12 @@ class UnsecuredProcessor(Processor):
     """Of one query, with one subscriber."""
 
     def __init__(self, running: ContinuousQuery) -> None:
-        super().__init__([running], Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate))
-        self._sightings = _OneSight(running)
-        self._egress = _Undecided(Rules(), {})
+        make = partial(LocalExecutor, evaluate=evaluate)
+        super().__init__([running], Rules(), make, _Undecided)
+        self._index = _OneVisibility(running)
 
 
-class _OneSight(VisibilityIndex):
+class _OneVisibility(VisibilityIndex):
     def __init__(self, running: ContinuousQuery) -> None:
         super().__init__(Rules())
         self._zeros = Constant()
@@ -64,7 +65,7 @@ class _OneSight(VisibilityIndex):
     ) -> Ints:
         return self._zeros.of(0, len(labels))
 
-    def seen(self, sights: Ints) -> None:
+    def seen(self, visibilities: Ints) -> None:
         pass
 
     def batch(self, *, last: bool = False) -> Visibility:  # noqa: ARG002
@@ -79,5 +80,5 @@ class _Undecided(ResultFilter):
         return tuple(PUBLIC for _ in sets)
 
 
-def results(parcels: Sequence[ResultBatch]) -> int:
-    return sum(map(len, parcels))
+def results(result_batches: Sequence[ResultBatch]) -> int:
+    return sum(map(len, result_batches))

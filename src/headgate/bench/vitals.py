@@ -28,13 +28,13 @@ _TIME, _ROLES = "at", "roles"
 _MEAN, _SPREAD = {"bp": 120, "hr": 8_000, "temp": 370}, {"bp": 15, "hr": 1_500, "temp": 6}
 
 
-def demand(
+def snapshot(
     queries: Sequence[ContinuousQuery], subscribers: Sequence[Subscriber], *, labelled: bool = True
 ) -> CatalogSnapshot:
     """These queries over the streams; tuples bring role expressions, or (not `labelled`) are for everybody."""
     labels = {"ROLES": _ROLES} if labelled else {}
-    entrances = {x.name: StreamDescriptor(x.name, x.columns, _TIME, labels) for x in STREAMS.values()}
-    return CatalogSnapshot(entrances=entrances, queries=tuple(queries), subscribers=tuple(subscribers))
+    descriptors = {x.name: StreamDescriptor(x.name, x.columns, _TIME, labels) for x in STREAMS.values()}
+    return CatalogSnapshot(descriptors=descriptors, queries=tuple(queries), subscribers=tuple(subscribers))
 
 
 class Vitals:

@@ -117,10 +117,10 @@ class Ward:
             return {key: self._fetched(now, *key) for key in ((who, q) for who in WANTED for q in WANTED[who])}
 
     def _fetched(self, now: CatalogSnapshot, who: str, stream: str) -> list[tuple[object, ...]]:
-        wanted = (who, f"joe.{stream}")
-        mine = [x for x in now.subscribers if x.outgoing and (x.outgoing.user, x.outgoing.stream) == wanted]
+        pushdown = (who, f"joe.{stream}")
+        mine = [x for x in now.subscribers if x.outgoing and (x.outgoing.user, x.outgoing.stream) == pushdown]
         fetched = (self.mailbox.fetch(x.name, x.query, now) for x in mine)
-        return [x.values for parcels in fetched for x in delivered_results(parcels)]
+        return [x.values for result_batches in fetched for x in delivered_results(result_batches)]
 
 
 def measurements(minute: int) -> dict[str, list[dict[str, object]]]:

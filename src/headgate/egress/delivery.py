@@ -33,7 +33,7 @@ class Delivered:
     def permitted(self, now: CatalogSnapshot) -> bool:
         if now is self.now:
             return True
-        keys = {(name, parcel.query) for parcel in self.results for name in parcel.subscribers}
+        keys = {(name, result_batch.query) for result_batch in self.results for name in result_batch.subscribers}
         named = all(now.naming.get(key) == self.now.naming.get(key) for key in keys)
         return named and all(map(now.covers, self.results))
 
@@ -54,7 +54,7 @@ class Handover:
         rounds, ready = 0, None
         while True:
             if ready is None and rounds < ROUNDS:
-                ready = self._ready(self.gate.demand())
+                ready = self._ready(self.gate.snapshot())
             rounds += 1
             with suppress(LeaseLost), self.gate.open() as now:
                 ready = ready or self._ready(now)
@@ -70,6 +70,8 @@ class Handover:
 
     def _ready(self, now: CatalogSnapshot) -> Delivered:
         same = now is self.computed
-        allowed = list(self.results) if same else [x for parcel in self.results for x in now.allowed(parcel)]
+        allowed = (
+            list(self.results) if same else [x for result_batch in self.results for x in now.allowed(result_batch)]
+        )
         self.sink.prepare(allowed, self.refused, as_staged=same)
         return Delivered(now, allowed)

@@ -17,7 +17,7 @@ from headgate.columns.narrow import of_kinds
 from headgate.execution.results import result_order
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.labels.conjunction import RoleHolder
-from headgate.model.results import BlockResults, ResultBatch, notice
+from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.view import View
 
 _MOST_REMEMBERED = 1_000_000
@@ -25,12 +25,6 @@ _MOST_REMEMBERED = 1_000_000
 
 _Read = tuple[tuple[Label, ...], bool]
 """How a block read its tuples: the labels of the columns it read, and whether it made aggregates."""
-
-
-def end_notice(view: View, rules: Rules) -> ResultBatch:
-    """What those who look through a view that has ended are told; who may see nothing there is told nothing either."""
-    looking = tuple(name for name in sorted(view.clearances) if view.clearance(name, rules) is not None)
-    return notice(looking, view.running.name, ended=view.ended)
 
 
 class ResultFilter:
@@ -44,14 +38,14 @@ class ResultFilter:
         self._holders: dict[Clearance, RoleHolder] = {}
         self._remembered = 0
 
-    def parcels(self, views: Sequence[View], found: Sequence[BlockResults]) -> list[ResultBatch]:
+    def result_batches(self, views: Sequence[View], found: Sequence[BlockResults]) -> list[ResultBatch]:
         by_column: dict[int, list[BlockResults]] = {}
         for batch in found:
             for column in batch.views:
                 by_column.setdefault(column, []).append(batch)
         self._forget()
         whole: dict[tuple[object, ...], ResultBatch] = {}
-        parcels = []
+        result_batches = []
         for view in views:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
@@ -59,8 +53,8 @@ class ResultFilter:
                 key = (*map(id, mine), *read)
                 if key not in whole:
                     whole[key] = self._whole(view, mine, read)
-                parcels += self._shared_out(view, whole[key])
-        return parcels
+                result_batches += self._shared_out(view, whole[key])
+        return result_batches
 
     def _shared_out(self, view: View, whole: ResultBatch) -> list[ResultBatch]:
         """One parcel for all who may have the same."""
@@ -72,12 +66,12 @@ class ResultFilter:
         if view.running.together and together:
             anybody = tuple(map(any, zip(*together, strict=True)))
             together = {anybody: [name for names in together.values() for name in names]}
-        parcels = []
+        result_batches = []
         for permitted, names in together.items():
-            parcel = whole if all(permitted) else whole.where(of_kinds(whole.labels, permitted))
-            if len(parcel):
-                parcels.append(replace(parcel, subscribers=tuple(names)))
-        return parcels
+            result_batch = whole if all(permitted) else whole.where(of_kinds(whole.labels, permitted))
+            if len(result_batch):
+                result_batches.append(replace(result_batch, subscribers=tuple(names)))
+        return result_batches
 
     def _permits(self, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[bool, ...]:
         """Which of these labels permit the clearance."""

@@ -38,7 +38,7 @@ class ResultFolder:
     def claim(self, owner: str) -> None:
         """From now on it is the owner's, and this process's until it is let go."""
         self.name = self.mark()
-        with self.said(_MARK), self.inside("") as here:
+        with self.reporting(_MARK), self.inside("") as here:
             descriptor = os.open(_MARK, os.O_RDWR | _FILE, dir_fd=here)
             try:
                 self._lock(descriptor)
@@ -74,7 +74,7 @@ class ResultFolder:
             os.close(self._claimed)
             self._claimed = None
 
-    def look(self) -> bool:
+    def was_replaced(self) -> bool:
         """Whether it is another folder than the one that was claimed. One that was removed, or moved away, is made
         again, with a mark of its own, and that is said."""
         if self._claimed is None:
@@ -93,7 +93,7 @@ class ResultFolder:
 
     def mark(self) -> str:
         """What the folder is known by, wherever it is moved to: what is known of its files holds for no other one."""
-        with self.said(_MARK), self.inside("") as here:
+        with self.reporting(_MARK), self.inside("") as here:
             if _MARK not in os.listdir(here):
                 self._name(secrets.token_hex(16), here)
             with os.fdopen(known_file(_MARK, here), errors="replace") as file:
@@ -113,7 +113,7 @@ class ResultFolder:
         os.unlink(own, dir_fd=here)
 
     @contextmanager
-    def said(self, place: str) -> Iterator[None]:
+    def reporting(self, place: str) -> Iterator[None]:
         """What goes wrong there is said in one line."""
         try:
             yield

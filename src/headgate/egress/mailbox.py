@@ -49,10 +49,10 @@ class Mailbox(Sink):
     def publish(self, verify: Verify) -> None:
         verify()
         ready, self._ready = self._ready, ()
-        for parcel in (x for x in ready if x.outgoing is None):  # of subscriptions who runs this is told at once
-            for key in ((subscriber, parcel.query) for subscriber in parcel.subscribers):
-                self._kept.setdefault(key, []).append(parcel)
-                self._sizes[key] = self._sizes.get(key, 0) + len(parcel)
+        for result_batch in (x for x in ready if x.outgoing is None):  # of subscriptions who runs this is told at once
+            for key in ((subscriber, result_batch.query) for subscriber in result_batch.subscribers):
+                self._kept.setdefault(key, []).append(result_batch)
+                self._sizes[key] = self._sizes.get(key, 0) + len(result_batch)
                 if self._sizes[key] > self._most:
                     self._drop_oldest(key)
 
@@ -89,4 +89,4 @@ class Mailbox(Sink):
         self._sizes.pop((subscriber, query), None)
         self.lost.pop((subscriber, query), None)
         waiting = self._kept.pop((subscriber, query), [])
-        return [x for parcel in waiting for x in now.allowed(parcel.to((subscriber,)))]
+        return [x for result_batch in waiting for x in now.allowed(result_batch.to((subscriber,)))]

@@ -46,7 +46,7 @@ class ParquetSink(Sink):
         self._numbers: dict[str, int] = {}
         self._staged: dict[tuple[str, str], str] = {}
         self._ready: dict[tuple[str, str], str] = {}
-        with self._folder.said(_STAGED), self._folder.inside(_STAGED):
+        with self._folder.reporting(_STAGED), self._folder.inside(_STAGED):
             pass
 
     @property
@@ -72,7 +72,7 @@ class ParquetSink(Sink):
         self._numbers = dict(states.get(self.name) or {})
         for place, number in self._numbers.items():
             here = self._folder.inside(place, make=False)
-            with self._folder.said(place), suppress(FileNotFoundError), here as folder:
+            with self._folder.reporting(place), suppress(FileNotFoundError), here as folder:
                 gone = _clear(folder, number)
                 bad = _damaged(folder)
                 if out:
@@ -86,22 +86,22 @@ class ParquetSink(Sink):
     # Before a batch counts --------------------------------------------------------------------------------------------
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
-        if self._folder.look():
+        if self._folder.was_replaced():
             self._numbers = {}
             self._lines.begin_anew()
         self._staged = {}
         work: list[tuple[pa.Table, ResultBatch, str]] = []
-        for parcel in (x for x in results if not x.word):
+        for result_batch in (x for x in results if not x.word):
             tables: dict[frozenset[str] | None, pa.Table] = {}
-            for subscriber in parcel.subscribers:
-                address = self._addresses.of(subscriber, parcel.query)
+            for subscriber in result_batch.subscribers:
+                address = self._addresses.of(subscriber, result_batch.query)
                 if address.named not in tables:
-                    tables[address.named] = _table(parcel, address)
+                    tables[address.named] = _table(result_batch, address)
                 table = tables[address.named]
                 name = f"{version:015}-{len(work)}.parquet"
-                self._staged[subscriber, parcel.query] = name
-                work.append((table, parcel, name))
-        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
+                self._staged[subscriber, result_batch.query] = name
+                work.append((table, result_batch, name))
+        with self._folder.reporting(_STAGED), self._folder.inside(_STAGED) as here:
             for old in os.listdir(here):
                 os.unlink(old, dir_fd=here)
             with ThreadPoolExecutor(2) as threads:
@@ -110,14 +110,14 @@ class ParquetSink(Sink):
 
     def staged(self, version: int) -> list[ResultBatch]:
         """What was staged for a version that counts, after a restart."""
-        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as here:
+        with self._folder.reporting(_STAGED), self._folder.inside(_STAGED) as here:
             noted = _noted(_index(version), here, self.place)
-            parcels = [
-                _parcel(_read(name, here), _read_labels(name, here), subscriber, query)
+            result_batches = [
+                _result_batch(_read(name, here), _read_labels(name, here), subscriber, query)
                 for name, subscriber, query in noted
             ]
         self._staged = {(subscriber, query): name for name, subscriber, query in noted}
-        return parcels
+        return result_batches
 
     # When it goes out -------------------------------------------------------------------------------------------------
 
@@ -126,22 +126,27 @@ class ParquetSink(Sink):
         is: it may have to be decided about again."""
         self._ready = dict(self._staged)
         if not as_staged:
-            with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
+            with self._folder.reporting(_STAGED), self._folder.inside(_STAGED) as waiting:
                 self._leave(results, waiting)
         self._lines.prepare([x for x in results if x.word], refused, as_staged=False)
 
     def _leave(self, results: Sequence[ResultBatch], waiting: int) -> None:
-        allowed = {(name, parcel.query): parcel for parcel in results if not parcel.word for name in parcel.subscribers}
+        allowed = {
+            (name, result_batch.query): result_batch
+            for result_batch in results
+            if not result_batch.word
+            for name in result_batch.subscribers
+        }
         self._ready = {key: f"left-{name}" for key, name in self._ready.items() if key in allowed}
         for key, name in self._ready.items():
             _write(_table(allowed[key], self._addresses.of(*key)), allowed[key], name, waiting)
 
     def publish(self, verify: Verify) -> None:
-        with self._folder.said(_STAGED), self._folder.inside(_STAGED) as waiting:
+        with self._folder.reporting(_STAGED), self._folder.inside(_STAGED) as waiting:
             for key, name in list(self._ready.items()):
                 verify()
                 place = self._place(*key)
-                with self._folder.said(place), self._folder.inside(place) as here:
+                with self._folder.reporting(place), self._folder.inside(place) as here:
                     self._let_out(place, here, name, waiting)
                 del self._ready[key], self._staged[key]
         self._lines.publish(verify)
@@ -169,12 +174,12 @@ class ParquetSink(Sink):
         return file_path(self._addresses.of(subscriber, query).path)
 
 
-def _table(parcel: ResultBatch, address: Address) -> pa.Table:
-    kinds = pa.array(shown_kinds(parcel.kinds, address.named), pa.string())
-    labels = pa.DictionaryArray.from_arrays(pa.array(parcel.labels.astype(np.int32)), kinds)
-    times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
-    own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(parcel.blocks.astype(np.int8))}
-    return pa.table([*own.values(), *parcel.values], names=[*own, *address.columns])
+def _table(result_batch: ResultBatch, address: Address) -> pa.Table:
+    kinds = pa.array(shown_kinds(result_batch.kinds, address.named), pa.string())
+    labels = pa.DictionaryArray.from_arrays(pa.array(result_batch.labels.astype(np.int32)), kinds)
+    times = pa.array(result_batch.times, pa.timestamp("ms", "UTC"))
+    own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(result_batch.blocks.astype(np.int8))}
+    return pa.table([*own.values(), *result_batch.values], names=[*own, *address.columns])
 
 
 def _index(version: int) -> str:
@@ -235,9 +240,9 @@ def _labels(name: str) -> str:
     return f"{name}.labels"
 
 
-def _write(table: pa.Table, parcel: ResultBatch, name: str, folder: int) -> None:
-    kinds = {b"kinds": json.dumps(plain_labels(parcel.kinds)).encode()}
-    exact = pa.table({"label": pa.array(parcel.labels.astype(np.int32))}).replace_schema_metadata(kinds)
+def _write(table: pa.Table, result_batch: ResultBatch, name: str, folder: int) -> None:
+    kinds = {b"kinds": json.dumps(plain_labels(result_batch.kinds)).encode()}
+    exact = pa.table({"label": pa.array(result_batch.labels.astype(np.int32))}).replace_schema_metadata(kinds)
     with open(new_file(_labels(name), folder), "wb") as file:
         with pa.ipc.new_file(file, exact.schema) as writer:
             writer.write_table(exact)
@@ -261,7 +266,7 @@ def _read_labels(name: str, folder: int) -> pa.Table:
         return pa.ipc.open_file(pa.BufferReader(file.read())).read_all()
 
 
-def _parcel(table: pa.Table, labels: pa.Table, subscriber: str, query: str) -> ResultBatch:
+def _result_batch(table: pa.Table, labels: pa.Table, subscriber: str, query: str) -> ResultBatch:
     return ResultBatch(
         (subscriber,),
         query,

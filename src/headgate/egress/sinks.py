@@ -100,8 +100,8 @@ class Address:
         return cls(out.path, out.columns, out.stream, out.level, out.named)
 
 
-def address_of(addresses: Addresses, parcel: ResultBatch, subscriber: str) -> Address:
-    return Address.of(parcel.outgoing) if parcel.outgoing else addresses.of(subscriber, parcel.query)
+def address_of(addresses: Addresses, result_batch: ResultBatch, subscriber: str) -> Address:
+    return Address.of(result_batch.outgoing) if result_batch.outgoing else addresses.of(subscriber, result_batch.query)
 
 
 class FileSink(Sink):
@@ -133,7 +133,7 @@ class FileSink(Sink):
         return taken(self._folder.warnings)
 
     def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:
-        coming = (self._path(name, parcel) for parcel in results for name in parcel.subscribers)
+        coming = (self._path(name, result_batch) for result_batch in results for name in result_batch.subscribers)
         beginning = dict.fromkeys((*coming, *(self._path_of_refused(part) for part in refused)), 0)
         return {self.name: beginning | self._sizes}
 
@@ -143,7 +143,7 @@ class FileSink(Sink):
         for path, size in list(self._sizes.items()):
             here = self._folder.file(path, make=False)
             left = None
-            with self._folder.said(path), suppress(FileNotFoundError), here as file:
+            with self._folder.reporting(path), suppress(FileNotFoundError), here as file:
                 if not out and os.fstat(file).st_size > size:
                     os.ftruncate(file, size)
                 left = self._end_of(path, file)
@@ -161,13 +161,13 @@ class FileSink(Sink):
         self._look()
         self._take_back()
         lines: dict[str, list[str]] = {}
-        for parcel in results:
+        for result_batch in results:
             written: dict[frozenset[str] | None, list[str]] = {}
-            for subscriber in parcel.subscribers:
-                address = address_of(self._addresses, parcel, subscriber)
+            for subscriber in result_batch.subscribers:
+                address = address_of(self._addresses, result_batch, subscriber)
                 if address.named not in written:
-                    written[address.named] = lines_of(parcel, address)
-                lines.setdefault(self._path(subscriber, parcel), []).extend(written[address.named])
+                    written[address.named] = lines_of(result_batch, address)
+                lines.setdefault(self._path(subscriber, result_batch), []).extend(written[address.named])
         for part in refused:
             lines.setdefault(self._path_of_refused(part), []).extend(rejected_lines(part))
         self._ready = {
@@ -179,7 +179,7 @@ class FileSink(Sink):
     def publish(self, verify: Verify) -> None:
         for path in list(self._ready):
             verify()
-            with self._folder.said(path):
+            with self._folder.reporting(path):
                 self._append(path, verify)
             del self._ready[path]
             self._published.add(path)
@@ -187,15 +187,15 @@ class FileSink(Sink):
     def complete(self) -> None:
         for path in self._published:
             here = self._folder.file(path, make=False)
-            with self._folder.said(path), suppress(FileNotFoundError), here as file:
+            with self._folder.reporting(path), suppress(FileNotFoundError), here as file:
                 os.fsync(file)
         self._published, self._ready = set(), {}
 
     def keep(self, now: CatalogSnapshot) -> None:
         """How long files are stays known: whoever subscribes again goes on where its file ends."""
 
-    def _path(self, subscriber: str, parcel: ResultBatch) -> str:
-        return file_name(address_of(self._addresses, parcel, subscriber).path)
+    def _path(self, subscriber: str, result_batch: ResultBatch) -> str:
+        return file_name(address_of(self._addresses, result_batch, subscriber).path)
 
     def _path_of_refused(self, part: RejectedRows) -> str:
         return file_name(self._addresses.of_refused(part.stream))
@@ -220,7 +220,7 @@ class FileSink(Sink):
     def _take_back(self) -> None:
         """What was let out by half, and may not go on as it is."""
         for path in self._begun:
-            with self._folder.said(path), self._folder.file(path) as file:
+            with self._folder.reporting(path), self._folder.file(path) as file:
                 os.ftruncate(file, self._sizes[path])
         self._begun = {}
 
@@ -240,7 +240,7 @@ class FileSink(Sink):
 
     def _look(self) -> None:
         """A folder that was removed begins anew."""
-        if self._folder.look():
+        if self._folder.was_replaced():
             self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -304,12 +304,12 @@ def _shown(sources: frozenset[str], named: frozenset[str] | None) -> frozenset[s
     return frozenset(map(source_shown, sources if named is None else sources & named))
 
 
-def lines_of(parcel: ResultBatch, address: Address) -> list[str]:
+def lines_of(result_batch: ResultBatch, address: Address) -> list[str]:
     """Each result as one JSON object, or what is said instead."""
-    if parcel.word:
-        return [json_line(parcel.word)]
-    kinds, columns = shown_kinds(parcel.kinds, address.named), address.columns
-    values = zip(*(column.to_pylist() for column in parcel.values), strict=True)
+    if result_batch.word:
+        return [json_line(result_batch.word)]
+    kinds, columns = shown_kinds(result_batch.kinds, address.named), address.columns
+    values = zip(*(column.to_pylist() for column in result_batch.values), strict=True)
     return [
         json_line(
             {
@@ -318,7 +318,7 @@ def lines_of(parcel: ResultBatch, address: Address) -> list[str]:
                 "values": dict(zip(columns, map(plain_value, row), strict=True)),
             }
         )
-        for time, label, row in zip(parcel.times.tolist(), parcel.labels.tolist(), values, strict=True)
+        for time, label, row in zip(result_batch.times.tolist(), result_batch.labels.tolist(), values, strict=True)
     ]
 
 

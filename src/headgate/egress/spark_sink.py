@@ -84,7 +84,9 @@ class SparkSink(Sink):
         return []
 
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
-        self._ready = [self._results(name, parcel) for parcel in results for name in parcel.subscribers]
+        self._ready = [
+            self._results(name, result_batch) for result_batch in results for name in result_batch.subscribers
+        ]
         self._ready += self._refused(refused)
 
     def publish(self, verify: Verify) -> None:
@@ -107,13 +109,15 @@ class SparkSink(Sink):
     def keep(self, now: CatalogSnapshot) -> None:
         """Numbers stay known: whoever subscribes again must not use them again."""
 
-    def _results(self, subscriber: str, parcel: ResultBatch) -> pa.Table:
-        address = address_of(self._addresses, parcel, subscriber)
-        lines = lines_of(parcel, address)
-        rows = np.arange(len(parcel)) if parcel.places is None else parcel.places
-        times = pa.array(parcel.times, pa.timestamp("ms", "UTC"))
-        labels = pa.array(shown_kinds(parcel.kinds, address.named), pa.string()).take(pa.array(parcel.labels))
-        if parcel.word:
+    def _results(self, subscriber: str, result_batch: ResultBatch) -> pa.Table:
+        address = address_of(self._addresses, result_batch, subscriber)
+        lines = lines_of(result_batch, address)
+        rows = np.arange(len(result_batch)) if result_batch.places is None else result_batch.places
+        times = pa.array(result_batch.times, pa.timestamp("ms", "UTC"))
+        labels = pa.array(shown_kinds(result_batch.kinds, address.named), pa.string()).take(
+            pa.array(result_batch.labels)
+        )
+        if result_batch.word:
             rows, times, labels = np.array([WORD]), pa.nulls(1, times.type), pa.nulls(1, labels.type)
         who = (address.path[0], address.level, address.stream or address.path[-1])
         return self._table(address.path, who, rows.tolist(), times, labels, lines)

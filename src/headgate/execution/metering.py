@@ -24,47 +24,47 @@ from headgate.visibility.index import VisibilityIndex
 from headgate.visibility.role_limits import HOLDS, NEVER, YIELDS, too_many_results, too_much_held
 
 
-def begin(sightings: VisibilityIndex, coming: int, cells: PartitionStates, changed: Ints | None) -> None:
+def begin(visibility_index: VisibilityIndex, coming: int, partitions: PartitionStates, changed: Ints | None) -> None:
     """Before so many tuples come: what waits in the views that could then have too much."""
-    rows = sum(cell.table.num_rows for cell in cells.values())
-    for view in _limited(sightings.views):
-        view.blind, view.waiting, view.cut = False, None, None
+    rows = sum(partition.table.num_rows for partition in partitions.values())
+    for view in _limited(visibility_index.views):
+        view.ended_early, view.waiting, view.cutoff = False, None, None
         view.marks.clear()
         if coming and rows + coming > _most_state(view) and view.windowed:
-            view.waiting = _waiting(view, cells, changed, sightings.table)
+            view.waiting = _waiting(view, partitions, changed, visibility_index.table)
 
 
-def _waiting(view: View, cells: PartitionStates, changed: Ints | None, table: VisibilityRows) -> Ints:
+def _waiting(view: View, partitions: PartitionStates, changed: Ints | None, table: VisibilityRows) -> Ints:
     """The times of the tuples that wait; what several shares keep is one tuple."""
     seen = (table[:, view.windowed] != HIDDEN).any(axis=1)
     arrivals, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for cell in cells.values():
-        if cell.table.num_rows:
-            sights = cell.table.column(VISIBILITY).to_numpy()
-            own = cell.table.column(TIME).to_numpy()
-            here = seen[sights if changed is None else changed[sights]] & (own >= view.passed)
-            arrivals.append(cell.table.column(ARRIVAL).to_numpy()[here])
+    for partition in partitions.values():
+        if partition.table.num_rows:
+            visibilities = partition.table.column(VISIBILITY).to_numpy()
+            own = partition.table.column(TIME).to_numpy()
+            here = seen[visibilities if changed is None else changed[visibilities]] & (own >= view.passed)
+            arrivals.append(partition.table.column(ARRIVAL).to_numpy()[here])
             times.append(own[here])
     _, first = np.unique(np.concatenate(arrivals), return_index=True)
     return np.concatenate(times)[first]
 
 
-def cut_off(
-    views: Iterable[View], sight: Visibility, arriving: pa.Table, carrier: Executor, changed: Ints | None
+def with_cutoffs(
+    views: Iterable[View], visibility: Visibility, arriving: pa.Table, executor: Executor, changed: Ints | None
 ) -> Visibility:
     """Views whose windows come to hold too much see nothing from there on; known before anything is joined."""
-    rows = arriving.num_rows + sum(cell.table.num_rows for cell in carrier.cells.values())
+    rows = arriving.num_rows + sum(partition.table.num_rows for partition in executor.partitions.values())
     near = [view for view in _limited(views) if _holds_at_most(view, rows) > _most_state(view)]
     if not near:
-        return sight
+        return visibility
     columns = frozenset(column for view in near for column in view.windowed)
-    changes = carrier.keeping(arriving, sight, changed, columns)
+    changes = executor.state_changes(arriving, visibility, changed, columns)
     for view in near:
         mine = [x for x in changes if not set(x.views).isdisjoint(view.columns)]
-        view.cut = too_much_held(mine, _most_state(view)) if mine else None
-        if view.cut is not None:
+        view.cutoff = too_much_held(mine, _most_state(view)) if mine else None
+        if view.cutoff is not None:
             view.ending = HOLDS
-    return replace(sight, cut_off={column: view.cut for view in near if view.cut for column in view.columns})
+    return replace(visibility, cutoff={column: view.cutoff for view in near if view.cutoff for column in view.columns})
 
 
 def _limited(views: Iterable[View]) -> list[View]:
@@ -84,7 +84,7 @@ def within_limits(views: Iterable[View], found: Sequence[BlockResults]) -> list[
     batches = list(found)
     for view in _limited(views):
         counted = view.running.most_results is not None
-        if counted or (view.cut is not None and view.mixed):
+        if counted or (view.cutoff is not None and view.mixed):
             mine = [number for number, batch in enumerate(batches) if not set(batch.views).isdisjoint(view.columns)]
             for number, kept in zip(mine, _kept(view, [batches[x] for x in mine]), strict=True):
                 if not kept.all():
@@ -109,8 +109,8 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
         come = [x.order[0] if merely else _comes(view, x.time) for x, merely in zip(batches, passes, strict=True)]
         comes = np.concatenate(come)
         order = order[np.lexsort((passing[order], comes[order]))]
-        if view.cut is not None:
-            order = order[~passing[order] | (comes[order] < _comes(view, np.array([view.cut.time])))]
+        if view.cutoff is not None:
+            order = order[~passing[order] | (comes[order] < _comes(view, np.array([view.cutoff.time])))]
     most = view.running.most_results
     if most is not None:
         beyond, view.second, view.yielded = too_many_results(times[order], most, view.second, view.yielded)

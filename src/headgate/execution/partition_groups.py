@@ -35,14 +35,14 @@ class PartitionGroup:
     def targets(self) -> frozenset[tuple[str, int]]:
         return frozenset((block.query, block.number) for block in self.program.blocks)
 
-    def cell_numbers(self, table: pa.Table, levels: Mapping[int, str], cells: int) -> Ints:
+    def partition_numbers(self, table: pa.Table, levels: Mapping[int, str], partitions: int) -> Ints:
         """In which cell each tuple of a table belongs; tuples of streams that the share does not read, in any."""
         numbers = np.zeros(table.num_rows, np.int64)
         streams = table.column(STREAM).to_numpy()
         for stream, column in self.deal.columns if self.deal else ():
             own: Bools = streams == self.program.streams.index(stream)
             chosen = table.filter(pa.array(own))
-            numbers[own] = partition_of(self._keys(chosen, stream, column, levels), cells)
+            numbers[own] = partition_of(self._keys(chosen, stream, column, levels), partitions)
         return numbers
 
     def _keys(self, table: pa.Table, stream: str, column: str, levels: Mapping[int, str]) -> pa.Array:
@@ -71,7 +71,7 @@ def partition_groups(running: Iterable[ContinuousQuery]) -> tuple[PartitionGroup
     )
 
 
-def partition_of(keys: pa.Array, cells: int) -> Ints:
+def partition_of(keys: pa.Array, partitions: int) -> Ints:
     """A cell for each value, the same in every process: equal values have equal cells, NULL is in the first.
 
     Every value is a whole number w, and its cell is `pmod(pmod(w, 2147483647L) * 1327217885L, 2147483647L) * cells DIV
@@ -83,7 +83,7 @@ def partition_of(keys: pa.Array, cells: int) -> Ints:
     1024)` of FLOAT and DOUBLE, since LEAST passes over NULL.
     """
     whole = _whole_numbers(keys)
-    return np.asarray(np.mod(np.mod(whole, _PRIME) * _FACTOR, _PRIME) * cells // _PRIME, np.int64)
+    return np.asarray(np.mod(np.mod(whole, _PRIME) * _FACTOR, _PRIME) * partitions // _PRIME, np.int64)
 
 
 def _whole_numbers(keys: pa.Array) -> Ints:

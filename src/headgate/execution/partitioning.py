@@ -95,10 +95,10 @@ def _notices_lost_columns(block: Block) -> bool:
     if not _compares(block):
         return False
     later = {*conjuncts(block.after), *(c for c in conjuncts(block.before) if len(c.inputs) > 1)}
-    looked_at: Iterable[Column] = (column for condition in later for column in condition.columns)
+    evaluated: Iterable[Column] = (column for condition in later for column in condition.columns)
     if block.distinct or block.operator == "DSTREAM":
-        looked_at = columns_read(block)
-    return any(_labelled(block, column) for column in looked_at)
+        evaluated = columns_read(block)
+    return any(_labelled(block, column) for column in evaluated)
 
 
 def _equal_columns(block: Block) -> list[frozenset[Column]]:

@@ -28,23 +28,26 @@ WHOLE: PartitionName = ("", 0)
 """A cell that holds everything."""
 
 
-def renumbered_visibility(cell: PartitionState, changed: Ints) -> PartitionState:
+def renumbered_visibility(partition: PartitionState, changed: Ints) -> PartitionState:
     """The tuples of a cell after rights have changed."""
-    numbers = cell.table.column(VISIBILITY).to_numpy()
+    numbers = partition.table.column(VISIBILITY).to_numpy()
     column = pa.array(changed[numbers] if len(numbers) else numbers, pa.int64())
-    return replace(cell, table=cell.table.set_column(cell.table.schema.get_field_index(VISIBILITY), VISIBILITY, column))
+    return replace(
+        partition,
+        table=partition.table.set_column(partition.table.schema.get_field_index(VISIBILITY), VISIBILITY, column),
+    )
 
 
-def fitted(cell: PartitionState, streams: tuple[str, ...], program: Program, schema: pa.Schema) -> PartitionState:
+def fitted(partition: PartitionState, streams: tuple[str, ...], program: Program, schema: pa.Schema) -> PartitionState:
     """The cell of one program as that of another: tuples of streams that nobody reads any more go, columns that were
     not kept are NULL."""
-    table = cell.table
+    table = partition.table
     known = np.array([name in program.streams for name in streams] or [False])
     numbers = np.array([program.streams.index(x) if x in program.streams else 0 for x in streams] or [0])
     kept = known[table.column(STREAM).to_numpy()] if table.num_rows else np.empty(0, np.bool_)
     place = np.cumsum(kept) - 1
     classes = tuple(
-        replace(c, held={key: place[held[kept[held]]] for key, held in c.held.items()}) for c in cell.classes
+        replace(c, held={key: place[held[kept[held]]] for key, held in c.held.items()}) for c in partition.classes
     )
     table = table.filter(pa.array(kept))
     renumbered = pa.array(numbers[table.column(STREAM).to_numpy()] if table.num_rows else [], pa.int16())
@@ -59,31 +62,31 @@ def fitted(cell: PartitionState, streams: tuple[str, ...], program: Program, sch
     return PartitionState(pa.Table.from_arrays(columns, schema=schema), classes)
 
 
-def split(cell: PartitionState, numbers: Ints, cells: int, views: frozenset[int]) -> list[PartitionState]:
+def split(partition: PartitionState, numbers: Ints, partitions: int, views: frozenset[int]) -> list[PartitionState]:
     """A cell as so many: `numbers` say where each tuple goes. Only these views go with them."""
     found = []
-    mine = [replace(c, views=tuple(view for view in c.views if view in views)) for c in cell.classes]
-    for number in range(cells):
+    mine = [replace(c, views=tuple(view for view in c.views if view in views)) for c in partition.classes]
+    for number in range(partitions):
         here = numbers == number
         place = np.cumsum(here) - 1
         classes = tuple(
             replace(c, held={key: place[held[here[held]]] for key, held in c.held.items()}) for c in mine if c.views
         )
-        found.append(PartitionState(cell.table.filter(pa.array(here)).combine_chunks(), classes))
+        found.append(PartitionState(partition.table.filter(pa.array(here)).combine_chunks(), classes))
     return found
 
 
-def gathered(cells: PartitionStates) -> PartitionState:
+def gathered(partitions: PartitionStates) -> PartitionState:
     """All cells as one. A tuple that several shares keep is there once, with all columns that any of them keeps."""
-    if not cells:
+    if not partitions:
         return empty(pa.schema(FIELDS))
-    tables = [cell.table for cell in cells.values()]
+    tables = [partition.table for partition in partitions.values()]
     arrivals = [table.column(ARRIVAL).to_numpy() for table in tables]
     every, place = np.unique(np.concatenate(arrivals), return_inverse=True)
     places = np.split(place.reshape(-1).astype(np.int64), np.cumsum([len(x) for x in arrivals])[:-1])
     shares: dict[str, list[tuple[PartitionState, Ints]]] = {}
-    for (share, _), cell, own in zip(cells, cells.values(), places, strict=True):
-        shares.setdefault(share, []).append((cell, own))
+    for (share, _), partition, own in zip(partitions, partitions.values(), places, strict=True):
+        shares.setdefault(share, []).append((partition, own))
     classes = [class_ for share in shares.values() for class_ in _classes(share)]
     return PartitionState(_table(tables, places, len(every)), tuple(classes))
 
@@ -101,21 +104,23 @@ def _table(tables: Sequence[pa.Table], places: Sequence[Ints], size: int) -> pa.
     return pa.Table.from_arrays(columns, schema=pa.schema(list(fields.values())))
 
 
-def _classes(cells: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGroup]:
+def _classes(partitions: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGroup]:
     """Of the cells of one share: views that are of one class in each of them still are."""
     together: dict[tuple[int, ...], list[int]] = {}
-    known = [{view: number for number, c in enumerate(cell.classes) for view in c.views} for cell, _ in cells]
+    known = [
+        {view: number for number, c in enumerate(partition.classes) for view in c.views} for partition, _ in partitions
+    ]
     for view in sorted({view for own in known for view in own}):
         together.setdefault(tuple(own.get(view, -1) for own in known), []).append(view)
     found = []
     for numbers, views in together.items():
         held: dict[str, list[Ints]] = {}
         last: dict[str, int] = {}
-        for (cell, places), number in zip(cells, numbers, strict=True):
+        for (partition, places), number in zip(partitions, numbers, strict=True):
             if number >= 0:
-                for key, own in cell.classes[number].held.items():
+                for key, own in partition.classes[number].held.items():
                     held.setdefault(key, []).append(places[own])
-                for key, time in cell.classes[number].last.items():
+                for key, time in partition.classes[number].last.items():
                     last[key] = max(time, last.get(key, time))
         found.append(ViewGroup(tuple(views), {key: np.sort(np.concatenate(own)) for key, own in held.items()}, last))
     return found

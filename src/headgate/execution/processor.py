@@ -7,21 +7,21 @@ rights of that moment. Where cells run (here, or in Spark's tasks) is the carrie
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Constant, Ints
-from headgate.egress.filter import ResultFilter, end_notice
 from headgate.execution import metering
 from headgate.execution.compile import compile_program
 from headgate.execution.executors import Executor
 from headgate.execution.partitions import PartitionStates, fitted, gathered, renumbered_visibility
+from headgate.execution.results import end_notice
 from headgate.labels import Clearance, Label, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
-from headgate.model.results import ResultBatch
+from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.tuples import TupleBatch
 from headgate.model.view import View
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
@@ -32,33 +32,43 @@ from headgate.plan.expressions import Expr
 from headgate.plan.secure import Mode
 from headgate.visibility.index import Fate, VisibilityIndex
 
-__all__ = ["DeliveredResult", "Processor", "ResultBatch", "TupleBatch", "delivered_results"]
-
 MOST_ROWS = 1000
 """So many may there be before anybody looks whether all are needed."""
 
 
+class Filter(Protocol):
+    """Decides about the results of views under the rights of this moment."""
+
+    def result_batches(self, views: Sequence[View], results: Sequence[BlockResults]) -> list[ResultBatch]: ...
+
+
 class Processor:
-    """`carrier` makes the carrier of a program."""
+    """Runs the queries of one stage.
+
+    executor: makes what runs the partitions of a program
+    result_filter: makes what decides about results, for the rules of the moment and the labels by number
+    """
 
     def __init__(
         self,
         running: Sequence[ContinuousQuery],
         rules: Rules,
-        carrier: Callable[[Program, pa.Schema], Executor],
+        executor: Callable[[Program, pa.Schema], Executor],
+        result_filter: Callable[[Rules, Mapping[int, Label]], Filter],
         limits: Limits | None = None,
     ) -> None:
         self.running = {query.name: query for query in running}
         self.program, self.schema = compile_program(running)
-        self._carrier = carrier(self.program, self.schema)
-        self._sightings = VisibilityIndex(rules, limits)
+        self._executor = executor(self.program, self.schema)
+        self._index = VisibilityIndex(rules, limits)
         self._labels: dict[int, Label] = {}
-        self._egress = ResultFilter(rules, self._labels)
+        self._result_filter = result_filter
+        self._filter = result_filter(rules, self._labels)
         self._arrived = 0
         self._same = Constant()
         self.fates: dict[str, Fate] = {}
         """What became of the tuples of the last batch, by the source they came from."""
-        self._most_sights = MOST_ROWS
+        self._most_rows = MOST_ROWS
         self._changed: Ints | None = None
         self._fed: tuple[TupleBatch, ...] = ()
         self._tables: pa.Table | None = None
@@ -68,11 +78,11 @@ class Processor:
 
     def subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> View:
         """A view for subscribers that come together: of the same rights if the query is exact."""
-        return self._sightings.add_view(self.running[query], clearances)
+        return self._index.add_view(self.running[query], clearances)
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> None:
         """New rights of some who look through a view; they count from here on. None: of nothing."""
-        self._renumber(self._sightings.change(view, clearances))
+        self._renumber(self._index.change(view, clearances))
 
     def _renumber(self, after: Ints) -> None:
         """What the cells are told with the next batch."""
@@ -81,7 +91,7 @@ class Processor:
 
     def part(self, view: View, subscribers: Collection[str]) -> View:
         """Some of those who look through a view go on alone, with all that it has seen."""
-        return self._sightings.part(view, subscribers)
+        return self._index.part(view, subscribers)
 
     def end(self, view: View, reason: str) -> None:
         """It went too far: it sees nothing any more, and those who look through it are told why. Others go on."""
@@ -96,13 +106,13 @@ class Processor:
             self.change(view, {subscriber: None})
         del view.clearances[subscriber]
         if not view.clearances:
-            self._sightings.remove(view)
+            self._index.remove(view)
 
     def rule(self, rules: Rules, *, anew: bool = False) -> None:
         """Levels, the semantics of sources or what labels mean have changed: everything is decided anew."""
-        if anew or rules != self._sightings.looks.rules:
-            self._sightings.looks.rules = rules
-            self._egress = ResultFilter(rules, self._labels)
+        if anew or rules != self._index.policies.rules:
+            self._index.policies.rules = rules
+            self._filter = self._result_filter(rules, self._labels)
             self.decide_anew()
 
     def decide_anew(self) -> None:
@@ -110,40 +120,40 @@ class Processor:
         for view in self.views:
             self.change(view, {})
 
-    def forget_sights(self) -> None:
+    def forget_visibilities(self) -> None:
         """Those that no tuple has any more: every new label and every change of rights makes new ones."""
-        used = self._carrier.sights()
-        self._renumber(self._sightings.keep(used if self._changed is None else self._changed[used]))
-        self._most_sights = MOST_ROWS + 2 * len(self._sightings)
+        used = self._executor.visibilities()
+        self._renumber(self._index.keep(used if self._changed is None else self._changed[used]))
+        self._most_rows = MOST_ROWS + 2 * len(self._index)
         self._tables = None
 
     @property
     def labels_held(self) -> Collection[int]:
         """The labels of tuples that are held, once sights are forgotten that no tuple has."""
-        return self._sightings.labels_held
+        return self._index.labels_held
 
     def forget_labels(self, kept: Collection[int]) -> None:
         """All but these."""
         self._labels = {number: label for number, label in self._labels.items() if number in kept}
-        self._sightings.forget_labels(self._labels)
-        self._egress = ResultFilter(self._sightings.looks.rules, self._labels)
+        self._index.forget_labels(self._labels)
+        self._filter = self._result_filter(self._index.policies.rules, self._labels)
 
     def know(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
-        self._sightings.know(labels)
+        self._index.know(labels)
 
     def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]]:
         """For each block that reads a stream, the labels that anybody sees there, and the condition under which a tuple
         yields anything; to a window every tuple matters that anybody sees."""
         found: list[tuple[tuple[int, ...], Expr | None]] = [
-            (tuple(self._sightings.seen_by(block.target, stream, labels)), None)
+            (tuple(self._index.seen_by(block.target, stream, labels)), None)
             for block in self.program.blocks
             if any(isinstance(node, n.Source) and node.stream == stream for node in block.top.walk())
         ]
         for block in self.program.passing:
             _, conditions, own = block.passes
             if own == stream:
-                seen = self._sightings.seen_by(block.target, stream, labels)
+                seen = self._index.seen_by(block.target, stream, labels)
                 timed = any(query == block.query for query, _ in self.program.windowed)  # all it sees moves its time
                 found.append((tuple(seen), None if timed else self._condition(block, conditions)))
         return found
@@ -161,23 +171,27 @@ class Processor:
 
     def save(self) -> tuple[PartitionStates, dict[str, Any]]:
         """All there is to know, to be written down before the results of a batch are let out."""
-        rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._sightings.plain()}
-        cells = self._carrier.cells
+        rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._index.plain()}
+        partitions = self._executor.partitions
         if self._changed is not None:  # nobody has told them yet
-            cells = {name: renumbered_visibility(cell, self._changed) for name, cell in cells.items()}
-        return cells, rest
+            partitions = {
+                name: renumbered_visibility(partition, self._changed) for name, partition in partitions.items()
+            }
+        return partitions, rest
 
-    def restore(self, cells: PartitionStates, rest: Mapping[str, Any], kept: Collection[str] | None = None) -> None:
+    def restore(
+        self, partitions: PartitionStates, rest: Mapping[str, Any], kept: Collection[str] | None = None
+    ) -> None:
         """Goes on where another processor was, with the queries that both run (or only those `kept` of them); others
         begin with nothing. Its cells need not be those of the other."""
         self._arrived = rest["arrived"]
         known = self.running if kept is None else {name: self.running[name] for name in kept}
-        self._sightings.restore(rest["sights"], known)
-        self._carrier.restore(fitted(gathered(cells), tuple(rest["streams"]), self.program, self.schema))
+        self._index.restore(rest["sights"], known)
+        self._executor.restore(fitted(gathered(partitions), tuple(rest["streams"]), self.program, self.schema))
 
     @property
     def views(self) -> list[View]:
-        return list(self._sightings.views)
+        return list(self._index.views)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -191,7 +205,7 @@ class Processor:
         """The tuples of tables in their order, with sights that stay theirs."""
         if self._fed and self._tables is None:
             found = [
-                self._table(x, np.arange(len(x.times)), self._sightings.of_table(x.stream, x.labels))
+                self._table(x, np.arange(len(x.times)), self._index.of_table(x.stream, x.labels))
                 for x in sorted(self._fed, key=lambda x: x.stream)
             ]
             self._tables = pa.concat_tables(found).combine_chunks()
@@ -204,55 +218,57 @@ class Processor:
         becomes final. Returns everyone's results, in order, under the rights of now (`delivered_results` turns them into
         single ones)."""
         self.fates = {}
-        if len(self._sightings) > self._most_sights:
-            self.forget_sights()
+        if len(self._index) > self._most_rows:
+            self.forget_visibilities()
         tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
-        metering.begin(self._sightings, coming, self._carrier.cells, self._changed)
+        metering.begin(self._index, coming, self._executor.partitions, self._changed)
         entered = [self._entered(x, clock) for x in arrivals] or [self.schema.empty_table()]
         table = entered[0] if len(entered) == 1 else pa.concat_tables(entered)
-        sight = metering.cut(self.views, self._sightings.batch(last=last), table, self._carrier, self._changed)
-        found = self._carrier.run(table, sight, self._changed, tables)
+        visibility = metering.with_cutoffs(
+            self.views, self._index.batch(last=last), table, self._executor, self._changed
+        )
+        found = self._executor.run(table, visibility, self._changed, tables)
         self._changed = None
         for view in self.views:
-            budget = sight.budgets.get(view.columns[0])
+            budget = visibility.budgets.get(view.columns[0])
             view.spent = budget.spent if budget else 0
-        owners = {column: view for view in self._sightings.views for column in view.columns}
+        owners = {column: view for view in self._index.views for column in view.columns}
         for batch in (batch for batch in found if batch.exceeded):
             for view in (owners[column] for column in batch.views):
                 self.end(view, batch.exceeded)
-        going_on = [view for view in self._sightings.views if not view.ended]
-        parcels = self._egress.parcels(going_on, metering.metered(going_on, found))
+        going_on = [view for view in self._index.views if not view.ended]
+        result_batches = self._filter.result_batches(going_on, metering.within_limits(going_on, found))
         for view in (view for view in going_on if view.ending):
             self.end(view, view.ending)
         ended, self._ended = self._ended, []
-        words = (end_notice(view, self._sightings.looks.rules) for view in ended)
-        return [*parcels, *(word for word in words if word.subscribers)]
+        words = (end_notice(view, self._index.policies.rules) for view in ended)
+        return [*result_batches, *(word for word in words if word.subscribers)]
 
     def _entered(self, arrivals: TupleBatch, clock: int | None) -> pa.Table:
         """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
-        sights = self._sightings.arriving(
+        visibilities = self._index.arriving(
             arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived, clock
         )
         if arrivals.views is None:
-            self.fates[arrivals.stream] = self._sightings.fate
-        seen = self._sightings.seen(sights)
+            self.fates[arrivals.stream] = self._index.fate
+        seen = self._index.seen(visibilities)
         rows = None if seen is None or seen.all() else np.flatnonzero(seen)
-        arrived = self._arrived + np.arange(len(sights))
-        self._arrived += len(sights)
-        return self._table(arrivals, arrived, sights, rows)
+        arrived = self._arrived + np.arange(len(visibilities))
+        self._arrived += len(visibilities)
+        return self._table(arrivals, arrived, visibilities, rows)
 
-    def _table(self, arrivals: TupleBatch, arrived: Ints, sights: Ints, rows: Ints | None = None) -> pa.Table:
+    def _table(self, arrivals: TupleBatch, arrived: Ints, visibilities: Ints, rows: Ints | None = None) -> pa.Table:
         """Tuples as cells have them: all, or some `rows` of them."""
         known = {
             TIME: arrivals.times,
             ARRIVAL: arrived,
             LABEL: self._same.spelt_out(arrivals.labels),
-            VISIBILITY: sights,
+            VISIBILITY: visibilities,
         }
-        size = len(sights) if rows is None else len(rows)
+        size = len(visibilities) if rows is None else len(rows)
         columns = {
             field: arrivals.columns[name]
             for (stream, name), field in self.program.columns.items()

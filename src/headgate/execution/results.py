@@ -9,7 +9,8 @@ import numpy as np
 
 from headgate.columns.narrow import positions_of, renumbered, used
 from headgate.columns.sorting import Ints
-from headgate.model.results import BlockResults
+from headgate.labels import Rules
+from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
 from headgate.operators.partition import GroupResults
@@ -17,7 +18,7 @@ from headgate.operators.program import ARRIVAL, STREAM
 from headgate.operators.tuples import VisibleTuples
 
 
-def packed(found: GroupResults, *, passing: bool, alone: bool = False) -> BlockResults:
+def packed(found: GroupResults, *, stateless: bool, alone: bool = False) -> BlockResults:
     """What a kernel found, without the tuples it was found from. `alone`: it is all that its query yields."""
     yielded, block = found.yielded, found.block
     if found.exceeded:
@@ -30,7 +31,7 @@ def packed(found: GroupResults, *, passing: bool, alone: bool = False) -> BlockR
             sets, numbers = tuple(compress(sets, there)), renumbered(numbers, positions_of(there))
     order: tuple[Ints, ...] = ()
     if not alone:
-        order = (found.tuples.numbers(ARRIVAL)[yielded.rows[0]],) if passing else _order(yielded, found.tuples)
+        order = (found.tuples.numbers(ARRIVAL)[yielded.rows[0]],) if stateless else _order(yielded, found.tuples)
     return BlockResults(block.query, block.number, found.views, yielded.time, yielded.values, numbers, sets, order)
 
 
@@ -57,3 +58,9 @@ def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
         for number, column in enumerate(columns):
             column.append(keys[number] if number < len(keys) else np.zeros(len(batch), np.int64))
     return np.lexsort([np.concatenate(column) for column in reversed(columns)])
+
+
+def end_notice(view: View, rules: Rules) -> ResultBatch:
+    """What those who look through a view that has ended are told; who may see nothing there is told nothing either."""
+    looking = tuple(name for name in sorted(view.clearances) if view.clearance(name, rules) is not None)
+    return notice(looking, view.running.name, ended=view.ended)

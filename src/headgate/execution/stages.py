@@ -24,7 +24,7 @@ class Stages:
     these streams; `subscribers` include the feeders."""
 
     stages: tuple[tuple[ContinuousQuery, ...], ...]
-    makers: Mapping[str, str]
+    producers: Mapping[str, str]
     subscribers: tuple[Subscriber, ...]
 
     @cached_property
@@ -32,35 +32,35 @@ class Stages:
         return {query.name: query for stage in self.stages for query in stage}
 
     @classmethod
-    def of(cls, demand: CatalogSnapshot) -> Stages:
-        read = {stream for query in demand.queries for stream in query.streams}
-        makers = {query.output: query.name for query in demand.queries if query.output in read}
-        running = dict(demand.running)
-        subscribers, waiting = [], list(demand.subscribers)
+    def of(cls, snapshot: CatalogSnapshot) -> Stages:
+        read = {stream for query in snapshot.queries for stream in query.streams}
+        producers = {query.output: query.name for query in snapshot.queries if query.output in read}
+        running = dict(snapshot.running)
+        subscribers, waiting = [], list(snapshot.subscribers)
         while waiting:
             subscriber = waiting.pop(0)
             subscribers.append(subscriber)
             query = running[subscriber.query]
-            for maker in (running[makers[stream]] for stream in sorted(query.streams) if stream in makers):
+            for producer in (running[producers[stream]] for stream in sorted(query.streams) if stream in producers):
                 if query.mode == Mode.CUMULATIVE:
-                    maker = _shadow(maker, query)
-                    running[maker.name] = maker
-                waiting.append(consumer_name(subscriber, maker.name))
+                    producer = _shadow(producer, query)
+                    running[producer.name] = producer
+                waiting.append(consumer_name(subscriber, producer.name))
         deepest = max((query.stage for query in running.values()), default=0)
         stages = tuple(
             tuple(running[name] for name in sorted(running) if running[name].stage == stage)
             for stage in range(1 + deepest)
         )
-        return cls(stages, makers, tuple(dict.fromkeys(subscribers)))
+        return cls(stages, producers, tuple(dict.fromkeys(subscribers)))
 
 
-def _shadow(maker: ContinuousQuery, query: ContinuousQuery) -> ContinuousQuery:
+def _shadow(producer: ContinuousQuery, query: ContinuousQuery) -> ContinuousQuery:
     """What a cumulative query reads, for all who look at it together."""
-    return replace(maker, name=f"{maker.name}{_FOR}{query.name}", mode=Mode.CUMULATIVE, together=True)
+    return replace(producer, name=f"{producer.name}{_FOR}{query.name}", mode=Mode.CUMULATIVE, together=True)
 
 
-def consumer_name(subscriber: Subscriber, maker: str) -> Subscriber:
-    return Subscriber(f"{subscriber.name}{_THROUGH}{subscriber.query}", maker, subscriber.clearance)
+def consumer_name(subscriber: Subscriber, producer: str) -> Subscriber:
+    return Subscriber(f"{subscriber.name}{_THROUGH}{subscriber.query}", producer, subscriber.clearance)
 
 
 def consumer_of(consumer_name: str) -> tuple[str, str] | None:

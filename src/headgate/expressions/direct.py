@@ -41,10 +41,10 @@ def answered(expr: Expr, values: Values, size: int) -> pa.Array | None:
     way = _way(expr)
     if way is None:
         return None
-    found, wanted = way(values), arrow_type(expr.type)
+    found, pushdown = way(values), arrow_type(expr.type)
     if isinstance(found, pa.Scalar):
         found = pa.repeat(found, size)
-    return found if found.type == wanted else found.cast(wanted)
+    return found if found.type == pushdown else found.cast(pushdown)
 
 
 @lru_cache(maxsize=10_000)
@@ -104,11 +104,11 @@ def _membership(expr: e.In) -> Direct | None:
     items = pa.array(sorted(item.value for item in expr.items), arrow_type(common))  # type: ignore[type-var]
     operand = _as(expr.operand, common)
 
-    def found(values: Values) -> pa.Array:
+    def member(values: Values) -> pa.Array:
         given = operand(values) if operand else None
         return pc.if_else(pc.is_valid(given), pc.is_in(given, value_set=items), pa.scalar(None, pa.bool_()))
 
-    return found if operand else None
+    return member if operand else None
 
 
 def _as(expr: Expr, type_: Type | None) -> Direct | None:
@@ -116,8 +116,8 @@ def _as(expr: Expr, type_: Type | None) -> Direct | None:
     way = _way(expr)
     if way is None or type_ is None or expr.type == type_:
         return way
-    wanted = arrow_type(type_)
-    return lambda values: way(values).cast(wanted)
+    pushdown = arrow_type(type_)
+    return lambda values: way(values).cast(pushdown)
 
 
 def _whole(expr: e.Arithmetic) -> Direct | None:

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from headgate.model.budget import LimitExceeded
 from headgate.expressions.direct import answered
 from headgate.expressions.limits import CANNOT
 from headgate.expressions.sql import arrow_type, duckdb_sql
+from headgate.model.budget import LimitExceeded
 from headgate.plan.expressions import AggregateCall, Column, Expr, Type
 
 _NAIVE = pa.timestamp("us")

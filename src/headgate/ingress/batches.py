@@ -17,7 +17,7 @@ from headgate.model.tuples import TupleBatch
 class SourceBatch(Protocol):
     """A batch of a stream, to be read in one of two ways."""
 
-    def compact(self, wanted: Pushdown, now: int, learn: RegisterLabels) -> Decoded | None:
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> Decoded | None:
         """Only what is wanted, if that can be; `learn` reads labels that are new."""
         ...
 
@@ -46,7 +46,7 @@ class Decoded(Protocol):
         ...
 
     @property
-    def wanted(self) -> Pushdown:
+    def pushdown(self) -> Pushdown:
         """What it was read for."""
         ...
 
@@ -57,7 +57,7 @@ class TableBatch:
 
     table: pa.Table
 
-    def compact(self, wanted: Pushdown, now: int, learn: RegisterLabels) -> None:
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
 
     def whole(self) -> Whole:

@@ -46,15 +46,15 @@ _LEGACY = b"org.apache.spark.legacyDateTime"
 class Files:
     """Parquet files on this machine, in the order of their arrival, each with exactly the stream's columns."""
 
-    entrance: StreamDescriptor
+    descriptor: StreamDescriptor
     opened: Sequence[pq.ParquetFile]
     paths: Sequence[str] = ()
     notes: Sequence[str] = ()
 
     def read(self, names: Iterable[str]) -> pa.Table:
-        wanted = list(dict.fromkeys(names))
-        found = [self._read(number, wanted) for number in range(len(self.opened))]
-        schema = pa.schema([(name, ARROW[dict(self.entrance.columns)[name]]) for name in wanted])
+        pushdown = list(dict.fromkeys(names))
+        found = [self._read(number, pushdown) for number in range(len(self.opened))]
+        schema = pa.schema([(name, ARROW[dict(self.descriptor.columns)[name]]) for name in pushdown])
         table = pa.concat_tables(found or [schema.empty_table()], promote_options="permissive")
         table.validate()  # how many values there are of each column is the word of whoever wrote the file
         for number, field in enumerate(table.schema):
@@ -62,41 +62,41 @@ class Files:
                 table = table.set_column(number, field.name, as_texts(table.column(number)))
         return table
 
-    def _read(self, number: int, wanted: list[str]) -> pa.Table:
+    def _read(self, number: int, pushdown: list[str]) -> pa.Table:
         try:
-            return self.opened[number].read(wanted)
+            return self.opened[number].read(pushdown)
         except (OSError, pa.ArrowException) as error:
-            raise unreadable(self.entrance, self.paths[number], f"it is damaged ({type(error).__name__})") from None
+            raise unreadable(self.descriptor, self.paths[number], f"it is damaged ({type(error).__name__})") from None
 
     def whole(self) -> Whole:
-        table = self.read(name for name, _ in self.entrance.columns)
-        schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.entrance.columns])
+        table = self.read(name for name, _ in self.descriptor.columns)
+        schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.descriptor.columns])
         return Whole(table.cast(schema), notes=self.notes)
 
-    def compact(self, wanted: Pushdown, now: int, learn: RegisterLabels) -> DecodedBatch | None:
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
         """Only what is wanted of a batch in which every tuple is in order; None: each row has to be looked at."""
         if self.notes:
             return None
-        entrance = self.entrance
-        texts = [name for name, type_ in entrance.columns if type_ == Type.STRING]
-        unsure = [name for name in texts if self._largest(name) > wanted.longest]
-        own = [entrance.event_time] if entrance.event_time else []
-        names = [*wanted.columns, *own, *entrance.labels.values(), *unsure]
-        table = self.read(names or [entrance.columns[0][0]])  # tuples are counted by what there is of them
+        descriptor = self.descriptor
+        texts = [name for name, type_ in descriptor.columns if type_ == Type.STRING]
+        unsure = [name for name in texts if self._largest(name) > pushdown.longest]
+        own = [descriptor.event_time] if descriptor.event_time else []
+        names = [*pushdown.columns, *own, *descriptor.labels.values(), *unsure]
+        table = self.read(names or [descriptor.columns[0][0]])  # tuples are counted by what there is of them
         here = [name for name in texts if name in table.column_names]
-        times, tuples = _times(table, entrance, now), table.num_rows
-        if times is None or any(_longest(table.column(name)) > wanted.longest for name in here):
+        times, tuples = _times(table, descriptor, now), table.num_rows
+        if times is None or any(_longest(table.column(name)) > pushdown.longest for name in here):
             return None
-        found = _labels(table, entrance, wanted, learn)
+        found = _labels(table, descriptor, pushdown, register)
         if found is None:
             return None
-        labels, wanted = found
-        types = dict(entrance.columns)
-        kept = _kept(labels, wanted)
+        labels, pushdown = found
+        types = dict(descriptor.columns)
+        kept = _kept(labels, pushdown)
         if kept is not None:
             table, times, labels = table.filter(pa.array(kept)), times[kept], labels[kept]
-        arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
-        return DecodedBatch(TupleBatch(entrance.name, times, labels, arrays), tuples, wanted, tuples - len(times))
+        arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
+        return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, tuples - len(times))
 
     def _largest(self, name: str) -> int:
         """No value of this column is larger, in bytes: all of a part of the file is not. That is said by whoever wrote
@@ -115,7 +115,7 @@ def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | N
         return None
     try:
         found = addresses(started)
-        return None if found is None else opened(source.entrance, found)
+        return None if found is None else opened(source.descriptor, found)
     except SourceError:
         raise
     except Exception:
@@ -136,7 +136,7 @@ def local_paths(found: Sequence[str]) -> list[tuple[str, str]] | None:
     return [(unquote(x.path), address) for x, address in zip(parts, found, strict=True)]
 
 
-def opened(entrance: StreamDescriptor, addresses: Sequence[str]) -> Files | None:
+def opened(descriptor: StreamDescriptor, addresses: Sequence[str]) -> Files | None:
     """Files by their addresses, as Spark writes them. One that is gone is said."""
     here = local_paths(addresses)
     if here is None or len(here) > MOST or any("=" in path for path, _ in here):  # folders may be columns
@@ -144,9 +144,9 @@ def opened(entrance: StreamDescriptor, addresses: Sequence[str]) -> Files | None
     found, notes = in_order_of_time(here)
     if not all(stat.S_ISREG(os.stat(path).st_mode) for path in found):  # whoever opens a pipe waits for its writer
         return None
-    labels = list(entrance.labels.values())
-    files = [_opened(entrance, path, labels) for path in found]
-    return Files(entrance, files, found, notes) if all(_fits(file, entrance) for file in files) else None
+    labels = list(descriptor.labels.values())
+    files = [_opened(descriptor, path, labels) for path in found]
+    return Files(descriptor, files, found, notes) if all(_fits(file, descriptor) for file in files) else None
 
 
 def in_order_of_time(here: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
@@ -160,14 +160,14 @@ def in_order_of_time(here: Sequence[tuple[str, str]]) -> tuple[list[str], list[s
     return [path for path, _ in sorted(times, key=lambda x: (times[x], x[1]))], notes
 
 
-def _opened(entrance: StreamDescriptor, path: str, labels: list[str]) -> pq.ParquetFile:
+def _opened(descriptor: StreamDescriptor, path: str, labels: list[str]) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, read_dictionary=labels)
     except (OSError, pa.ArrowException):
-        raise unreadable(entrance, path, "it is not Parquet") from None
+        raise unreadable(descriptor, path, "it is not Parquet") from None
 
 
-def _fits(file: pq.ParquetFile, entrance: StreamDescriptor) -> bool:
+def _fits(file: pq.ParquetFile, descriptor: StreamDescriptor) -> bool:
     """Whether Spark would read each column as what it is in the file."""
     if _LEGACY in (file.metadata.metadata or {}) or len(file.schema.names) != len(file.schema_arrow.names):
         return False
@@ -176,7 +176,7 @@ def _fits(file: pq.ParquetFile, entrance: StreamDescriptor) -> bool:
         name in file.schema_arrow.names
         and names.count(name.casefold()) == 1
         and _is(file.schema_arrow.field(name).type, ARROW[type_])
-        for name, type_ in entrance.columns
+        for name, type_ in descriptor.columns
     )
 
 
@@ -189,36 +189,36 @@ def _is(found: pa.DataType, type_: pa.DataType) -> bool:
     return bool(found == type_)
 
 
-def _times(table: pa.Table, entrance: StreamDescriptor, now: int) -> Ints | None:
+def _times(table: pa.Table, descriptor: StreamDescriptor, now: int) -> Ints | None:
     """Event times in milliseconds; None where one has none that ingress would take."""
-    if entrance.event_time is None:
+    if descriptor.event_time is None:
         return np.full(table.num_rows, now)
-    column = fitting(table.column(entrance.event_time), ARROW[Type.TIMESTAMP])
+    column = fitting(table.column(descriptor.event_time), ARROW[Type.TIMESTAMP])
     if column.null_count:
         return None
     times: Ints = column.cast(pa.int64()).to_numpy() // 1000
-    if entrance.skew is not None and times.max(initial=now) > now + entrance.skew:
+    if descriptor.skew is not None and times.max(initial=now) > now + descriptor.skew:
         return None
     return times
 
 
 def _labels(
-    table: pa.Table, entrance: StreamDescriptor, wanted: Pushdown, learn: RegisterLabels
+    table: pa.Table, descriptor: StreamDescriptor, pushdown: Pushdown, register: RegisterLabels
 ) -> tuple[Ints, Pushdown] | None:
     """The number of each tuple's label, by the texts it is made of, and what is wanted when all of them are known."""
-    if not entrance.labels:
-        return (repeated(wanted.labels[()], table.num_rows), wanted) if () in wanted.labels else None
-    names = list(entrance.labels.values())
+    if not descriptor.labels:
+        return (repeated(pushdown.labels[()], table.num_rows), pushdown) if () in pushdown.labels else None
+    names = list(descriptor.labels.values())
     kinds, kind = _kinds([table.column(name) for name in names])
-    if any(texts not in wanted.labels for texts in kinds):
-        again = learn(kinds)
+    if any(texts not in pushdown.labels for texts in kinds):
+        again = register(kinds)
         if again is None or any(texts not in again.labels for texts in kinds):
             return None
-        wanted = again
-    numbers = np.array([wanted.labels[texts] for texts in kinds], np.int64)
+        pushdown = again
+    numbers = np.array([pushdown.labels[texts] for texts in kinds], np.int64)
     if len(kinds) == 1:
-        return repeated(int(numbers[0]), len(kind)), wanted
-    return numbers[kind] if len(kinds) else np.empty(0, np.int64), wanted
+        return repeated(int(numbers[0]), len(kind)), pushdown
+    return numbers[kind] if len(kinds) else np.empty(0, np.int64), pushdown
 
 
 def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
@@ -238,12 +238,12 @@ def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, .
     return kinds, kind
 
 
-def _kept(labels: Ints, wanted: Pushdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+def _kept(labels: Ints, pushdown: Pushdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
     """Which tuples anybody sees; None: all."""
-    if wanted.keep is None or not len(labels):
+    if pushdown.keep is None or not len(labels):
         return None
     seen = np.zeros(int(labels.max()) + 1, np.bool_)
-    numbers = np.array(sorted({x for some, _ in wanted.keep for x in some}), np.int64)
+    numbers = np.array(sorted({x for some, _ in pushdown.keep for x in some}), np.int64)
     seen[numbers[numbers < len(seen)]] = True
     kept = seen[labels]
     return None if kept.all() else kept

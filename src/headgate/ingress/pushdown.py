@@ -19,7 +19,7 @@ class Pushdown:
     under which condition a tuple yields anything there, None if whatever comes is wanted; `longest` is how many bytes a
     text may have; `unreadable` are texts that are no labels."""
 
-    demand: CatalogSnapshot
+    snapshot: CatalogSnapshot
     columns: tuple[str, ...]
     labels: Mapping[tuple[str | None, ...], int]
     keep: tuple[tuple[tuple[int, ...], Expr | None], ...] | None = None
@@ -35,14 +35,14 @@ class Pushdown:
         the batch what the others wanted of it, and so learn what they see."""
         if epoch != self.epoch:
             return False
-        if now is self.demand:
+        if now is self.snapshot:
             return True
-        then = self.demand
+        then = self.snapshot
         if self.keep is not None and any(condition is None for _, condition in self.keep):
             return False
         if self.keep is not None and not now.clearances.items() <= then.clearances.items():
             return False
-        return (now.queries, now.rules, now.entrances) == (then.queries, then.rules, then.entrances)
+        return (now.queries, now.rules, now.descriptors) == (then.queries, then.rules, then.descriptors)
 
 
 RegisterLabels = Callable[[Sequence[tuple[str | None, ...]]], Pushdown | None]

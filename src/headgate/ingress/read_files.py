@@ -69,7 +69,7 @@ class ReadFiles:
             del self._times[path]
 
 
-def said(path: str) -> str:
+def changed_message(path: str) -> str:
     return (
         f"file `{shown(path)}` changed after it was read: what it holds now is not read; write new tuples to new files"
     )

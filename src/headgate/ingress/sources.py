@@ -61,13 +61,13 @@ Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 class StreamSource:
     """A stream and where it comes from; options are not shown: one may be a password."""
 
-    entrance: StreamDescriptor
+    descriptor: StreamDescriptor
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:
-        return self.entrance.name
+        return self.descriptor.name
 
     @property
     def endless(self) -> bool:
@@ -75,14 +75,14 @@ class StreamSource:
 
     @property
     def schema(self) -> t.StructType:
-        return t.StructType([t.StructField(name, SPARK[type_]) for name, type_ in self.entrance.columns])
+        return t.StructType([t.StructField(name, SPARK[type_]) for name, type_ in self.descriptor.columns])
 
     @property
     def text(self) -> Text | None:
         """How its files are read, if that is not Spark's business."""
         if self.format not in FORMATS:
             return None
-        return text_of(self.entrance, self.format, self.options)
+        return text_of(self.descriptor, self.format, self.options)
 
     @property
     def path(self) -> str | None:
@@ -212,7 +212,7 @@ def _check_columns(frame: DataFrame, source: StreamSource) -> None:
     """The stream may have fewer columns than its source, but no others."""
     found = {field.name: field.dataType for field in frame.schema.fields}
     words = {type_: word for word, type_ in SPARK.items()}
-    for name, type_ in source.entrance.columns:
+    for name, type_ in source.descriptor.columns:
         if found.get(name) != SPARK[type_]:
             has = ", ".join(f"{own} {words.get(kind, kind.simpleString())}" for own, kind in found.items())
             raise SourceError(
@@ -223,7 +223,7 @@ def _check_columns(frame: DataFrame, source: StreamSource) -> None:
 
 def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
     """The columns of the stream, and where in which file a row was."""
-    columns = [_column(name, type_) for name, type_ in source.entrance.columns]
+    columns = [_column(name, type_) for name, type_ in source.descriptor.columns]
     if source.format in FILES:
         found = ("file_modification_time", "file_path", "file_block_start")
         columns += [F.col(f"_metadata.{part}").alias(name) for part, name in zip(found, _PLACE, strict=True)]

@@ -50,32 +50,32 @@ class DecodedBatch:
 
     arrivals: TupleBatch
     tuples: int
-    wanted: Pushdown
+    pushdown: Pushdown
     unseen: int = 0
     refused: Sequence[RejectedRows] = ()
 
 
 def decoded(
     frame: DataFrame,
-    entrance: StreamDescriptor,
-    wanted: Pushdown,
+    descriptor: StreamDescriptor,
+    pushdown: Pushdown,
     now: int,
-    learn: RegisterLabels,
+    register: RegisterLabels,
     patience: TimeBudget | None = None,
 ) -> DecodedBatch | None:
     """None: this batch has to be looked at row by row. Labels that were never read before are, first."""
     patience = patience or TimeBudget()
-    if wanted.labels:
-        found = _tried(frame, entrance, wanted, now, patience)
+    if pushdown.labels:
+        found = _tried(frame, descriptor, pushdown, now, patience)
         if found is not True:
             return found or None
-    texts = frame.select(*(F.col(_quoted(name)) for name in entrance.labels.values()))
+    texts = frame.select(*(F.col(_quoted(name)) for name in descriptor.labels.values()))
     for some in (texts.limit(FIRST), texts):  # the first tuples nearly always show all labels there are
         kinds = _kinds(some)
-        if len(wanted.labels) > MOST_LISTED or len(kinds) > MOST_LISTED:
+        if len(pushdown.labels) > MOST_LISTED or len(kinds) > MOST_LISTED:
             return None
-        again = learn(kinds)
-        found = again is not None and bool(again.labels) and _tried(frame, entrance, again, now, patience)
+        again = register(kinds)
+        found = again is not None and bool(again.labels) and _tried(frame, descriptor, again, now, patience)
         if found is not True:
             return found or None
     return None
@@ -89,44 +89,44 @@ def _kinds(texts: DataFrame) -> list[tuple[str | None, ...]]:
 
 def _tried(
     frame: DataFrame,
-    entrance: StreamDescriptor,
-    wanted: Pushdown,
+    descriptor: StreamDescriptor,
+    pushdown: Pushdown,
     now: int,
     patience: TimeBudget,
     *,
     ahead_too: bool = False,
 ) -> DecodedBatch | bool:
     """Otherwise whether it is for labels alone that are not known."""
-    listed = len(wanted.labels) + len(wanted.unreadable)
-    if listed > MOST_LISTED or (wanted.keep is not None and not any(x for x, _ in wanted.keep)):
+    listed = len(pushdown.labels) + len(pushdown.unreadable)
+    if listed > MOST_LISTED or (pushdown.keep is not None and not any(x for x, _ in pushdown.keep)):
         return False
-    if wanted.keep in patience.given_up:
-        wanted = _unconditional(wanted)
+    if pushdown.keep in patience.given_up:
+        pushdown = _unconditional(pushdown)
     place = _place(frame)
-    columns = [F.col(_quoted(name)) for name in wanted.columns]
+    columns = [F.col(_quoted(name)) for name in pushdown.columns]
     shaped = frame.select(
-        *place.values(), _time(entrance).alias(_TIME), _number(entrance, wanted).alias(_LABEL), *columns
+        *place.values(), _time(descriptor).alias(_TIME), _number(descriptor, pushdown).alias(_LABEL), *columns
     )
-    latest = now + entrance.skew if entrance.event_time and entrance.skew is not None else None
+    latest = now + descriptor.skew if descriptor.event_time and descriptor.skew is not None else None
     seen = None
-    if wanted.keep is not None:
-        somebodys = ", ".join(map(str, sorted({x for some, _ in wanted.keep for x in some})))
+    if pushdown.keep is not None:
+        somebodys = ", ".join(map(str, sorted({x for some, _ in pushdown.keep for x in some})))
         ahead = f"{_TIME} > {latest}L" if ahead_too else "FALSE"
         nobodys = F.expr(f"count_if({_LABEL} >= 0 AND {_LABEL} NOT IN ({somebodys}) AND NOT {ahead})")
         counted = F.count(F.lit(1)).alias("tuples"), F.max(_TIME).alias("latest"), nobodys.alias("nobodys")
         shaped = shaped.observe(seen := Observation(), *counted)
-        shaped = shaped.where(f"{ahead} OR {_LABEL} < 0 OR {_LABEL} IS NULL OR {_kept(weakest(wanted.keep))}")
-    if wanted.keep is not None and any(condition is not None for _, condition in wanted.keep):
+        shaped = shaped.where(f"{ahead} OR {_LABEL} < 0 OR {_LABEL} IS NULL OR {_kept(weakest(pushdown.keep))}")
+    if pushdown.keep is not None and any(condition is not None for _, condition in pushdown.keep):
         table = patience.collected(shaped)
         if table is None:
-            patience.given_up.add(wanted.keep)
-            return _tried(frame, entrance, wanted, now, patience)
+            patience.given_up.add(pushdown.keep)
+            return _tried(frame, descriptor, pushdown, now, patience)
     else:
         table = shaped.toArrow()
     if table.column(_LABEL).null_count:
         return True
     if seen is not None and latest is not None and not ahead_too and (seen.get["latest"] or 0) > latest:
-        return _tried(frame, entrance, wanted, now, patience, ahead_too=True)
+        return _tried(frame, descriptor, pushdown, now, patience, ahead_too=True)
     if place and (table := _ordered(table, list(place))) is None:
         return False
     times, labels = (table.column(name).to_numpy().astype(np.int64, copy=False) for name in (_TIME, _LABEL))
@@ -137,26 +137,26 @@ def _tried(
         good &= times <= latest
     refused: list[RejectedRows] = []
     if not good.all():
-        refused = _unusual(frame, entrance, wanted, times, labels, latest)
+        refused = _unusual(frame, descriptor, pushdown, times, labels, latest)
         table, times, labels = table.filter(pa.array(good)), times[good], labels[good]
-    types = dict(entrance.columns)
-    arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in wanted.columns}
-    if entrance.event_time is None:
+    types = dict(descriptor.columns)
+    arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
+    if descriptor.event_time is None:
         times = np.full(len(times), now)
-    return DecodedBatch(TupleBatch(entrance.name, times, labels, arrays), tuples, wanted, unseen, refused)
+    return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, unseen, refused)
 
 
-def _unconditional(wanted: Pushdown) -> Pushdown:
+def _unconditional(pushdown: Pushdown) -> Pushdown:
     """All that anybody sees, whatever is wanted of it."""
-    return replace(wanted, keep=tuple((some, None) for some, _ in wanted.keep or ()))
+    return replace(pushdown, keep=tuple((some, None) for some, _ in pushdown.keep or ()))
 
 
 def _unusual(
-    frame: DataFrame, entrance: StreamDescriptor, wanted: Pushdown, times: Ints, labels: Ints, latest: int | None
+    frame: DataFrame, descriptor: StreamDescriptor, pushdown: Pushdown, times: Ints, labels: Ints, latest: int | None
 ) -> list[RejectedRows]:
     """What is refused of a batch: counted by what was fetched of it, and of each kind some rows, fetched apart. A
     tuple that is not in order must not make all others be looked at."""
-    time, number = _time(entrance), _number(entrance, wanted)
+    time, number = _time(descriptor), _number(descriptor, pushdown)
     ahead = (times > latest) & (labels >= _NO_LABEL) if latest is not None else np.zeros(len(times), np.bool_)
     kinds = [(reason, (labels == code) & ~ahead, number == code) for code, reason in _REASONS.items()]
     if latest is not None:
@@ -165,42 +165,42 @@ def _unusual(
     found = []
     for reason, which, condition in kinds:
         if total := int(np.count_nonzero(which)):
-            some = frame.where(condition).select(*(F.col(_quoted(name)) for name, _ in entrance.columns))
-            found.append(refused_rows(entrance.name, reason, some.limit(MOST_KEPT).toArrow(), total))
+            some = frame.where(condition).select(*(F.col(_quoted(name)) for name, _ in descriptor.columns))
+            found.append(refused_rows(descriptor.name, reason, some.limit(MOST_KEPT).toArrow(), total))
     return found
 
 
-def _time(entrance: StreamDescriptor) -> SparkColumn:
+def _time(descriptor: StreamDescriptor) -> SparkColumn:
     """The event time in milliseconds; any number does where there is none."""
-    if entrance.event_time is None:
+    if descriptor.event_time is None:
         return F.lit(0).cast("bigint")
-    return F.coalesce(F.expr(f"unix_millis({spark_name(entrance.event_time)})"), F.lit(0).cast("bigint"))
+    return F.coalesce(F.expr(f"unix_millis({spark_name(descriptor.event_time)})"), F.lit(0).cast("bigint"))
 
 
-def _number(entrance: StreamDescriptor, wanted: Pushdown) -> SparkColumn:
+def _number(descriptor: StreamDescriptor, pushdown: Pushdown) -> SparkColumn:
     """The number of a tuple's label; less than 0 for what ingress would refuse whenever it comes, NULL if the label was
     never read before."""
     long = " OR ".join(
-        f"COALESCE(octet_length({spark_name(name)}), 0) > {wanted.longest}"
-        for name, type_ in entrance.columns
+        f"COALESCE(octet_length({spark_name(name)}), 0) > {pushdown.longest}"
+        for name, type_ in descriptor.columns
         if type_ == Type.STRING
     )
     timeless = "FALSE"
-    if entrance.event_time is not None:
-        time = f"unix_millis({spark_name(entrance.event_time)})"
+    if descriptor.event_time is not None:
+        time = f"unix_millis({spark_name(descriptor.event_time)})"
         timeless = f"COALESCE({time} NOT BETWEEN {FIRST_MICROSECOND // 1000}L AND {LAST_MICROSECOND // 1000}L, TRUE)"
     return F.expr(
         f"CASE WHEN {long or 'FALSE'} THEN {_TOO_LONG} WHEN {timeless} THEN {_NO_TIME} "
-        f"ELSE {_numbered(entrance, wanted)} END"
+        f"ELSE {_numbered(descriptor, pushdown)} END"
     )
 
 
-def _numbered(entrance: StreamDescriptor, wanted: Pushdown) -> str:
+def _numbered(descriptor: StreamDescriptor, pushdown: Pushdown) -> str:
     """The number of a label by the texts it is made of; NULL where they were never read before."""
-    names = [spark_name(name) for name in entrance.labels.values()]
+    names = [spark_name(name) for name in descriptor.labels.values()]
     if not names:
-        return f"{next(iter(wanted.labels.values()))}"
-    known = [*wanted.labels.items(), *((texts, _NO_LABEL) for texts in sorted(wanted.unreadable, key=str))]
+        return f"{next(iter(pushdown.labels.values()))}"
+    known = [*pushdown.labels.items(), *((texts, _NO_LABEL) for texts in sorted(pushdown.unreadable, key=str))]
     cases = [f"WHEN {' AND '.join(map(_equals, names, texts))} THEN {number}" for texts, number in known]
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS INT)"
 

@@ -29,7 +29,7 @@ from headgate.ingress.json_lines import NO_OBJECT, TWICE, objects_of
 from headgate.ingress.records import Piece, Stream, pieces
 from headgate.ingress.text_formats import Text
 from headgate.ingress.validation import MALFORMED, MOST_KEPT, NO_FORM, Whole, as_texts
-from headgate.ingress.values import said, values_of
+from headgate.ingress.values import values_of, wrong_value
 from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
 
@@ -86,7 +86,7 @@ class _Parts:
         table = pa.concat_tables([schema.empty_table(), *self.tables])
         rows = [{MALFORMED: row} for row, _ in self.kept]
         details = [why for _, why in self.kept]
-        bad = RejectedRows(self.text.entrance.name, NO_FORM, rows, self.refused - len(rows), details)
+        bad = RejectedRows(self.text.descriptor.name, NO_FORM, rows, self.refused - len(rows), details)
         return Whole(table, [bad] if self.refused else [], notes)
 
 
@@ -100,7 +100,7 @@ class _Part:
 
 
 def read_files(text: Text, files: Sequence[TextFile]) -> Whole:
-    """All of them, in this order. A file that is gone is said; any other that cannot be read is an error that names
+    """All of them, in this order. A file that is gone is wrong_value; any other that cannot be read is an error that names
     it."""
     notes: list[str] = []
     parts = _Parts(text)
@@ -132,14 +132,16 @@ def _all_pieces(text: Text, files: Sequence[TextFile], notes: list[str]) -> Iter
         except FileNotFoundError:
             notes.append(gone(file.name))
         except SourceError as error:
-            raise unreadable(text.entrance, file.name, error.message) from None
+            raise unreadable(text.descriptor, file.name, error.message) from None
         except (OSError, EOFError, UnicodeError, pa.ArrowException) as error:
-            raise unreadable(text.entrance, file.name, type(error).__name__) from None
+            raise unreadable(text.descriptor, file.name, type(error).__name__) from None
 
 
-def unreadable(entrance: StreamDescriptor, file: str, why: str) -> SourceError:
+def unreadable(descriptor: StreamDescriptor, file: str, why: str) -> SourceError:
     """A file that holds up its stream, until somebody deals with it."""
-    what = f"table {entrance.name} cannot be read" if entrance.table else f"stream {entrance.name} cannot be read on"
+    what = (
+        f"table {descriptor.name} cannot be read" if descriptor.table else f"stream {descriptor.name} cannot be read on"
+    )
     return SourceError(
         f"{what}: file `{shown(file)}`: {why}", hint="mend the file, or move it away to go on without it"
     )
@@ -168,7 +170,7 @@ class _Decoded:
         return self._decoder.decode(b"", True).encode()
 
 
-def _header(piece: Piece, wanted: Sequence[str]) -> tuple[list[str], Piece]:
+def _header(piece: Piece, pushdown: Sequence[str]) -> tuple[list[str], Piece]:
     """The names that a file gives its columns, and what follows."""
     begin, end = piece.bounds[:2].tolist()
     first = Piece(piece.data[begin:end], piece.form)
@@ -177,7 +179,7 @@ def _header(piece: Piece, wanted: Sequence[str]) -> tuple[list[str], Piece]:
     numbers = [str(number) for number in range(int(first.fields[0]))]
     (row,) = first.rows(np.ones(1, np.bool_), numbers).to_pylist() or [{}]
     names = [(value or b"").decode(errors="replace") for value in row.values()]
-    for name in wanted:
+    for name in pushdown:
         if names.count(name) != 1:
             raise SourceError(f"its header has column `{name}` {'twice' if name in names else 'nowhere'}")
     return names, Piece(piece.data[end:], piece.form)
@@ -216,7 +218,7 @@ def _read(job: _Job) -> _Part:
     try:
         return _read_piece(job.text, job.piece, job.names)
     except SourceError as error:
-        raise unreadable(job.text.entrance, job.file, error.message) from None
+        raise unreadable(job.text.descriptor, job.file, error.message) from None
 
 
 def _read_piece(text: Text, piece: Piece, names: list[str]) -> _Part:
@@ -243,10 +245,10 @@ def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
         row = int(np.searchsorted(places, record))
         return _first_wrong(text, values.wrong, row, lambda name: str(texts[name][row].as_py()))
 
-    spoilt = _any(values.wrong, len(places))
+    malformed = _any(values.wrong, len(places))
     bad = (piece.damaged | other) & ~piece.blank
-    bad[places[spoilt]] = True
-    return _part(text, piece, values.columns, ~spoilt, bad, why)
+    bad[places[malformed]] = True
+    return _part(text, piece, values.columns, ~malformed, bad, why)
 
 
 def _objects(text: Text, piece: Piece) -> _Part:
@@ -279,7 +281,7 @@ def _any(wrong: Mapping[str, Bools], size: int) -> Bools:
 
 def _first_wrong(text: Text, wrong: Mapping[str, Bools], row: int, shown: Callable[[str], str]) -> str:
     name, type_ = next((name, type_) for name, type_ in text.columns if name in wrong and wrong[name][row])
-    return said(name, shown(name), type_)
+    return wrong_value(name, shown(name), type_)
 
 
 def _part(

@@ -26,7 +26,7 @@ _OWN = {"csv": ("header", "sep", "delimiter", "quote", "nullValue", "encoding"),
 class Text:
     """How files of a source are to be read."""
 
-    entrance: StreamDescriptor
+    descriptor: StreamDescriptor
     json: bool
     form: Form
     header: bool = False
@@ -34,10 +34,10 @@ class Text:
 
     @property
     def columns(self) -> Sequence[tuple[str, Type]]:
-        return self.entrance.columns
+        return self.descriptor.columns
 
 
-def text_of(entrance: StreamDescriptor, format_: str, options: Mapping[str, str]) -> Text:
+def text_of(descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> Text:
     """An option that means nothing here is refused: whoever gave it expects that it does something."""
     given = {name.lower(): value for name, value in options.items() if name.lower() not in LISTING}
     known = {name.lower() for name in _OWN[format_]}
@@ -54,8 +54,8 @@ def text_of(entrance: StreamDescriptor, format_: str, options: Mapping[str, str]
     except LookupError:
         raise SourceError(f"there is no encoding `{encoding}`") from None
     if format_ == "json":
-        return Text(entrance, True, Form(), encoding=encoding)
+        return Text(descriptor, True, Form(), encoding=encoding)
     form = Form(
         given.get("sep", given.get("delimiter", ",")) or ",", given.get("quote", '"'), given.get("nullvalue", "")
     )
-    return Text(entrance, False, form, given.get("header", "false").lower() == "true", encoding)
+    return Text(descriptor, False, form, given.get("header", "false").lower() == "true", encoding)

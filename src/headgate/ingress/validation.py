@@ -114,15 +114,15 @@ class Ingress:
     """For one stream; numbers of labels come from `number`."""
 
     def __init__(
-        self, entrance: StreamDescriptor, rules: Rules, number: Callable[[Label], int], limits: Limits | None = None
+        self, descriptor: StreamDescriptor, rules: Rules, number: Callable[[Label], int], limits: Limits | None = None
     ) -> None:
-        self._entrance = entrance
+        self._descriptor = descriptor
         self._longest = (limits or Limits()).text
         self._rules = rules
         self._number = number
         self._known: dict[tuple[str | None, ...], int] = {}
         self._unreadable: set[tuple[str | None, ...]] = set()
-        if not entrance.labels:
+        if not descriptor.labels:
             self._numbers([()])
 
     def take(self, batch: pa.Table, now: int) -> tuple[TupleBatch, list[RejectedRows]]:
@@ -131,8 +131,8 @@ class Ingress:
         try:
             return self._taken(batch, now)
         except Exception as error:
-            what = "table" if self._entrance.table else "stream"
-            text = f"{what} {self._entrance.name} could not be taken in ({type(error).__name__})"
+            what = "table" if self._descriptor.table else "stream"
+            text = f"{what} {self._descriptor.name} could not be taken in ({type(error).__name__})"
             raise SourceError(text) from None
 
     def _taken(self, batch: pa.Table, now: int) -> tuple[TupleBatch, list[RejectedRows]]:
@@ -141,24 +141,24 @@ class Ingress:
             if pa.types.is_string(field_.type):
                 batch = batch.set_column(number, field_.name, as_texts(batch.column(number)))
         if MALFORMED in batch.schema.names:
-            spoilt = batch.column(MALFORMED).is_valid()
-            batch = self._without(batch, spoilt, NO_FORM, refused).drop_columns([MALFORMED])
+            malformed = batch.column(MALFORMED).is_valid()
+            batch = self._without(batch, malformed, NO_FORM, refused).drop_columns([MALFORMED])
         batch = self._without(batch, self._too_long(batch), TOO_LONG, refused)
         times = self._times(batch, now)
         batch = self._without(batch, times.is_null(), NO_TIME, refused)
         times = times.drop_null()
-        if self._entrance.skew is not None:
-            ahead = pc.greater(times, now + self._entrance.skew)
+        if self._descriptor.skew is not None:
+            ahead = pc.greater(times, now + self._descriptor.skew)
             batch, times = self._without(batch, ahead, AHEAD, refused), times.filter(pc.invert(ahead))
         labels, readable = self._labels(batch)
         if not readable.all():
             batch = self._without(batch, pa.array(~readable), NO_LABEL, refused)
             times, labels = times.filter(pa.array(readable)), labels[readable]
-        columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._entrance.columns}
+        columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._descriptor.columns}
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
-        return TupleBatch(self._entrance.name, moments, labels, columns), refused
+        return TupleBatch(self._descriptor.name, moments, labels, columns), refused
 
-    def learn(self, texts: Sequence[tuple[str | None, ...]]) -> None:
+    def register(self, texts: Sequence[tuple[str | None, ...]]) -> None:
         """Reads labels before the tuples that carry them come."""
         self._numbers(list(texts))
 
@@ -170,7 +170,7 @@ class Ingress:
     @property
     def fixed(self) -> Collection[int]:
         """The number of the one label that all tuples have, if they bring none."""
-        return () if self._entrance.labels else self._known.values()
+        return () if self._descriptor.labels else self._known.values()
 
     def forget(self, labels: Collection[int]) -> None:
         """All texts but those of these labels."""
@@ -186,28 +186,28 @@ class Ingress:
         if not pc.any(bad).as_py():
             return batch
         found = batch.filter(bad)
-        refused.append(refused_rows(self._entrance.name, reason, found, found.num_rows))
+        refused.append(refused_rows(self._descriptor.name, reason, found, found.num_rows))
         return batch.filter(pc.invert(bad))
 
     def _times(self, batch: pa.Table, now: int) -> pa.Array:
-        if self._entrance.event_time is None:
+        if self._descriptor.event_time is None:
             return pa.array(np.full(batch.num_rows, now), pa.int64())
-        column = fitting(batch.column(self._entrance.event_time), ARROW[Type.TIMESTAMP])
+        column = fitting(batch.column(self._descriptor.event_time), ARROW[Type.TIMESTAMP])
         # whole milliseconds, rounded down before 1970 too
         if not column.null_count:
             return pa.array(column.cast(pa.int64()).to_numpy() // 1000)
         return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
 
     def _too_long(self, batch: pa.Table) -> pa.Array:
-        texts = [batch.column(name) for name, type_ in self._entrance.columns if type_ == Type.STRING]
+        texts = [batch.column(name) for name, type_ in self._descriptor.columns if type_ == Type.STRING]
         long = [pc.greater(pc.binary_length(x), self._longest).fill_null(False).combine_chunks() for x in texts]
         return reduce(pc.or_, long, pa.array(np.zeros(batch.num_rows, np.bool_)))
 
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
         """One number for each tuple, and which of them could be read; only one of each kind of text is."""
-        if not self._entrance.labels:
+        if not self._descriptor.labels:
             return repeated(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
-        columns = [batch.column(name).combine_chunks() for name in self._entrance.labels.values()]
+        columns = [batch.column(name).combine_chunks() for name in self._descriptor.labels.values()]
         kinds, kind = dense(codes(columns, null_is_a_value=True))
         example = np.empty(len(kinds), np.int64)
         example[kind] = np.arange(len(kind))
@@ -231,13 +231,13 @@ class Ingress:
     def _read(self, kinds: Sequence[tuple[str | None, ...]]) -> Iterator[Label | None]:
         """The labels of tuples that bring these texts; many are read a column at a time."""
         readers = COLUMN_READERS if len(kinds) >= _MANY else READERS
-        columns = [readers[kind]([texts[n] or "" for texts in kinds]) for n, kind in enumerate(self._entrance.labels)]
+        columns = [readers[kind]([texts[n] or "" for texts in kinds]) for n, kind in enumerate(self._descriptor.labels)]
         return map(self._combined, zip(*columns, strict=True) if columns else [()] * len(kinds))
 
     def _combined(self, brought: Sequence[Label | None]) -> Label | None:
         """The label of a tuple: its stream's policy, what it brings, and where it comes from."""
-        policy = self._entrance.policy
-        label = Label(policy.roles, policy.levels, policy.sources | {self._entrance.name})
+        policy = self._descriptor.policy
+        label = Label(policy.roles, policy.levels, policy.sources | {self._descriptor.name})
         for part in brought:
             if part is None:
                 return None

@@ -60,7 +60,7 @@ def _cast(text: pa.Array, type_: Type) -> pa.Array:
     return found.cast(ARROW[type_])
 
 
-def said(name: str, text: str, type_: Type) -> str:
+def wrong_value(name: str, text: str, type_: Type) -> str:
     """What is wrong with a row."""
     shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     return f"{name}: `{shown}` is not {type_}"

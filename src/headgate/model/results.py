@@ -147,16 +147,24 @@ class DeliveredResult:
     label: Label
 
 
-def delivered_results(parcels: Iterable[ResultBatch]) -> list[DeliveredResult]:
+def delivered_results(result_batches: Iterable[ResultBatch]) -> list[DeliveredResult]:
     """Results one by one, for those who want few of them; each subscriber's are in order."""
     found: list[DeliveredResult] = []
-    for parcel in parcels:
-        columns = [column.to_pylist() for column in parcel.values]
-        values = list(zip(*columns, strict=True)) if columns else [()] * len(parcel)
-        rows = list(zip(parcel.blocks.tolist(), parcel.times.tolist(), values, parcel.labels.tolist(), strict=True))
+    for result_batch in result_batches:
+        columns = [column.to_pylist() for column in result_batch.values]
+        values = list(zip(*columns, strict=True)) if columns else [()] * len(result_batch)
+        rows = list(
+            zip(
+                result_batch.blocks.tolist(),
+                result_batch.times.tolist(),
+                values,
+                result_batch.labels.tolist(),
+                strict=True,
+            )
+        )
         found += [
-            DeliveredResult(subscriber, parcel.query, block, time, row, parcel.kinds[label])
-            for subscriber in parcel.subscribers
+            DeliveredResult(subscriber, result_batch.query, block, time, row, result_batch.kinds[label])
+            for subscriber in result_batch.subscribers
             for block, time, row, label in rows
         ]
     return found

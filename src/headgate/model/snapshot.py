@@ -44,7 +44,7 @@ class SubscriptionStatus:
 @dataclass(frozen=True)
 class CatalogSnapshot:
     rules: Rules = field(default_factory=Rules)
-    entrances: Mapping[str, StreamDescriptor] = field(default_factory=dict)
+    descriptors: Mapping[str, StreamDescriptor] = field(default_factory=dict)
     queries: tuple[ContinuousQuery, ...] = ()
     subscribers: tuple[Subscriber, ...] = ()
     unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class CatalogSnapshot:
     def only(self, keys: Collection[tuple[str, str]]) -> CatalogSnapshot:
         """The same for these alone, by subscriber and query: their queries, and those whose results they read."""
         subscribers = tuple(x for x in self.subscribers if (x.name, x.query) in keys)
-        wanted = {x.query for x in subscribers}
+        pushdown = {x.query for x in subscribers}
         while True:
-            read = {stream for query in self.queries if query.name in wanted for stream in query.streams}
-            more = {query.name for query in self.queries if query.output in read} - wanted
+            read = {stream for query in self.queries if query.name in pushdown for stream in query.streams}
+            more = {query.name for query in self.queries if query.output in read} - pushdown
             if not more:
-                queries = tuple(query for query in self.queries if query.name in wanted)
+                queries = tuple(query for query in self.queries if query.name in pushdown)
                 return replace(self, queries=queries, subscribers=subscribers)
-            wanted |= more
+            pushdown |= more
 
     @cached_property
     def naming(self) -> Mapping[tuple[str, str], frozenset[str] | None]:
@@ -91,33 +91,38 @@ class CatalogSnapshot:
     def protected(self, label: Label) -> Label:
         """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,
         and stays."""
-        policies = [self.entrances[source].policy for source in label.sources & self.entrances.keys()]
+        policies = [self.descriptors[source].policy for source in label.sources & self.descriptors.keys()]
         return self.rules.combine_all((label, *policies)) if policies else label
 
-    def allowed(self, parcel: ResultBatch) -> list[ResultBatch]:
+    def allowed(self, result_batch: ResultBatch) -> list[ResultBatch]:
         """What the rights of this moment permit of results, whenever they were computed: for each subscriber its
         own."""
-        if parcel.outgoing is not None:  # what is said of a subscription holds no result
-            return [parcel]
-        running = self.running.get(parcel.query)
+        if result_batch.outgoing is not None:  # what is said of a subscription holds no result
+            return [result_batch]
+        running = self.running.get(result_batch.query)
         if running is None:
-            told = tuple(x for x in parcel.subscribers if parcel.word and (x, parcel.query) in self.unfit)
-            return [parcel.to(told)] if told else []
+            told = tuple(
+                x for x in result_batch.subscribers if result_batch.word and (x, result_batch.query) in self.unfit
+            )
+            return [result_batch.to(told)] if told else []
         found = []
-        for subscriber in parcel.subscribers:
-            clearance = self.clearances.get((subscriber, parcel.query))
+        for subscriber in result_batch.subscribers:
+            clearance = self.clearances.get((subscriber, result_batch.query))
             if clearance is None or not self.rules.order.dominates(clearance.level, running.level):
                 continue
-            here, kinds = replace(clearance, level=running.level), [self.protected(label) for label in parcel.kinds]
+            here, kinds = (
+                replace(clearance, level=running.level),
+                [self.protected(label) for label in result_batch.kinds],
+            )
             permitted = np.array([self.rules.permits(label, here) for label in kinds], np.bool_)
-            found.append(parcel.left(permitted[parcel.labels]).to((subscriber,)))
+            found.append(result_batch.left(permitted[result_batch.labels]).to((subscriber,)))
         return [x for x in found if len(x) or x.word]
 
-    def covers(self, parcel: ResultBatch) -> bool:
+    def covers(self, result_batch: ResultBatch) -> bool:
         """Whether all of it is still permitted to all whom it is for."""
-        found = self.allowed(parcel)
+        found = self.allowed(result_batch)
         names = [name for x in found for name in x.subscribers]
-        return len(names) == len(parcel.subscribers) and all(len(x) == len(parcel) for x in found)
+        return len(names) == len(result_batch.subscribers) and all(len(x) == len(result_batch) for x in found)
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:
         """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may
@@ -135,7 +140,7 @@ class CatalogSnapshot:
 
 
 class SnapshotSource(Protocol):
-    def demand(self) -> CatalogSnapshot:
+    def snapshot(self) -> CatalogSnapshot:
         """What is wanted now; the very same object as before if nothing has changed."""
         ...
 

@@ -6,16 +6,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy as np
-
-from headgate.columns.sorting import Bools, Ints
+from headgate.columns.sorting import Ints
 from headgate.labels import Clearance, Label, Rules, parse_level
 from headgate.model.query import ContinuousQuery
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Position
 from headgate.plan.queries import Block
 from headgate.plan.secure import Mode
-from headgate.visibility.role_limits import WAITS, too_many_wait
 
 
 @dataclass
@@ -35,11 +32,11 @@ class View:
     """The second of its last result, and how many came in that; counted where its owner's roles set a limit."""
     ending: str = ""
     """Why it ends with the batch that is being computed, after what it yields of it."""
-    blind: bool = False
+    ended_early: bool = False
     """It ends in the midst of that batch: it sees nothing of what comes."""
     waiting: Ints | None = None
     """The times of the tuples that wait in this batch; None: too few for any limit."""
-    cut: Position | None = None
+    cutoff: Position | None = None
     """The tuple with which its windows hold too much in this batch."""
     spent: int = 0
     """Bytes that were computed for it in this batch, what it reads of other queries included."""
@@ -62,19 +59,6 @@ class View:
     def watched(self) -> bool:
         """Whether what enters it has to be noted, for the limits that its owner's roles set."""
         return self.waiting is not None or (self.mixed and self.running.limited)
-
-    def enter(self, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
-        """Notes tuples that arrive, which of them enter windows, and the watermark after each; the first of them has
-        the number `arrived`. Returns the first with which too many wait, if any: there it ends."""
-        end = None
-        if self.waiting is not None and self.running.most_state is not None:
-            end = too_many_wait(self.waiting, times, entering, marks, self.running.most_state)
-            self.waiting = np.concatenate([self.waiting, times[entering]])
-        if end is not None:
-            self.ending, self.blind = WAITS, True
-        if self.mixed:
-            self.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
-        return end
 
     def watermark(self) -> int:
         return min(map(self.reached, self.running.streams - self.running.tables))

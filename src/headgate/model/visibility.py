@@ -35,7 +35,7 @@ class Visibility:
     which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
     tuples become final with this batch; `levels` are the levels of labels, as text; `copied` are views that go on from
     where others are, with these; no view may exceed the `limits`, nor what its `budgets` leave it of memory; some end
-    with this batch, and see nothing from a position on (`cut`)."""
+    with this batch, and see nothing from a position on (`cutoff`)."""
 
     targets: tuple[tuple[str, int], ...]
     table: VisibilityRows
@@ -45,7 +45,7 @@ class Visibility:
     levels: Mapping[int, str]
     copied: tuple[tuple[int, int], ...] = ()
     limits: Limits = field(default_factory=Limits)
-    cut: Mapping[int, Position] = field(default_factory=dict)
+    cutoff: Mapping[int, Position] = field(default_factory=dict)
     budgets: Mapping[int, Budget] = field(default_factory=dict)
 
     def meter(self, views: Iterable[int]) -> Meter:

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from headgate.columns.factorize import NULL_CODE, ranks
 from headgate.columns.sorting import Bools, Ints
-from headgate.model.budget import charge
 from headgate.expressions.limits import taken
+from headgate.model.budget import charge
 from headgate.operators.groups import Parts, Points
 from headgate.plan.expressions import AggregateCall, Expr
 

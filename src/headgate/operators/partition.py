@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Ints, in_sequence
-from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.expressions.limits import Evaluate, limited
+from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.model.times import BEGINNING
 from headgate.model.visibility import HIDDEN, Position, Visibility
 from headgate.operators.emit import Emitted
@@ -78,81 +78,88 @@ NOTHING = Emitted(_NONE, _NONE, _NONE, False, (_NONE,), (), LabelSets(_NONE, ())
 
 def advance(
     program: Program,
-    cell: PartitionState,
+    partition: PartitionState,
     arriving: pa.Table,
-    sight: Visibility,
+    visibility: Visibility,
     evaluate: Evaluate,
     tables: pa.Table | None = None,
 ) -> tuple[PartitionState, list[GroupResults]]:
     """The next batch: tuples that arrive, and times that become final. `tables` are the tuples of tables, in order."""
-    tuples, classes, looks = _begun(program, cell, arriving, sight, tables)
-    run = _Batch(program, tuples, sight, evaluate)
-    results = in_threads(run.class_results, classes, _sizes(classes, tuples, sight))
+    tuples, classes, policies = _begun(program, partition, arriving, visibility, tables)
+    run = _Batch(program, tuples, visibility, evaluate)
+    results = in_threads(run.class_results, classes, _sizes(classes, tuples, visibility))
     after = [moved for moved, _ in results]
-    return _kept(tuples, _joined(after, looks), sight), [x for _, found in results for x in found]
+    return _kept(tuples, _joined(after, policies), visibility), [x for _, found in results for x in found]
 
 
-def _sizes(classes: Sequence[ViewGroup], tuples: Tuples, sight: Visibility) -> list[int]:
+def _sizes(classes: Sequence[ViewGroup], tuples: Tuples, visibility: Visibility) -> list[int]:
     """How many tuples each sees."""
-    counts = np.bincount(tuples.numbers(VISIBILITY), minlength=len(sight.table))
-    return [int(counts[sight.visible(class_.views[0])].sum()) for class_ in classes]
+    counts = np.bincount(tuples.numbers(VISIBILITY), minlength=len(visibility.table))
+    return [int(counts[visibility.visible(class_.views[0])].sum()) for class_ in classes]
 
 
 def state_changes(
     program: Program,
-    cell: PartitionState,
+    partition: PartitionState,
     arriving: pa.Table,
-    sight: Visibility,
+    visibility: Visibility,
     evaluate: Evaluate,
-    wanted: Collection[int],
+    pushdown: Collection[int],
 ) -> list[tuple[tuple[int, ...], tuple[Ints, ...]]]:
     """What the next batch would bring into the windows of these views and take out of them, block by block; nothing is
     joined or computed of it, so that whatever has too much of it is known before it costs anything."""
-    tuples, classes, _ = _begun(program, cell, arriving, sight)
-    run = _Batch(program, tuples, sight, evaluate)
-    return [x for class_ in classes if not set(wanted).isdisjoint(class_.views) for x in run.changes(class_, wanted)]
+    tuples, classes, _ = _begun(program, partition, arriving, visibility)
+    run = _Batch(program, tuples, visibility, evaluate)
+    return [
+        x for class_ in classes if not set(pushdown).isdisjoint(class_.views) for x in run.changes(class_, pushdown)
+    ]
 
 
 def _begun(
-    program: Program, cell: PartitionState, arriving: pa.Table, sight: Visibility, tables: pa.Table | None = None
+    program: Program,
+    partition: PartitionState,
+    arriving: pa.Table,
+    visibility: Visibility,
+    tables: pa.Table | None = None,
 ) -> tuple[Tuples, list[ViewGroup], dict[int, bytes]]:
-    views = [view for view, target in enumerate(sight.targets) if target in program.windowed]
-    there = [] if tables is None else [_entering(tables, sight, views)]
-    tuples, classes = _ordered(program, there, cell, _entering(arriving, sight, views))
-    looks = _looks(views, sight, tuples.present)
-    return tuples, _refined(with_copied(classes, sight.copied), looks), looks
+    views = [view for view, target in enumerate(visibility.targets) if target in program.windowed]
+    there = [] if tables is None else [_entering(tables, visibility, views)]
+    tuples, classes = _ordered(program, there, partition, _entering(arriving, visibility, views))
+    policies = _policies(views, visibility, tuples.present)
+    return tuples, _refined(with_copied(classes, visibility.copied), policies), policies
 
 
-def _entering(arriving: pa.Table, sight: Visibility, views: list[int]) -> pa.Table:
+def _entering(arriving: pa.Table, visibility: Visibility, views: list[int]) -> pa.Table:
     """Those that anybody with a window sees."""
-    seen = (sight.table[:, views] != HIDDEN).any(axis=1)[arriving.column(VISIBILITY).to_numpy()]
+    seen = (visibility.table[:, views] != HIDDEN).any(axis=1)[arriving.column(VISIBILITY).to_numpy()]
     return arriving if seen.all() else arriving.filter(pa.array(seen))
 
 
 def _ordered(
-    program: Program, tables: list[pa.Table], cell: PartitionState, arriving: pa.Table
+    program: Program, tables: list[pa.Table], partition: PartitionState, arriving: pa.Table
 ) -> tuple[Tuples, tuple[ViewGroup, ...]]:
     """All tuples in the order of SPEC.md, 4.2; places move with them."""
-    table = pa.concat_tables([x for x in (*tables, cell.table) if x.num_rows] + [arriving])
+    table = pa.concat_tables([x for x in (*tables, partition.table) if x.num_rows] + [arriving])
     first = sum(x.num_rows for x in tables)
     order = in_order(table, len(program.streams))
     tuples = Tuples(program, table, order)
     if order is None and not first:
-        return tuples, cell.classes
+        return tuples, partition.classes
     place = np.arange(len(tuples))
     if order is not None:
         place[order] = np.arange(len(order))
     return tuples, tuple(
-        replace(c, held={key: in_sequence(place[held + first]) for key, held in c.held.items()}) for c in cell.classes
+        replace(c, held={key: in_sequence(place[held + first]) for key, held in c.held.items()})
+        for c in partition.classes
     )
 
 
-def _looks(views: list[int], sight: Visibility, present: Ints) -> dict[int, bytes]:
+def _policies(views: list[int], visibility: Visibility, present: Ints) -> dict[int, bytes]:
     """What tells views apart: what they see of what is there, and how far their time has come."""
-    seen = np.ascontiguousarray(sight.table[present][:, views].T)
-    bounds = np.column_stack([sight.since[views], sight.until[views]])
+    seen = np.ascontiguousarray(visibility.table[present][:, views].T)
+    bounds = np.column_stack([visibility.since[views], visibility.until[views]])
     return {
-        view: seen[at].tobytes() + bounds[at].tobytes() + str(sight.cut.get(view, "")).encode()
+        view: seen[at].tobytes() + bounds[at].tobytes() + str(visibility.cutoff.get(view, "")).encode()
         for at, view in enumerate(views)
     }
 
@@ -164,39 +171,39 @@ def with_copied(classes: Sequence[ViewGroup], copied: Sequence[tuple[int, int]])
     return tuple(classes)
 
 
-def _refined(classes: Sequence[ViewGroup], looks: Mapping[int, bytes]) -> list[ViewGroup]:
+def _refined(classes: Sequence[ViewGroup], policies: Mapping[int, bytes]) -> list[ViewGroup]:
     """Views that see the same of what is there stay together; views that are new begin with nothing."""
     known = {view for class_ in classes for view in class_.views}
-    fresh = ViewGroup(tuple(view for view in looks if view not in known))
+    fresh = ViewGroup(tuple(view for view in policies if view not in known))
     found = []
     for class_ in (*classes, fresh):
         together: dict[bytes, list[int]] = {}
         for view in class_.views:
-            if view in looks:
-                together.setdefault(looks[view], []).append(view)
+            if view in policies:
+                together.setdefault(policies[view], []).append(view)
         found += [replace(class_, views=tuple(views)) for views in together.values()]
     return found
 
 
-def _joined(classes: Sequence[ViewGroup], looks: Mapping[int, bytes]) -> list[ViewGroup]:
+def _joined(classes: Sequence[ViewGroup], policies: Mapping[int, bytes]) -> list[ViewGroup]:
     together: dict[tuple[object, ...], ViewGroup] = {}
     for class_ in classes:
         held = tuple(sorted((key, places.tobytes()) for key, places in class_.held.items() if len(places)))
-        state = looks[class_.views[0]], held, tuple(sorted(class_.last.items()))
+        state = policies[class_.views[0]], held, tuple(sorted(class_.last.items()))
         if state in together:
             class_ = replace(class_, views=tuple(sorted((*together[state].views, *class_.views))))
         together[state] = class_
     return list(together.values())
 
 
-def _kept(tuples: Tuples, classes: Sequence[ViewGroup], sight: Visibility) -> PartitionState:
+def _kept(tuples: Tuples, classes: Sequence[ViewGroup], visibility: Visibility) -> PartitionState:
     """What some window still holds, and what is not final for everyone."""
     needed = np.zeros(len(tuples), np.bool_)
-    times, sights = tuples.numbers(TIME), tuples.numbers(VISIBILITY)
+    times, visibilities = tuples.numbers(TIME), tuples.numbers(VISIBILITY)
     for class_ in classes:
         view = class_.views[0]
-        open_ = np.searchsorted(times, sight.until[view])
-        needed[open_:] |= sight.visible(view)[sights[open_:]]
+        open_ = np.searchsorted(times, visibility.until[view])
+        needed[open_:] |= visibility.visible(view)[visibilities[open_:]]
         for held in class_.held.values():
             needed[held] = True
     places = np.flatnonzero(needed)
@@ -207,30 +214,30 @@ def _kept(tuples: Tuples, classes: Sequence[ViewGroup], sight: Visibility) -> Pa
 
 
 class _Batch:
-    def __init__(self, program: Program, tuples: Tuples, sight: Visibility, evaluate: Evaluate) -> None:
+    def __init__(self, program: Program, tuples: Tuples, visibility: Visibility, evaluate: Evaluate) -> None:
         self._program = program
         self._tuples = tuples
-        self._sight = sight
+        self._visibility = visibility
         self._evaluate = evaluate
 
     def _run(self, class_: ViewGroup) -> tuple[ViewRun, VisibleTuples, Ints, int]:
         """The work of a class, its tuples, their places among all, and how many wait for their time."""
         view = class_.views[0]
-        since, until = int(self._sight.since[view]), int(self._sight.until[view])
-        seen = self._sight.visible(view)[self._tuples.numbers(VISIBILITY)]
+        since, until = int(self._visibility.since[view]), int(self._visibility.until[view])
+        seen = self._visibility.visible(view)[self._tuples.numbers(VISIBILITY)]
         held = {key: places[seen[places]] for key, places in class_.held.items()}
         times = self._tuples.numbers(TIME)
         tables, first, last = np.searchsorted(times, [BEGINNING + 1, since, until]).tolist()
         waiting = int(np.count_nonzero(seen[last:]))
-        if view in self._sight.cut:
-            last, until, waiting = self._before(self._sight.cut[view]), self._sight.cut[view].time, 0
+        if view in self._visibility.cutoff:
+            last, until, waiting = self._before(self._visibility.cutoff[view]), self._visibility.cutoff[view].time, 0
         taken = np.zeros(len(seen), np.bool_)
         taken[:tables] = seen[:tables]
         taken[first:last] = seen[first:last]
         for places in held.values():
             taken[places] = True
         places = np.flatnonzero(taken)
-        tuples = VisibleTuples(self._tuples, places if len(places) < len(taken) else None, self._sight, view)
+        tuples = VisibleTuples(self._tuples, places if len(places) < len(taken) else None, self._visibility, view)
         run = ViewRun(
             tuples,
             {key: np.searchsorted(places, at) for key, at in held.items()},
@@ -251,19 +258,23 @@ class _Batch:
         """The views of a class by the block that they look at."""
         looking: dict[tuple[str, int], list[int]] = {}
         for each in class_.views:
-            looking.setdefault(self._sight.targets[each], []).append(each)
+            looking.setdefault(self._visibility.targets[each], []).append(each)
         return looking
 
-    def changes(self, class_: ViewGroup, wanted: Collection[int]) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
+    def changes(
+        self, class_: ViewGroup, pushdown: Collection[int]
+    ) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
         """For those views that are wanted; a block that goes beyond what any view may have has none."""
         run, tuples, *_ = self._run(class_)
         looking = self._looking(class_)
         for block in (block for block in self._program.blocks if block.target in looking):
-            views = tuple(view for view in looking[block.target] if view in wanted)
+            views = tuple(view for view in looking[block.target] if view in pushdown)
             if views:
                 found = None
-                alone = Meter({view: Budget(self._sight.limits.bytes) for view in views})  # it will be computed again
-                with suppress(LimitExceeded), limited(self._sight.limits, alone):
+                alone = Meter(
+                    {view: Budget(self._visibility.limits.bytes) for view in views}
+                )  # it will be computed again
+                with suppress(LimitExceeded), limited(self._visibility.limits, alone):
                     found = changes(block.top, run.rows, tuples)
                 if found is not None:
                     yield views, found
@@ -274,10 +285,10 @@ class _Batch:
         looking = self._looking(class_)
         found, going_on = list[GroupResults](), list[tuple[Block, ViewRun]]()
         for block in (block for block in self._program.blocks if block.target in looking):
-            own, meter = run.alone(block.top), self._sight.meter(looking[block.target])
+            own, meter = run.alone(block.top), self._visibility.meter(looking[block.target])
             yielded, exceeded = NOTHING, ""
             try:
-                with limited(self._sight.limits, meter):
+                with limited(self._visibility.limits, meter):
                     yielded = own.results(block.top)
                     own.fits(block.top, waiting)
                 going_on.append((block, own))
@@ -291,7 +302,7 @@ class _Batch:
         runs = list({id(run): run for _, run in going_on}.values())
         held, last = dict[str, Ints](), dict(class_.last)
         for key, window in windows.items():
-            content = [run.content(window) for run in runs if run.looked_at(window)]
+            content = [run.content(window) for run in runs if run.evaluated(window)]
             held[key] = content[0] if len(content) == 1 else np.unique(np.concatenate(content))
         for block, run in going_on:
             held |= run.remembers(block.top)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Bools, Ints
-from headgate.model.budget import charge
 from headgate.expressions.limits import Evaluate, Values
+from headgate.model.budget import charge
 from headgate.operators.label_sets import LabelSets
 from headgate.plan import nodes as n
 from headgate.plan.expressions import Expr
@@ -46,10 +46,10 @@ def values_of(
 ) -> Values:
     """The columns that expressions over these rows read; `streams` are those of the sides. Where a tuple may be in
     `many` of the rows they are more than what is given, and count."""
-    wanted = {column for expr in exprs for column in expr.columns}
+    pushdown = {column for expr in exprs for column in expr.columns}
     if many:
-        charge(sum(tuples.size(streams[c.input], c.name, sides[c.input]) for c in wanted))
-    return {c: tuples.column(streams[c.input], c.name, sides[c.input]) for c in wanted}
+        charge(sum(tuples.size(streams[c.input], c.name, sides[c.input]) for c in pushdown))
+    return {c: tuples.column(streams[c.input], c.name, sides[c.input]) for c in pushdown}
 
 
 def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:

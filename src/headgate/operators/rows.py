@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints, Positions, rising, stable_order
-from headgate.model.budget import charge
 from headgate.expressions.limits import few_rows
+from headgate.model.budget import charge
 from headgate.plan.nodes import Window
 
 NEVER = np.int64(1 << 62)

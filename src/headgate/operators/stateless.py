@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Bools, Ints
-from headgate.model.budget import LimitExceeded, charge
 from headgate.expressions.limits import Evaluate, Values, bounded, limited
+from headgate.model.budget import LimitExceeded, charge
 from headgate.model.visibility import HIDDEN, Visibility
 from headgate.operators.emit import Emitted
 from headgate.operators.label_sets import LabelSets
@@ -30,41 +30,41 @@ _LARGE = 1 << 62
 
 
 def stateless_results(
-    program: Program, arriving: pa.Table, sight: Visibility, evaluate: Evaluate
+    program: Program, arriving: pa.Table, visibility: Visibility, evaluate: Evaluate
 ) -> list[GroupResults]:
     """The results of all blocks without windows, for tuples in the order of their arrival. Views that see the same of
     them are one class: what their blocks have in common is computed once."""
     looking: dict[tuple[str, int], list[int]] = {}
-    for view, target in enumerate(sight.targets):
+    for view, target in enumerate(visibility.targets):
         looking.setdefault(target, []).append(view)
     blocks = [block for block in program.passing if block.target in looking]
     if not blocks or not arriving.num_rows:
         return []
     tuples = Tuples(program, arriving)
-    looks = np.ascontiguousarray(sight.table[tuples.present].T)
+    policies = np.ascontiguousarray(visibility.table[tuples.present].T)
     classes: dict[bytes, dict[Block, list[int]]] = {}
     for block in blocks:
         for view in looking[block.target]:
-            classes.setdefault(looks[view].tobytes(), {}).setdefault(block, []).append(view)
+            classes.setdefault(policies[view].tobytes(), {}).setdefault(block, []).append(view)
     by_sight = _BySight(tuples.numbers(VISIBILITY), tuples.present)
 
-    def found(class_: dict[Block, list[int]]) -> list[GroupResults]:
+    def results_of(class_: dict[Block, list[int]]) -> list[GroupResults]:
         view = next(iter(class_.values()))[0]
-        places = by_sight.of(looks[view] != HIDDEN)
+        places = by_sight.of(policies[view] != HIDDEN)
         if places is not None and not len(places):
             return []
-        seen = VisibleTuples(tuples, places, sight, view)
-        return list(_results(class_, seen, bounded(evaluate), sight))
+        seen = VisibleTuples(tuples, places, visibility, view)
+        return list(_results(class_, seen, bounded(evaluate), visibility))
 
     each = len(tuples) * len(classes) // len(blocks)  # many small steps are no work for threads
-    return [x for some in in_threads(found, list(classes.values()), [each] * len(classes)) for x in some]
+    return [x for some in in_threads(results_of, list(classes.values()), [each] * len(classes)) for x in some]
 
 
 class _BySight:
     """The places of tuples by their sights: who sees few of many tuples does not look at all of them."""
 
-    def __init__(self, sights: Ints, present: Ints) -> None:
-        self._number = sights if len(present) == present[-1] + 1 else _places_in(present)[sights]
+    def __init__(self, visibilities: Ints, present: Ints) -> None:
+        self._number = visibilities if len(present) == present[-1] + 1 else _places_in(present)[visibilities]
         self._present = len(present)
 
     def of(self, seen: Bools) -> Ints | None:
@@ -98,7 +98,7 @@ def _places_in(present: Ints) -> Ints:
 
 
 def _results(
-    class_: Mapping[Block, list[int]], seen: VisibleTuples, evaluate: Evaluate, sight: Visibility
+    class_: Mapping[Block, list[int]], seen: VisibleTuples, evaluate: Evaluate, visibility: Visibility
 ) -> Iterator[GroupResults]:
     """What each block yields, if anything, or which limit it exceeds. Those that bound one column from the same side
     are a ladder: whatever meets a bound meets all weaker ones, so each step looks only at what the one before it
@@ -111,9 +111,9 @@ def _results(
         climbed: Ints | None = None
         for number, (bound, block) in enumerate(ladder):
             items, conditions, _ = block.passes
-            yielded, exceeded, meter = NOTHING, "", sight.meter(class_[block])
+            yielded, exceeded, meter = NOTHING, "", visibility.meter(class_[block])
             try:
-                with limited(sight.limits, meter):
+                with limited(visibility.limits, meter):
                     if bound is not None:
                         conditions -= {bound}
                         if climbed is None:

@@ -83,10 +83,10 @@ class Tuples:
 class VisibleTuples:
     """Some of the tuples, in order, as one view sees them. `places` are theirs among all (None: all of them)."""
 
-    def __init__(self, tuples: Tuples, places: Ints | None, sight: Visibility, view: int) -> None:
+    def __init__(self, tuples: Tuples, places: Ints | None, visibility: Visibility, view: int) -> None:
         self._tuples = tuples
         self._places = places
-        self._sight = sight
+        self._visibility = visibility
         self._view = view
         self._rows: dict[int, tuple[Ints, Ints]] = {}
 
@@ -111,7 +111,7 @@ class VisibleTuples:
         """A column for some of the tuples, all of this stream; NULL where the view may not see it."""
         if name == LEVEL:
             kinds, kind = dense(self.numbers(LABEL)[places])
-            texts = pa.array([self._sight.levels[number] for number in kinds.tolist()], pa.string())
+            texts = pa.array([self._visibility.levels[number] for number in kinds.tolist()], pa.string())
             return texts.take(pa.array(kind))
         array = self._tuples.column(stream, name, self._table_rows(places))
         hidden = self._hidden(stream, name, places)
@@ -119,16 +119,16 @@ class VisibleTuples:
 
     def _hidden(self, stream: str, name: str, places: Ints) -> Bools | None:
         """Where the view may not see a column; None: it may, everywhere."""
-        hiding = [number for number, mask in enumerate(self._sight.masks) if (stream, name) in mask]
+        hiding = [number for number, mask in enumerate(self._visibility.masks) if (stream, name) in mask]
         if not hiding:
             return None
-        return np.isin(self._sight.table[self.numbers(VISIBILITY)[places], self._view] - 1, hiding)
+        return np.isin(self._visibility.table[self.numbers(VISIBILITY)[places], self._view] - 1, hiding)
 
     def size(self, stream: str, name: str, places: Ints) -> int:
         """How many bytes that column has, as far as the view may see it."""
         if name == LEVEL:
             kinds, kind = dense(self.numbers(LABEL)[places])
-            texts = (self._sight.levels[number].encode() for number in kinds.tolist())
+            texts = (self._visibility.levels[number].encode() for number in kinds.tolist())
             return size_of(np.fromiter(map(len, texts), np.int32, len(kinds)), kind)
         hidden = self._hidden(stream, name, places)
         return self._tuples.size(stream, name, self._table_rows(places if hidden is None else places[~hidden]))

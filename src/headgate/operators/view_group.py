@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from headgate.columns.factorize import codes
 from headgate.columns.sorting import Bools, Ints, distinct, in_rows_order
-from headgate.model.budget import Remembered
 from headgate.expressions.limits import Evaluate, Values, bounded, few_tuples, taken
+from headgate.model.budget import Remembered
 from headgate.model.times import NO_TIME
 from headgate.operators.aggregates import Aggregates
 from headgate.operators.emit import Emitted, any_of_each, by_instant, emitted, first_of_each, where_kind_changes
@@ -91,7 +91,7 @@ class ViewRun:
         alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
         return rows.sides[0][np.flatnonzero(alive)]
 
-    def looked_at(self, window: n.Window) -> bool:
+    def evaluated(self, window: n.Window) -> bool:
         return any(window.key in windows for windows in self._windows.values())
 
     def remembers(self, block: n.Node) -> dict[str, Ints]:

@@ -29,24 +29,24 @@ class Served:
     """`demand` is what is wanted by those who are served."""
 
     def __init__(self) -> None:
-        self.demand = CatalogSnapshot()
+        self.snapshot = CatalogSnapshot()
         self._all = CatalogSnapshot()
         self._barred: dict[Key, str] = {}
         """Who is served no more, and why."""
         self._news: list[ResultBatch] = []
 
-    def admit(self, demand: CatalogSnapshot) -> None:
+    def admit(self, snapshot: CatalogSnapshot) -> None:
         """This is wanted now."""
-        self._all = demand
-        self._barred = {key: why for key, why in self._barred.items() if key in demand.clearances}
-        for key in sorted(demand.unfit.keys() - self._barred.keys()):
-            self._barred[key] = demand.unfit[key]
-            self._news.append(notice(key[:1], key[1], ended=demand.unfit[key]))
+        self._all = snapshot
+        self._barred = {key: why for key, why in self._barred.items() if key in snapshot.clearances}
+        for key in sorted(snapshot.unfit.keys() - self._barred.keys()):
+            self._barred[key] = snapshot.unfit[key]
+            self._news.append(notice(key[:1], key[1], ended=snapshot.unfit[key]))
         self._narrow()
 
     def _narrow(self) -> None:
         keys = self._all.clearances.keys()
-        self.demand = self._all.only(keys - self._barred.keys()) if self._barred else self._all
+        self.snapshot = self._all.only(keys - self._barred.keys()) if self._barred else self._all
 
     def bar(self, keys: Collection[Key], fault: Exception) -> None:
         """For these it ends, and those of them who may see anything there are told so."""
@@ -58,8 +58,8 @@ class Served:
                 self._news.append(notice(key[:1], key[1], ended=why))
         self._narrow()
 
-    def has_news(self, demand: CatalogSnapshot) -> bool:
-        return bool(self._news or demand.unfit.keys() - self._barred.keys())
+    def has_news(self, snapshot: CatalogSnapshot) -> bool:
+        return bool(self._news or snapshot.unfit.keys() - self._barred.keys())
 
     def news(self) -> list[ResultBatch]:
         """What those are told for whom it ended; once."""
@@ -69,26 +69,26 @@ class Served:
     def isolated(self, act: Callable[[CatalogSnapshot], Done], again: Callable[[CatalogSnapshot], Done]) -> Done:
         """Does something for all who are served; if that fails, `again` for all but those for whom it fails, whom it
         bars. What fails with no query at all is nobody's fault here."""
-        demand = self.demand
+        snapshot = self.snapshot
         try:
-            return act(demand)
+            return act(snapshot)
         except Exception as error:
             fault = error
         done = list[Done]()
 
         def works(keys: Collection[Key]) -> bool:
             try:
-                done[:] = [again(demand.only(keys))]
+                done[:] = [again(snapshot.only(keys))]
             except Exception:
                 return False
             return True
 
         if not works(()):
             raise fault
-        kept = _sound(demand, works)
+        kept = _sound(snapshot, works)
         if not works(kept):
             raise fault
-        self.bar(demand.clearances.keys() - set(kept), fault)
+        self.bar(snapshot.clearances.keys() - set(kept), fault)
         return done[0]
 
     # To go on later ---------------------------------------------------------------------------------------------------
@@ -100,17 +100,17 @@ class Served:
         self._barred = {(name, query): why for name, query, why in plain}
 
 
-def _sound(demand: CatalogSnapshot, works: Callable[[Collection[Key]], bool]) -> list[Key]:
+def _sound(snapshot: CatalogSnapshot, works: Callable[[Collection[Key]], bool]) -> list[Key]:
     """All for whom it works: it may fail with a query, or only for some who look at it."""
     queries: dict[str, list[Key]] = {}
-    for x in demand.subscribers:
+    for x in snapshot.subscribers:
         queries.setdefault(x.query, []).append((x.name, x.query))
     groups = without_faulty(list(queries.values()), lambda some: works([key for group in some for key in group]))
     kept = [key for group in groups for key in group]
     for group in (group for group in queries.values() if group not in groups):
         alike: dict[Clearance | None, list[Key]] = {}
         for key in group:
-            alike.setdefault(demand.clearances[key], []).append(key)
+            alike.setdefault(snapshot.clearances[key], []).append(key)
         if len(alike) > 1:
             before = tuple(kept)
             found = without_faulty(

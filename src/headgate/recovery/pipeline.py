@@ -111,9 +111,9 @@ class Pipeline:
         self._failed: BaseException | None = None
         self._limits = limits
         self._make = make
-        self._chain = QueryGraph(make, limits)
+        self._graph = QueryGraph(make, limits)
         self._ingress: dict[str, Ingress] = {}
-        self._demand = CatalogSnapshot()
+        self._snapshot = CatalogSnapshot()
         self._served = Served()
         self._good: tuple[PartitionStates, Sequence[Mapping[str, Any]]] = {}, ()
         """What the chain saved last."""
@@ -140,9 +140,9 @@ class Pipeline:
 
     def _go_on(self) -> None:
         """From the newest state, if there is one."""
-        saved, demand = self._states.newest(), self._gate.demand()
+        saved, snapshot = self._states.newest(), self._gate.snapshot()
         if saved is None:
-            self._meet(demand)
+            self._meet(snapshot)
             return
         out = self._states.out(saved.version)
         if out is None:
@@ -152,13 +152,13 @@ class Pipeline:
         self._standings.restore(saved.rest.get("standings", ()))
         self._tables.restore(saved.rest.get("tables", {}))
         self._served.restore(saved.rest.get("barred", ()))
-        self._good = saved.cells, saved.rest["chain"]
-        self._chain.dictionary.restore(self._states, saved.rest["labels"])
-        self._served.admit(demand)
-        self._isolated(lambda some: self._chain.restore(*self._good, some))
-        self._meet(demand)
-        ended = _told(self._chain.ended(), NO_TABLE, self._tableless(demand))
-        self._note_ended(demand, [x for word in ended for x in demand.allowed(word)])
+        self._good = saved.partitions, saved.rest["chain"]
+        self._graph.dictionary.restore(self._states, saved.rest["labels"])
+        self._served.admit(snapshot)
+        self._isolated(lambda some: self._graph.restore(*self._good, some))
+        self._meet(snapshot)
+        ended = _told(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
+        self._note_ended(snapshot, [x for word in ended for x in snapshot.allowed(word)])
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
             sink.restore(self._sunk, out=out is not None)
@@ -183,51 +183,51 @@ class Pipeline:
                     f"the folder of results `{sink.place}` was removed or replaced: what was there is not written again"
                 )
 
-    def _meet(self, demand: CatalogSnapshot) -> None:
+    def _meet(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with what is wanted now."""
-        if demand is self._demand:
+        if snapshot is self._snapshot:
             return
-        self._served.admit(demand)
-        if demand.rules != self._demand.rules or demand.entrances != self._demand.entrances:
+        self._served.admit(snapshot)
+        if snapshot.rules != self._snapshot.rules or snapshot.descriptors != self._snapshot.descriptors:
             self._ingress = {}
-            for name in sorted(demand.entrances):
-                self._enter(name, demand)
-        tuples, refused = self._tables.meet(self._served.demand, self._ingress)
+            for name in sorted(snapshot.descriptors):
+                self._enter(name, snapshot)
+        tuples, refused = self._tables.meet(self._served.snapshot, self._ingress)
         self.counts.tuples.update(tuples)
         self._refuse(refused)
         self._isolated(self._follow)
-        self._standings.meet(demand)
-        self._demand = demand
+        self._standings.meet(snapshot)
+        self._snapshot = snapshot
 
     def _follow(self, served: CatalogSnapshot) -> None:
-        self._chain.meet(served)
+        self._graph.meet(served)
         self._prepare(served)
 
     def _prepare(self, served: CatalogSnapshot) -> None:
-        self._chain.feed(self._tables.snapshots)
-        self._chain.end(self._tableless(served), NO_TABLE)
+        self._graph.feed(self._tables.snapshots)
+        self._graph.end(self._tableless(served), NO_TABLE)
 
-    def _enter(self, stream: str, demand: CatalogSnapshot) -> None:
+    def _enter(self, stream: str, snapshot: CatalogSnapshot) -> None:
         try:
-            entrance, number = demand.entrances[stream], self._chain.dictionary.number
-            self._ingress[stream] = Ingress(entrance, demand.rules, number, self._limits)
+            descriptor, number = snapshot.descriptors[stream], self._graph.dictionary.number
+            self._ingress[stream] = Ingress(descriptor, snapshot.rules, number, self._limits)
         except Exception as error:
-            self._served.bar(self._served.demand.reading(stream), error)
+            self._served.bar(self._served.snapshot.reading(stream), error)
 
     def _isolated(self, act: Callable[[CatalogSnapshot], Done]) -> Done:
         """Does what is to be done for all who are served. If that fails, it is done again, from what was saved last,
         for all but those for whom it fails."""
 
         def again(some: CatalogSnapshot) -> Done:
-            self._chain.restore(*self._good, some)
+            self._graph.restore(*self._good, some)
             self._prepare(some)
             return act(some)
 
         return self._served.isolated(act, again)
 
-    def _tableless(self, demand: CatalogSnapshot) -> set[tuple[str, str]]:
+    def _tableless(self, snapshot: CatalogSnapshot) -> set[tuple[str, str]]:
         """Who is told that a table cannot be read. All others see nothing of it anyway."""
-        return {key for table in self._tables.unreadable for key in demand.concerned(table)}
+        return {key for table in self._tables.unreadable for key in snapshot.concerned(table)}
 
     @property
     def unreadable(self) -> Mapping[str, SourceError]:
@@ -255,28 +255,30 @@ class Pipeline:
 
     def _take(self, stream: str, number: int, batch: SourceBatch, now: int) -> None:
         with self._unharmed():
-            wanted = self._wanted(stream)
-        compact = batch.compact(wanted, now, partial(self._learn, stream)) if wanted else None  # others go on meanwhile
-        whole = batch.whole() if wanted and compact is None else None
+            pushdown = self._pushdown(stream)
+        decoded = (
+            batch.decoded(pushdown, now, partial(self._register, stream)) if pushdown else None
+        )  # others go on meanwhile
+        whole = batch.whole() if pushdown and decoded is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
-            demand = self._gate.demand()
-            self._meet(demand)
-            if compact is not None and not compact.wanted.still(self._served.demand, self._chain.dictionary.epoch):
-                compact = None
-            if compact is None and whole is None and stream in self._ingress:
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            if decoded is not None and not decoded.pushdown.still(self._served.snapshot, self._graph.dictionary.epoch):
+                decoded = None
+            if decoded is None and whole is None and stream in self._ingress:
                 whole = batch.whole()  # before anything is changed: it may be that it cannot be read
             if stream not in self._ingress:  # whoever wanted it left while it was being read
                 self._done[stream] = number
-                self._finish(demand, ())
+                self._finish(snapshot, ())
                 return
-            if compact is not None:
+            if decoded is not None:
                 self._done[stream] = number
                 self.counts.batches += 1
-                self.counts.unseen[stream] += compact.unseen
-                self._refuse(compact.refused)
-                self._finish(demand, self._results(compact.arrivals, compact.tuples, now))
+                self.counts.unseen[stream] += decoded.unseen
+                self._refuse(decoded.refused)
+                self._finish(snapshot, self._results(decoded.arrivals, decoded.tuples, now))
                 return
             assert whole is not None  # noqa: S101
             # or it cannot be taken, and nothing is changed
@@ -285,33 +287,33 @@ class Pipeline:
             self.counts.batches += 1
             self._refuse([*whole.refused, *refused])
             self._refused += [_note(stream, text) for text in whole.notes]
-            self._finish(demand, self._results(arrivals, len(whole), now))
+            self._finish(snapshot, self._results(arrivals, len(whole), now))
 
-    def _learn(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
+    def _register(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
         with self._unharmed():
             if stream in self._ingress:
                 with suppress(Exception):  # then the batch is read as a whole, and fails for its stream alone
-                    self._ingress[stream].learn(texts)
-            return self._wanted(stream)
+                    self._ingress[stream].register(texts)
+            return self._pushdown(stream)
 
-    def _wanted(self, stream: str) -> Pushdown | None:
+    def _pushdown(self, stream: str) -> Pushdown | None:
         """None: nothing, by now."""
-        self._meet(self._gate.demand())
+        self._meet(self._gate.snapshot())
         ingress = self._ingress.get(stream)
         if ingress is None:
             return None
         with suppress(Exception):  # it only says what can be left out: then all of the batch is read
-            return replace(self._chain.wanted(stream, ingress.known), unreadable=ingress.unreadable)
+            return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
         return None
 
     def _results(self, arrivals: TupleBatch, tuples: int, now: int) -> list[ResultBatch]:
-        found = self._isolated(lambda _: self._chain.batch([arrivals], clock=now))
-        results = _told(found, NO_TABLE, self._tableless(self._served.demand))
+        found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now))
+        results = _told(found, NO_TABLE, self._tableless(self._served.snapshot))
         self.counts.tuples[arrivals.stream] += tuples
-        self.counts.unseen[arrivals.stream] += self._chain.unseen
-        if self._chain.late:
-            self.counts.late[arrivals.stream] += self._chain.late
-            self._refused += _reasons({arrivals.stream: f"{LATE}: {self._chain.late:,} tuples"})
+        self.counts.unseen[arrivals.stream] += self._graph.unseen
+        if self._graph.late:
+            self.counts.late[arrivals.stream] += self._graph.late
+            self._refused += _reasons({arrivals.stream: f"{LATE}: {self._graph.late:,} tuples"})
         return results
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
@@ -319,48 +321,50 @@ class Pipeline:
         begin anew: time cannot go back behind its end. What reads a stream that was not read to its end, and why not,
         ends without the results that would be wrong."""
         with self._unharmed():
-            demand = self._gate.demand()
-            self._meet(demand)
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
             found = self._isolated(lambda some: self._last(some, unread or {}))
-            told = _told(found, UNREAD, _concerned(self._served.demand, unread or {}))
-            told = _told(told, NO_TABLE, self._tableless(self._served.demand))
-            self._chain, self._ingress, self._demand = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
+            told = _told(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
+            told = _told(told, NO_TABLE, self._tableless(self._served.snapshot))
+            self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
             self._tables.forget()
             self._refused += _reasons(unread or {})
-            self._finish(demand, told)
+            self._finish(snapshot, told)
 
     def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
-        self._chain.end(_concerned(served, unread), UNREAD)
-        return self._chain.batch([], last=True)
+        self._graph.end(_concerned(served, unread), UNREAD)
+        return self._graph.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
         """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
         with self._unharmed():
-            demand = self._gate.demand()
-            self._meet(demand)
-            concerned = _concerned(self._served.demand, unread)
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            concerned = _concerned(self._served.snapshot, unread)
             told = [notice((name,), query, waits=WAITS) for name, query in sorted(concerned)]
-            self._refused += _reasons({x: why for x, why in unread.items() if x in demand.entrances})
-            self._finish(demand, told)
+            self._refused += _reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
+            self._finish(snapshot, told)
 
     def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
         """What the owners of streams are told of their files."""
         with self._unharmed():
-            demand = self._gate.demand()
-            self._meet(demand)
-            self._refused += [_note(x, text) for x, texts in notes.items() if x in demand.entrances for text in texts]
-            self._finish(demand, ())
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            self._refused += [
+                _note(x, text) for x, texts in notes.items() if x in snapshot.descriptors for text in texts
+            ]
+            self._finish(snapshot, ())
 
     def settle(self) -> None:
         """Forgets those who have left, and says what became of subscriptions, also if no more batches come."""
-        demand = self._gate.demand()
-        if demand is not self._kept:
+        snapshot = self._gate.snapshot()
+        if snapshot is not self._kept:
             with self._unharmed():
-                news = self._served.has_news(demand)  # told at once: perhaps nothing ever comes
-                self._meet(demand)
+                news = self._served.has_news(snapshot)  # told at once: perhaps nothing ever comes
+                self._meet(snapshot)
                 if news or self._standings.pending:
-                    self._finish(demand, ())
-                self._keep(demand)
+                    self._finish(snapshot, ())
+                self._keep(snapshot)
 
     def notices(self) -> list[Notice]:
         """What became of subscriptions since this was last asked, for those who run the engine."""
@@ -395,30 +399,30 @@ class Pipeline:
 
     def _forget_labels(self) -> None:
         """Labels that no tuple in windows or tables has. Whoever sends them again has them read again."""
-        if self._chain.dictionary.is_forgetting_due:
+        if self._graph.dictionary.is_forgetting_due:
             tables = {number for table in self._tables.snapshots.values() for number in distinct(table.labels).tolist()}
             own = {number for ingress in self._ingress.values() for number in ingress.fixed}
-            self._chain.forget_labels(tables | own)
+            self._graph.forget_labels(tables | own)
             for ingress in self._ingress.values():
-                ingress.forget(self._chain.dictionary.labels)
+                ingress.forget(self._graph.dictionary.labels)
 
-    def _finish(self, demand: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
+    def _finish(self, snapshot: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
         _check_held(self._home, self._alone)
         self._version += 1
         refused, self._refused = self._refused, []
         results = [*results, *self._served.news()]
-        words, notices = self._standings.said(results)
+        words, notices = self._standings.notice(results)
         self._notices += notices
         results = [*words, *results]  # what is notice was so before the tuples of this batch came
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         self._forget_labels()
-        self._good = cells, chain = self._chain.save()
+        self._good = partitions, chain = self._graph.save()
         rest = {
             "done": self._done,
             "chain": chain,
             "barred": self._served.plain(),
-            "labels": self._chain.dictionary.save(self._states, self._version),
+            "labels": self._graph.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
             "refused": [plain_rejected(x) for x in refused],
             "standings": self._standings.plain(),
@@ -427,10 +431,10 @@ class Pipeline:
             "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
         }
         kept = [x for x in results if x.word or not all(sink.keeps for sink in self._sinks)]
-        self._states.save(Saved(self._version, cells, rest, kept))
+        self._states.save(Saved(self._version, partitions, rest, kept))
         self._tables.saved()
-        self._chain.dictionary.saved(self._states)
-        self._deliver(demand, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
+        self._graph.dictionary.saved(self._states)
+        self._deliver(snapshot, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
 
     def _deliver(
         self,
@@ -446,17 +450,19 @@ class Pipeline:
         self._sunk = reduce(or_, (sink.state() for sink in self._sinks), self._sunk)
         self._states.note_out(self._version, self._sunk)
         self.counts.withheld += _rows(results) - _rows(allowed)
-        for parcel in allowed:
-            self.counts.results.update(dict.fromkeys(((parcel.query, x) for x in parcel.subscribers), len(parcel)))
-            for name in parcel.subscribers if len(parcel) else ():
-                self.counts.received[now.account(name, parcel.query)] += len(parcel)
+        for result_batch in allowed:
+            self.counts.results.update(
+                dict.fromkeys(((result_batch.query, x) for x in result_batch.subscribers), len(result_batch))
+            )
+            for name in result_batch.subscribers if len(result_batch) else ():
+                self.counts.received[now.account(name, result_batch.query)] += len(result_batch)
         self._note_ended(now, allowed)
         self._keep(now)
 
     def _note_ended(self, now: CatalogSnapshot, told: Sequence[ResultBatch]) -> None:
-        for parcel in (x for x in told if x.ended and x.outgoing is None):  # not what somebody stopped or dropped
-            for name in parcel.subscribers:
-                self.counts.ended[*now.account(name, parcel.query), parcel.ended] = None
+        for result_batch in (x for x in told if x.ended and x.outgoing is None):  # not what somebody stopped or dropped
+            for name in result_batch.subscribers:
+                self.counts.ended[*now.account(name, result_batch.query), result_batch.ended] = None
 
 
 def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:
@@ -475,12 +481,12 @@ def _told(found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple
     return [x for x in told if x.subscribers]
 
 
-def _concerned(demand: CatalogSnapshot, unread: Collection[str]) -> set[tuple[str, str]]:
-    return {key for stream in unread for key in demand.concerned(stream)}
+def _concerned(snapshot: CatalogSnapshot, unread: Collection[str]) -> set[tuple[str, str]]:
+    return {key for stream in unread for key in snapshot.concerned(stream)}
 
 
-def _of(parcel: ResultBatch, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(name for name in parcel.subscribers if (name, parcel.query) in chosen)
+def _of(result_batch: ResultBatch, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(name for name in result_batch.subscribers if (name, result_batch.query) in chosen)
 
 
 def _reasons(unread: Mapping[str, str]) -> list[RejectedRows]:
@@ -492,8 +498,8 @@ def _note(stream: str, text: str) -> RejectedRows:
     return RejectedRows(stream, text, [{}])
 
 
-def _rows(parcels: Sequence[ResultBatch]) -> int:
-    return sum(len(parcel) * len(parcel.subscribers) for parcel in parcels)
+def _rows(result_batches: Sequence[ResultBatch]) -> int:
+    return sum(len(result_batch) * len(result_batch.subscribers) for result_batch in result_batches)
 
 
 def forget(home: Path) -> None:

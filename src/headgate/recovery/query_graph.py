@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.egress.filter import end_notice
+from headgate.egress.filter import ResultFilter
 from headgate.execution.executors import Executor
 from headgate.execution.partitions import PartitionName, PartitionStates
 from headgate.execution.processor import Processor
+from headgate.execution.results import end_notice
 from headgate.execution.stages import Stages, consumer_of
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.pushdown import MOST_LISTED, Pushdown
@@ -42,8 +44,8 @@ class QueryGraph:
     def __init__(self, make: Make, limits: Limits | None = None) -> None:
         self._make = make
         self._limits = limits
-        self._demand = CatalogSnapshot()
-        self._stages = Stages.of(self._demand)
+        self._snapshot = CatalogSnapshot()
+        self._stages = Stages.of(self._snapshot)
         self._processors: list[Processor] = []
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
@@ -53,13 +55,13 @@ class QueryGraph:
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
-    def meet(self, demand: CatalogSnapshot) -> None:
+    def meet(self, snapshot: CatalogSnapshot) -> None:
         """From now on this is wanted."""
-        stages = Stages.of(demand)
+        stages = Stages.of(snapshot)
         if stages.stages != self._stages.stages:
-            self._rebuild(demand, stages, *self.save())
-        self._rule(demand)
-        self._demand, self._stages = demand, stages
+            self._rebuild(snapshot, stages, *self.save())
+        self._rule(snapshot)
+        self._snapshot, self._stages = snapshot, stages
         self._meet_subscribers()
 
     def feed(self, tables: Mapping[str, TupleBatch]) -> None:
@@ -68,25 +70,25 @@ class QueryGraph:
         for processor in self._processors:
             processor.feed([tables[name] for name in sorted(tables)])
 
-    def _rule(self, demand: CatalogSnapshot) -> None:
+    def _rule(self, snapshot: CatalogSnapshot) -> None:
         """What a stream's owner demands now also protects the tuples that came before."""
-        stricter = demand.entrances != self._demand.entrances and self.dictionary.protect(demand.protected)
+        stricter = snapshot.descriptors != self._snapshot.descriptors and self.dictionary.protect(snapshot.protected)
         for number, processor in enumerate(self._processors):
             if stricter:
                 processor.know(self.dictionary.labels)
                 self._known[number] = self.dictionary.next
-            processor.rule(demand.rules, anew=stricter)
+            processor.rule(snapshot.rules, anew=stricter)
 
     def _rebuild(
-        self, demand: CatalogSnapshot, stages: Stages, cells: PartitionStates, plain: Sequence[Mapping[str, Any]]
+        self, snapshot: CatalogSnapshot, stages: Stages, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]]
     ) -> None:
         """New processors, which go on where those that ran the same queries were; a query that means something else
         than the one of its name begins with nothing."""
-        self._processors = [self._processor(queries, demand.rules) for queries in stages.stages]
+        self._processors = [self._processor(queries, snapshot.rules) for queries in stages.stages]
         for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
             means = {name: query.meaning for name, query in processor.running.items()}
             kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
-            own = {(share.partition(" ")[2], x): c for (share, x), c in cells.items() if _stage(share) == number}
+            own = {(share.partition(" ")[2], x): c for (share, x), c in partitions.items() if _stage(share) == number}
             processor.restore(own, rest, kept)
         self._known = [0] * len(self._processors)
         self._know()
@@ -100,16 +102,17 @@ class QueryGraph:
         }
 
     def _processor(self, queries: Sequence[ContinuousQuery], rules: Rules) -> Processor:
-        return Processor(queries, rules, lambda program, schema: self._make(queries, program, schema), self._limits)
+        make = partial(self._make, queries)
+        return Processor(queries, rules, make, ResultFilter, self._limits)
 
     def _meet_subscribers(self) -> None:
         self._know()
-        wanted = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
-        for key in [key for key in self._views if key not in wanted]:
+        pushdown = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
+        for key in [key for key in self._views if key not in pushdown]:
             self._processor_of(key[1]).leave(self._views.pop(key), key[0])
         coming: dict[tuple[str, Clearance | None], list[str]] = {}
         changed: dict[tuple[int, Clearance | None], list[tuple[str, str]]] = {}
-        for (name, query), clearance in wanted.items():
+        for (name, query), clearance in pushdown.items():
             known = self._views.get((name, query))
             if known is None:
                 coming.setdefault((query, clearance), []).append(name)
@@ -148,21 +151,21 @@ class QueryGraph:
             processor.know({x: self.dictionary.labels[x] for x in new})
             self._known[number] = self.dictionary.next
 
-    def wanted(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Pushdown:
+    def pushdown(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Pushdown:
         """What the next batch of a stream needs to have, as things are now; labels have these numbers."""
         self._know()
         reading = [x for x in self._processors if stream in x.program.streams]
         columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
         longest = (self._limits or Limits()).text
-        wanted = Pushdown(self._demand, tuple(columns), labels, longest=longest, epoch=self.dictionary.epoch)
+        pushdown = Pushdown(self._snapshot, tuple(columns), labels, longest=longest, epoch=self.dictionary.epoch)
         if len(labels) > MOST_LISTED or sum(len(x.program.passing) for x in reading) > MOST_LISTED:
-            return wanted
+            return pushdown
         numbers = sorted(set(labels.values()))
         keep = tuple(dict.fromkeys(y for x in reading for y in x.kept(stream, numbers)))
         whole = {number for seen, condition in keep if condition is None for number in seen}
         if whole.issuperset(numbers) or len(keep) > MOST_LISTED:
-            return wanted
-        return replace(wanted, keep=keep)
+            return pushdown
+        return replace(pushdown, keep=keep)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -182,11 +185,11 @@ class QueryGraph:
             found = processor.batch(own, last=last, clock=clock)
             for stream, fate in processor.fates.items():
                 fates[stream] = fate.with_(fates[stream]) if stream in fates else fate
-            for parcel in sorted(found, key=lambda x: self._stages.running[x.query].output):
-                mine = tuple(name for name in parcel.subscribers if consumer_of(name) is None)
+            for result_batch in sorted(found, key=lambda x: self._stages.running[x.query].output):
+                mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
                 if mine:
-                    results.append(parcel if mine == parcel.subscribers else parcel.to(mine))
-                coming += self._fed(parcel)
+                    results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
+                coming += self._fed(result_batch)
             self._charge(processor.views)
             self._know()
         seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
@@ -200,18 +203,18 @@ class QueryGraph:
             return False
         self._know()
         for processor in self._processors:
-            processor.forget_sights()
+            processor.forget_visibilities()
         self.dictionary.forget({*held, *(x for processor in self._processors for x in processor.labels_held)})
         for processor in self._processors:
             processor.forget_labels(self.dictionary.labels)
         return True
 
-    def _charge(self, makers: Sequence[View]) -> None:
+    def _charge(self, producers: Sequence[View]) -> None:
         """What was computed for those who look at other queries through these was computed for them."""
-        for maker in makers:
-            keys = (consumer_of(name) for name in maker.clearances)
+        for producer in producers:
+            keys = (consumer_of(name) for name in producer.clearances)
             for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
-                view.spent += maker.spent
+                view.spent += producer.spent
 
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
         """For these, by subscriber and query, it ends with the next batch."""
@@ -220,50 +223,54 @@ class QueryGraph:
 
     def ended(self) -> list[ResultBatch]:
         """What those were told whose views have ended already."""
-        rules = self._demand.rules
+        rules = self._snapshot.rules
         words = (end_notice(view, rules) for x in self._processors for view in x.views if view.ended)
         own = (word.to(tuple(name for name in word.subscribers if consumer_of(name) is None)) for word in words)
         return [word for word in own if word.subscribers]
 
-    def _fed(self, parcel: ResultBatch) -> Iterator[TupleBatch]:
+    def _fed(self, result_batch: ResultBatch) -> Iterator[TupleBatch]:
         """What feeders received, as tuples of the stream that the query makes."""
-        keys = (consumer_of(name) for name in parcel.subscribers)
+        keys = (consumer_of(name) for name in result_batch.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
-        if parcel.ended:
+        if result_batch.ended:
             for view in views.values():  # after what it makes of the last that it reads
-                view.ending = view.ending or parcel.ended
-        if parcel.ended or not views:
+                view.ending = view.ending or result_batch.ended
+        if result_batch.ended or not views:
             return
-        running = self._stages.running[parcel.query]
+        running = self._stages.running[result_batch.query]
         source = Label(sources=frozenset({running.output}))
-        combine = self._demand.rules.combine
-        numbers = np.array([self.dictionary.number(combine(kind, source)) for kind in parcel.kinds], np.int64)
+        combine = self._snapshot.rules.combine
+        numbers = np.array([self.dictionary.number(combine(kind, source)) for kind in result_batch.kinds], np.int64)
         columns = {
             name: column.cast(ARROW[type_])
-            for (name, type_), column in zip(running.query.columns, parcel.values, strict=True)
+            for (name, type_), column in zip(running.query.columns, result_batch.values, strict=True)
         }
-        yield TupleBatch(running.output, parcel.times, numbers[parcel.labels], columns, tuple(views.values()))
+        yield TupleBatch(
+            running.output, result_batch.times, numbers[result_batch.labels], columns, tuple(views.values())
+        )
 
     # To go on later ---------------------------------------------------------------------------------------------------
 
     def save(self) -> tuple[PartitionStates, list[dict[str, Any]]]:
         """All there is to know but for the labels: what cells hold, and the rest as plain values."""
-        cells: dict[PartitionName, PartitionState] = {}
+        partitions: dict[PartitionName, PartitionState] = {}
         plain = []
         for number, processor in enumerate(self._processors):
             own, rest = processor.save()
-            cells |= {(f"{number} {share}", x): cell for (share, x), cell in own.items()}
+            partitions |= {(f"{number} {share}", x): partition for (share, x), partition in own.items()}
             rest["queries"] = {name: query.meaning for name, query in processor.running.items()}
             plain.append(rest)
-        return cells, plain
+        return partitions, plain
 
-    def restore(self, cells: PartitionStates, plain: Sequence[Mapping[str, Any]], demand: CatalogSnapshot) -> None:
+    def restore(
+        self, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]], snapshot: CatalogSnapshot
+    ) -> None:
         """Goes on where another chain was, or back to what was saved of this one; the dictionary knows its labels."""
-        self._demand, self._stages = CatalogSnapshot(), Stages.of(demand)
-        self._rebuild(demand, self._stages, cells, plain)
+        self._snapshot, self._stages = CatalogSnapshot(), Stages.of(snapshot)
+        self._rebuild(snapshot, self._stages, partitions, plain)
         self._know()
-        self._rule(demand)
-        self._demand = demand
+        self._rule(snapshot)
+        self._snapshot = snapshot
         self._meet_subscribers()
 
 

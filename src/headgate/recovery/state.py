@@ -35,7 +35,7 @@ class Saved:
     """What a processor needs to go on: its cells, everything else as plain JSON, and the results of the version."""
 
     version: int
-    cells: PartitionStates
+    partitions: PartitionStates
     rest: Mapping[str, Any]
     results: Sequence[ResultBatch] = ()
 
@@ -138,16 +138,16 @@ class StateFolder:
         target, new = self._folder / f"{saved.version:015}", self._folder / f"{saved.version:015}.new"
         new.mkdir(mode=0o700)
         shares: dict[str, list[int]] = {}
-        cells = list(saved.cells.items())
-        for number, ((share, _), _) in enumerate(cells):
+        partitions = list(saved.partitions.items())
+        for number, ((share, _), _) in enumerate(partitions):
             shares.setdefault(share, []).append(number)
         for number, own in enumerate(shares.values()):  # the cells of a share have the same columns: one file for all
-            _write_table(new / _TUPLES.format(number), pa.concat_tables([cells[x][1].table for x in own]))
-        _write_table(new / _HELD, _held_table([cell for _, cell in cells]))
-        plain = [_plain_cell(*cell) for cell in cells]
-        _write(new / _RESULTS, b"".join(written := [_ipc(_parcel_table(x)) for x in saved.results]))
-        parcels = [_plain_parcel(x, len(size)) for x, size in zip(saved.results, written, strict=True)]
-        _write(new / _REST, json.dumps({"cells": plain, "rest": dict(saved.rest), "results": parcels}).encode())
+            _write_table(new / _TUPLES.format(number), pa.concat_tables([partitions[x][1].table for x in own]))
+        _write_table(new / _HELD, _held_table([partition for _, partition in partitions]))
+        plain = [_plain_partition(*partition) for partition in partitions]
+        _write(new / _RESULTS, b"".join(written := [_ipc(_result_table(x)) for x in saved.results]))
+        result_batches = [_plain_results(x, len(size)) for x, size in zip(saved.results, written, strict=True)]
+        _write(new / _REST, json.dumps({"cells": plain, "rest": dict(saved.rest), "results": result_batches}).encode())
         _sync(new)
         new.rename(target)
         _sync(self._folder)
@@ -158,32 +158,32 @@ class StateFolder:
         folder = self._folder / f"{version:015}"
         try:
             whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
-            shares = dict.fromkeys(cell["share"] for cell in whole["cells"])
+            shares = dict.fromkeys(partition["share"] for partition in whole["cells"])
             tables = {share: _read(folder / _TUPLES.format(number)) for number, share in enumerate(shares)}
-            results = _parcels(whole["results"], (folder / _RESULTS).read_bytes())
+            results = _result_batches(whole["results"], (folder / _RESULTS).read_bytes())
             classes = _classes(whole["cells"], held)
-            cells, begins = {}, dict.fromkeys(shares, 0)
-            for cell, own in zip(whole["cells"], classes, strict=True):
-                share, size = cell["share"], cell["size"]
-                cells[share, cell["number"]] = PartitionState(
+            partitions, begins = {}, dict.fromkeys(shares, 0)
+            for partition, own in zip(whole["cells"], classes, strict=True):
+                share, size = partition["share"], partition["size"]
+                partitions[share, partition["number"]] = PartitionState(
                     tables[share].slice(begins[share], size).combine_chunks(), own
                 )
                 begins[share] += size
-            return Saved(version, cells, whole["rest"], results)
+            return Saved(version, partitions, whole["rest"], results)
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
             raise self._damaged(folder) from None
 
 
-def _plain_cell(name: PartitionName, cell: PartitionState) -> dict[str, Any]:
-    classes = [{"views": list(c.views), "last": dict(c.last)} for c in cell.classes]
-    return {"share": name[0], "number": name[1], "size": cell.table.num_rows, "classes": classes}
+def _plain_partition(name: PartitionName, partition: PartitionState) -> dict[str, Any]:
+    classes = [{"views": list(c.views), "last": dict(c.last)} for c in partition.classes]
+    return {"share": name[0], "number": name[1], "size": partition.table.num_rows, "classes": classes}
 
 
-def _held_table(cells: Sequence[PartitionState]) -> pa.Table:
+def _held_table(partitions: Sequence[PartitionState]) -> pa.Table:
     parts = [
         (at, number, key, places)
-        for at, cell in enumerate(cells)
-        for number, c in enumerate(cell.classes)
+        for at, partition in enumerate(partitions)
+        for number, c in enumerate(partition.classes)
         for key, places in c.held.items()
     ]
     sizes = [len(places) for *_, places in parts]
@@ -198,9 +198,9 @@ def _held_table(cells: Sequence[PartitionState]) -> pa.Table:
     )
 
 
-def _classes(cells: list[dict[str, Any]], held: pa.Table) -> list[tuple[ViewGroup, ...]]:
+def _classes(partitions: list[dict[str, Any]], held: pa.Table) -> list[tuple[ViewGroup, ...]]:
     """The classes of each cell."""
-    found: list[list[dict[str, list[int]]]] = [[{} for _ in cell["classes"]] for cell in cells]
+    found: list[list[dict[str, list[int]]]] = [[{} for _ in partition["classes"]] for partition in partitions]
     columns = (held.column(name).to_pylist() for name in ("cell", "class", "window", "place"))
     for at, number, window, place in zip(*columns, strict=True):
         found[at][number].setdefault(window, []).append(place)
@@ -209,22 +209,22 @@ def _classes(cells: list[dict[str, Any]], held: pa.Table) -> list[tuple[ViewGrou
             ViewGroup(
                 tuple(x["views"]), {key: np.array(places, np.int64) for key, places in windows.items()}, x["last"]
             )
-            for x, windows in zip(cell["classes"], own, strict=True)
+            for x, windows in zip(partition["classes"], own, strict=True)
         )
-        for cell, own in zip(cells, found, strict=True)
+        for partition, own in zip(partitions, found, strict=True)
     ]
 
 
-def _parcel_table(parcel: ResultBatch) -> pa.Table:
-    known = [pa.array(x, pa.int64()) for x in (parcel.blocks, parcel.times, parcel.labels)]
-    arrays = [*known, *parcel.values]
+def _result_table(result_batch: ResultBatch) -> pa.Table:
+    known = [pa.array(x, pa.int64()) for x in (result_batch.blocks, result_batch.times, result_batch.labels)]
+    arrays = [*known, *result_batch.values]
     return pa.table(arrays, names=[str(number) for number in range(len(arrays))])
 
 
-def _plain_parcel(parcel: ResultBatch, size: int) -> dict[str, Any]:
-    kinds, names = plain_labels(parcel.kinds), list(parcel.subscribers)
-    found = {"subscribers": names, "query": parcel.query, "kinds": kinds, "size": size, "word": parcel.word}
-    return found | ({"outgoing": plain_outgoing(parcel.outgoing)} if parcel.outgoing else {})
+def _plain_results(result_batch: ResultBatch, size: int) -> dict[str, Any]:
+    kinds, names = plain_labels(result_batch.kinds), list(result_batch.subscribers)
+    found = {"subscribers": names, "query": result_batch.query, "kinds": kinds, "size": size, "word": result_batch.word}
+    return found | ({"outgoing": plain_outgoing(result_batch.outgoing)} if result_batch.outgoing else {})
 
 
 def plain_outgoing(out: Recipient) -> list[Any]:
@@ -236,7 +236,7 @@ def outgoing_of(plain: list[Any]) -> Recipient:
     return Recipient(user, level, stream, tuple(columns), frozenset(roles))
 
 
-def _parcels(plain: list[dict[str, Any]], content: bytes) -> list[ResultBatch]:
+def _result_batches(plain: list[dict[str, Any]], content: bytes) -> list[ResultBatch]:
     found, begin = [], 0
     for x in plain:
         table = pa.ipc.open_file(pa.BufferReader(content[begin : begin + x["size"]])).read_all()

@@ -35,12 +35,12 @@ class SubscriptionStatuses:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
 
-    def meet(self, demand: CatalogSnapshot) -> None:
+    def meet(self, snapshot: CatalogSnapshot) -> None:
         """Notes what has changed."""
-        now = {(x.name, x.query): x for x in demand.standings}
+        now = {(x.name, x.query): x for x in snapshot.standings}
         for key, before in self._known.items():
             if key not in now and before.word not in ("suspended", "ended"):  # who lost the rights is told no more
-                why = UNSUBSCRIBED if before.stream in demand.streams else DROPPED
+                why = UNSUBSCRIBED if before.stream in snapshot.streams else DROPPED
                 self._new.append(replace(before, word="ended", why=why))
         for key, standing in now.items():
             known = self._known.get(key)
@@ -57,7 +57,7 @@ class SubscriptionStatuses:
         query has ended by itself subscribers are told among these results, and those who run the engine find it in what
         they count. Owners are not told who it is: users are seen by administrators only."""
         new, self._new = self._new, []
-        parcels = [notice((x.name,), x.query, outgoing=x.outgoing, **{x.word: x.why}) for x in new]
+        result_batches = [notice((x.name,), x.query, outgoing=x.outgoing, **{x.word: x.why}) for x in new]
         by_itself = [
             replace(self._known[name, x.query], word="ended", why=x.ended)
             for x in results
@@ -69,8 +69,8 @@ class SubscriptionStatuses:
         }
         for (owner, level, stream, word, why), x in owners.items():
             out = Recipient(owner, level, f"{stream}.subscribers", ())
-            parcels.append(notice((x.name,), x.query, outgoing=out, **{word: f"for a subscriber: {why}"}))
-        return parcels, [Notice(x.outgoing, x.word, x.why) for x in new]
+            result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: f"for a subscriber: {why}"}))
+        return result_batches, [Notice(x.outgoing, x.word, x.why) for x in new]
 
     def plain(self) -> list[list[Any]]:
         return [

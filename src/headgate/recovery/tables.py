@@ -26,8 +26,8 @@ ReadTable = Callable[[StreamDescriptor], Whole]
 """All that a table holds now, in its order."""
 
 
-def no_tables(entrance: StreamDescriptor) -> Whole:
-    raise SourceError(f"nothing here reads tables, and so not {entrance.name}")
+def no_tables(descriptor: StreamDescriptor) -> Whole:
+    raise SourceError(f"nothing here reads tables, and so not {descriptor.name}")
 
 
 class Tables:
@@ -40,17 +40,19 @@ class Tables:
         self.unreadable: dict[str, SourceError] = {}
         self.snapshots: dict[str, TupleBatch] = {}
 
-    def meet(self, demand: CatalogSnapshot, ingress: Mapping[str, Ingress]) -> tuple[Counter[str], list[RejectedRows]]:
+    def meet(
+        self, snapshot: CatalogSnapshot, ingress: Mapping[str, Ingress]
+    ) -> tuple[Counter[str], list[RejectedRows]]:
         """From now on there are the tables that are wanted, and no others. Returns how many tuples of which were read,
         and what is for their owners to know."""
-        wanted = {name for query in demand.queries for name in query.tables}
-        self.snapshots = {name: found for name, found in self.snapshots.items() if name in wanted}
-        self._files = {name: file for name, file in self._files.items() if name in wanted}
-        self.unreadable = {name: why for name, why in self.unreadable.items() if name in wanted}
+        pushdown = {name for query in snapshot.queries for name in query.tables}
+        self.snapshots = {name: found for name, found in self.snapshots.items() if name in pushdown}
+        self._files = {name: file for name, file in self._files.items() if name in pushdown}
+        self.unreadable = {name: why for name, why in self.unreadable.items() if name in pushdown}
         counts, refused = Counter[str](), list[RejectedRows]()
-        for name in sorted(wanted - self.snapshots.keys() - self.unreadable.keys()):
+        for name in sorted(pushdown - self.snapshots.keys() - self.unreadable.keys()):
             try:
-                whole = self._read(demand.entrances[name])
+                whole = self._read(snapshot.descriptors[name])
                 arrivals, bad = ingress[name].take(whole.table, BEGINNING)
             except Exception as fault:  # whatever it is, it is a matter of those who read this table
                 error = fault if isinstance(fault, SourceError) else _unread(name, fault)

@@ -87,7 +87,7 @@ class Headgate:
         self._tries = Tries(self._state, self._clock)
         self._subscriptions = Subscriptions(self._state, self._authorizer, self._duties)
         self._running = Running(self._state, self._authorizer)
-        self._demands = SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
+        self._snapshots = SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -390,11 +390,11 @@ class Headgate:
             self._refresh()
             return self._running.plan()
 
-    def demand(self) -> CatalogSnapshot:
+    def snapshot(self) -> CatalogSnapshot:
         """What is wanted of the engine at this moment."""
         with self._lock:
             self._refresh()
-            return self._demands.now()
+            return self._snapshots.now()
 
     @contextmanager
     def open(self) -> Iterator[CatalogSnapshot]:
@@ -402,15 +402,15 @@ class Headgate:
         nothing outside of this process may be waited for: everyone who wants to change anything waits."""
         with self._lock, self._store.held(self._state):
             self._prepare()
-            yield self._demands.now()
+            yield self._snapshots.now()
 
     def verify(self) -> None:
         """Raises LeaseLost unless what `open` gave still holds."""
         self._store.verify()
 
     @property
-    def demands(self) -> SnapshotBuilder:
-        return self._demands
+    def snapshots(self) -> SnapshotBuilder:
+        return self._snapshots
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
 

@@ -60,26 +60,26 @@ class RunClient:
 
     # As a gate --------------------------------------------------------------------------------------------------------
 
-    def demand(self) -> CatalogSnapshot:
-        return self._narrowed(self._headgate.demand())
+    def snapshot(self) -> CatalogSnapshot:
+        return self._narrowed(self._headgate.snapshot())
 
     @contextmanager
     def open(self) -> Iterator[CatalogSnapshot]:
-        with self._headgate.open() as demand:
-            yield self._narrowed(demand)
+        with self._headgate.open() as snapshot:
+            yield self._narrowed(snapshot)
 
     def verify(self) -> None:
         self._headgate.verify()
 
-    def _narrowed(self, demand: CatalogSnapshot) -> CatalogSnapshot:
+    def _narrowed(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         """Only what this session's user subscribed to; the same object as long as nothing has changed."""
         if self._everyone:
-            return demand
-        if demand is not self._all:
-            mine = {(x.name, x.query) for x in demand.subscribers if x.outgoing and self._is_mine(x.outgoing)}
-            unfit = {key: why for key, why in demand.unfit.items() if key in mine}
-            standings = tuple(replace(x, owner="") for x in demand.standings if self._is_mine(x.outgoing))
-            self._all, self._own = demand, replace(demand.only(mine), unfit=unfit, standings=standings)
+            return snapshot
+        if snapshot is not self._all:
+            mine = {(x.name, x.query) for x in snapshot.subscribers if x.outgoing and self._is_mine(x.outgoing)}
+            unfit = {key: why for key, why in snapshot.unfit.items() if key in mine}
+            standings = tuple(replace(x, owner="") for x in snapshot.standings if self._is_mine(x.outgoing))
+            self._all, self._own = snapshot, replace(snapshot.only(mine), unfit=unfit, standings=standings)
         return self._own
 
     def _is_mine(self, out: Recipient) -> bool:
@@ -103,9 +103,9 @@ class RunClient:
 
     def has_work(self) -> bool:
         """Whether anything is subscribed to that comes from a source, or somebody has to be told that it does not."""
-        demand = self.demand()
-        read = {stream for query in demand.queries for stream in query.streams}
-        return bool(demand.unfit) or not read.isdisjoint(self._headgate.demands.inputs())
+        snapshot = self.snapshot()
+        read = {stream for query in snapshot.queries for stream in query.streams}
+        return bool(snapshot.unfit) or not read.isdisjoint(self._headgate.snapshots.inputs())
 
     @contextmanager
     def at_work(
@@ -135,7 +135,7 @@ class RunClient:
             work.close()
 
     def _owns(self, stream: str) -> bool:
-        return self._headgate.demands.owner(stream) == self._user
+        return self._headgate.snapshots.owner(stream) == self._user
 
     # For people -------------------------------------------------------------------------------------------------------
 
@@ -143,30 +143,32 @@ class RunClient:
         """What came for this session since it was asked the last time, a table for each stream, or only for those with
         `news`. Whoever asks for its results uses its session."""
         self._headgate.use(self._token)
-        mine = [x for x in self.demand().subscribers if x.outgoing and self._is_mine(x.outgoing)]
+        mine = [x for x in self.snapshot().subscribers if x.outgoing and self._is_mine(x.outgoing)]
         for subscriber in mine:  # each by itself: who shows them may take long, and nobody else waits for that
             if news and not self._mailbox.has(subscriber.name, subscriber.query):
                 continue
             lost = self._mailbox.lost[subscriber.name, subscriber.query]
-            parcels = self._fetched(subscriber)
-            if news and not parcels:
+            result_batches = self._fetched(subscriber)
+            if news and not result_batches:
                 continue
-            found = delivered_results(parcels)
-            out = subscriber.outgoing or self._headgate.demands.outgoing(subscriber.name, subscriber.query)
-            rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
+            found = delivered_results(result_batches)
+            out = subscriber.outgoing or self._headgate.snapshots.outgoing(subscriber.name, subscriber.query)
+            rows = [[_time(x.time), *map(_partition, x.values)] for x in found[-most:]]
             came = len(found) + lost
             more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
-            words = dict.fromkeys(f"; it {x}: {text}" for parcel in parcels for x, text in parcel.word.items())
+            words = dict.fromkeys(
+                f"; it {x}: {text}" for result_batch in result_batches for x, text in result_batch.word.items()
+            )
             yield f"{out.stream}: {came:,} results{more}{''.join(words)}", ("time", *out.columns), rows
 
     def _fetched(self, subscriber: Subscriber) -> list[ResultBatch]:
         """What waits for it, as the rights of this moment permit."""
-        parcels: list[ResultBatch] = []
+        result_batches: list[ResultBatch] = []
         while True:
             try:
                 with self.open() as now:
-                    parcels += self._mailbox.fetch(subscriber.name, subscriber.query, now)
-                    allowed = [x for parcel in parcels for x in now.allowed(parcel)]
+                    result_batches += self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                    allowed = [x for result_batch in result_batches for x in now.allowed(result_batch)]
                     self.verify()
                     return allowed
             except LeaseLost:
@@ -175,10 +177,10 @@ class RunClient:
     def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
         """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
         system; to others who may read them, whichever of their results wait for it; to anybody else nothing."""
-        demand = self.demand()
+        snapshot = self.snapshot()
         known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
-        keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in demand.concerned(name)}
-        mine = sorted(self._headgate.demands.outgoing(*key).stream for key in keys)
+        keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in snapshot.concerned(name)}
+        mine = sorted(self._headgate.snapshots.outgoing(*key).stream for key in keys)
         return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
     def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
@@ -209,7 +211,7 @@ class RunClient:
 
     def ended(self, counts: Counts) -> list[tuple[str, str, str, str]]:
         """The queries that ended before their streams did: query, owner, subscriber, and why."""
-        owner = self._headgate.demands.owner
+        owner = self._headgate.snapshots.owner
         return [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
 
 
@@ -267,7 +269,7 @@ def _time(milliseconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if milliseconds % 1000 else "")
 
 
-def _cell(value: object) -> str:
+def _partition(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, float):

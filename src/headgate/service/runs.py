@@ -19,7 +19,7 @@ from headgate.errors import SourceError
 from headgate.execution.executors import LocalExecutor
 from headgate.execution.memory import collect_rarely, keep_freed
 from headgate.expressions.duck import evaluate
-from headgate.ingress.read_files import said
+from headgate.ingress.read_files import changed_message
 from headgate.ingress.sources import StreamSource, read_table
 from headgate.ingress.spark import spark_session
 from headgate.ingress.validation import Whole
@@ -136,7 +136,7 @@ class Processing:
 
     def _tell_what_changed(self) -> None:
         """Files that were read already: their owners would wait for tuples that nobody reads."""
-        notes = {name: [said(path) for path in files] for name, files in self._runner.changed().items()}
+        notes = {name: [changed_message(path) for path in files] for name, files in self._runner.changed().items()}
         if notes:
             self._pipeline.tell(notes)
             self._news += [(name, text) for name, texts in notes.items() for text in texts]
@@ -153,17 +153,17 @@ class Processing:
             self._pipeline.close()
 
     def _sources(self) -> dict[str, StreamSource]:
-        demand, inputs = self._gate.demand(), self._headgate.demands.inputs()
-        read = {name for query in demand.queries for name in query.streams - query.tables}
+        snapshot, inputs = self._gate.snapshot(), self._headgate.snapshots.inputs()
+        read = {name for query in snapshot.queries for name in query.streams - query.tables}
         return {
-            name: StreamSource(demand.entrances[name], found["format"], found["options"])
+            name: StreamSource(snapshot.descriptors[name], found["format"], found["options"])
             for name, found in inputs.items()
-            if name in read and name in demand.entrances
+            if name in read and name in snapshot.descriptors
         }
 
-    def _read_table(self, entrance: StreamDescriptor) -> Whole:
-        found = self._headgate.demands.inputs()[entrance.name]
-        return read_table(self._spark, StreamSource(entrance, found["format"], found["options"]))
+    def _read_table(self, descriptor: StreamDescriptor) -> Whole:
+        found = self._headgate.snapshots.inputs()[descriptor.name]
+        return read_table(self._spark, StreamSource(descriptor, found["format"], found["options"]))
 
 
 def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:
@@ -177,7 +177,7 @@ class Folders:
         self._headgate = headgate
 
     def of(self, subscriber: str, query: str) -> Address:
-        return Address.of(self._headgate.demands.outgoing(subscriber, query))
+        return Address.of(self._headgate.snapshots.outgoing(subscriber, query))
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return (self._headgate.demands.owner(stream), f"{source_shown(stream)}.refused")
+        return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.refused")

@@ -60,7 +60,7 @@ class _Plan:
     come from, as their definitions have it."""
 
     queries: Mapping[str, ContinuousQuery]
-    entrances: Mapping[str, StreamDescriptor]
+    descriptors: Mapping[str, StreamDescriptor]
     inputs: Mapping[str, Mapping[str, Any]]
 
 
@@ -73,7 +73,7 @@ class SnapshotBuilder:
         self._running = running
         self._subscriptions = subscriptions
         self._seen: tuple[int, ...] = ()
-        self._demand = CatalogSnapshot()
+        self._snapshot = CatalogSnapshot()
         # results go out under the demand they were computed for, or a later one: as long as anybody has that, and no
         # longer, it is known whose they are
         self._outgoing: WeakValueDictionary[tuple[str, str], Recipient] = WeakValueDictionary()
@@ -86,9 +86,9 @@ class SnapshotBuilder:
         """The same object as before unless something has changed."""
         seen = tuple(self._state.changed[table] for table in _DECIDES)
         if seen != self._seen:
-            self._demand = self._found()
+            self._snapshot = self._found()
             self._seen = seen
-        return self._demand
+        return self._snapshot
 
     def outgoing(self, subscriber: str, query: str) -> Recipient:
         return self._outgoing[subscriber, query]
@@ -108,43 +108,45 @@ class SnapshotBuilder:
         subscribers: list[Subscriber] = []
         standings: list[SubscriptionStatus] = []
         unfit: dict[tuple[str, str], str] = {}
-        makers = self._makers()
-        outputs = self._outputs = {x: query for x, query in makers.items() if self._running.query(query.id) is not None}
+        producers = self._producers()
+        outputs = self._outputs = {
+            x: query for x, query in producers.items() if self._running.query(query.id) is not None
+        }
         streams = self._state.objects.peek("kind", Kind.STREAM.value)
         known = {source_name(x): x for x in streams}
         for subscription in sorted(self._state.subscriptions, key=lambda x: x.key):
             stream = self._state.objects.get(subscription.stream)
             if stream is None:
                 continue
-            maker = makers.get(stream.id)
-            standing = self._standing(subscription, stream, maker)
-            name, who = standing.query, self._who(subscription, stream, maker)
-            if maker is not None and stream.id not in outputs:
-                word = replace(standing, word="ended", why=self._why(maker)) if who else _suspended(standing)
+            producer = producers.get(stream.id)
+            standing = self._standing(subscription, stream, producer)
+            name, who = standing.query, self._who(subscription, stream, producer)
+            if producer is not None and stream.id not in outputs:
+                word = replace(standing, word="ended", why=self._why(producer)) if who else _suspended(standing)
                 standings.append(word)
                 continue
             if name not in plans:
-                plans[name] = self._planned(name, maker, stream, subscription, known)
+                plans[name] = self._planned(name, producer, stream, subscription, known)
             clearance: Clearance | None = None
             outgoing = standing.outgoing
             try:
                 if isinstance(plan := plans[name], Exception):
                     raise plan
-                clearance = self._clearance(who, stream, maker, plan.queries[name]) if who else None
-                outgoing = self._named(standing, who, maker) if who else outgoing
-                standing = self._stands(standing, stream, maker, clearance)
+                clearance = self._clearance(who, stream, producer, plan.queries[name]) if who else None
+                outgoing = self._named(standing, who, producer) if who else outgoing
+                standing = self._stands(standing, stream, producer, clearance)
             except Exception as error:
                 unfit[standing.name, name] = _unfit(error)
             subscribers.append(Subscriber(standing.name, name, clearance, outgoing))
             standings.append(standing)
         sound = [plan for plan in plans.values() if isinstance(plan, _Plan)]
         queries = {name: query for plan in sound for name, query in plan.queries.items()}
-        entrances = {name: entrance for plan in sound for name, entrance in plan.entrances.items()}
+        descriptors = {name: descriptor for plan in sound for name, descriptor in plan.descriptors.items()}
         self._inputs = {name: found for plan in sound for name, found in plan.inputs.items()}
-        self._owners |= {name: known[name].owner for name in entrances}
+        self._owners |= {name: known[name].owner for name in descriptors}
         return CatalogSnapshot(
-            self._authorizer.rules([known[name] for name in sorted(entrances)]),
-            entrances,
+            self._authorizer.rules([known[name] for name in sorted(descriptors)]),
+            descriptors,
             tuple(queries[name] for name in sorted(queries)),
             tuple(subscribers),
             unfit,
@@ -164,19 +166,21 @@ class SnapshotBuilder:
         try:
             first = self._running_query(query) if query else self._whole_stream(stream, subscription)
             queries = {name: first}
-            self._add_makers(queries)
+            self._add_producers(queries)
             read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
             self._authorizer.rules([known[x] for x in read])
             inputs = {x: found for x in read if (found := json.loads(known[x].definition).get("input")) is not None}
             for found in inputs.values():
                 _ = found["format"], found["options"]
-            return _Plan(queries, {x: _entrance(known[x]) for x in read}, inputs)
+            return _Plan(queries, {x: _descriptor(known[x]) for x in read}, inputs)
         except Exception as error:
             return error
 
-    def _standing(self, subscription: r.Subscription, stream: r.Object, maker: r.Object | None) -> SubscriptionStatus:
+    def _standing(
+        self, subscription: r.Subscription, stream: r.Object, producer: r.Object | None
+    ) -> SubscriptionStatus:
         """One of which results come. The owner of the stream is told of it at the level of the stream only."""
-        name, query = _name(subscription), str(maker.id) if maker else f"{stream.id}@{subscription.level}"
+        name, query = _name(subscription), str(producer.id) if producer else f"{stream.id}@{subscription.level}"
         columns = tuple(column["name"] for column in json.loads(stream.definition)["columns"])
         roles = frozenset(subscription.roles) & self._authorizer.authorised(subscription.user)
         outgoing = Recipient(subscription.user, subscription.level, shown_source(stream), columns, roles)
@@ -185,9 +189,9 @@ class SnapshotBuilder:
         owner = stream.owner if stream.level == subscription.level and stream.owner != subscription.user else ""
         return SubscriptionStatus(name, query, stream.id, outgoing, owner)
 
-    def _named(self, standing: SubscriptionStatus, who: Principal, maker: r.Object | None) -> Recipient:
+    def _named(self, standing: SubscriptionStatus, who: Principal, producer: r.Object | None) -> Recipient:
         """The same, and which sources its labels may name."""
-        inputs = json.loads(maker.definition)["inputs"] if maker else []
+        inputs = json.loads(producer.definition)["inputs"] if producer else []
         read = self._read_by([standing.stream, *inputs])
         seen = (x for x in read if self._authorizer.allows(who, Permission.VIEW_OBJECT, x))
         outgoing = replace(standing.outgoing, named=frozenset(map(source_name, seen)))
@@ -195,16 +199,16 @@ class SnapshotBuilder:
         return outgoing
 
     def _stands(
-        self, standing: SubscriptionStatus, stream: r.Object, maker: r.Object | None, clearance: Clearance | None
+        self, standing: SubscriptionStatus, stream: r.Object, producer: r.Object | None, clearance: Clearance | None
     ) -> SubscriptionStatus:
         """How a subscription stands whose query runs."""
-        if clearance is None or not self._reads(stream, maker, clearance):
+        if clearance is None or not self._reads(stream, producer, clearance):
             return _suspended(standing)
-        if maker is not None and self._unfed(maker, clearance):
+        if producer is not None and self._unfed(producer, clearance):
             return replace(standing, word="waits", why=UNFED)
         return standing
 
-    def _makers(self) -> dict[int, r.Object]:
+    def _producers(self) -> dict[int, r.Object]:
         """All queries by their output, running or not."""
         found = self._state.objects.peek("kind", Kind.QUERY.value)
         return {int(json.loads(query.definition)["output"]): query for query in found}
@@ -242,7 +246,7 @@ class SnapshotBuilder:
             return found
         return None
 
-    def _add_makers(self, queries: dict[str, ContinuousQuery]) -> None:
+    def _add_producers(self, queries: dict[str, ContinuousQuery]) -> None:
         """Queries whose results the others read run as well."""
         made = {
             source_name(x): query for number, query in self._outputs.items() if (x := self._state.objects.get(number))
@@ -279,8 +283,8 @@ class SnapshotBuilder:
         """Whether what is read is the same for all who may see it: results of exact windows differ from reader to
         reader, and nothing cumulative can be made of them."""
         outputs = self._outputs
-        makers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
-        planned = [self._running.query(query.id) for query in makers]
+        producers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
+        planned = [self._running.query(query.id) for query in producers]
         return all(
             x is None or x.mode == Mode.CUMULATIVE or all(block.stateless for block in x.meant.blocks) for x in planned
         )
@@ -336,7 +340,7 @@ def _name(subscription: r.Subscription) -> str:
     return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
 
 
-def _entrance(stream: r.Object) -> StreamDescriptor:
+def _descriptor(stream: r.Object) -> StreamDescriptor:
     definition = json.loads(stream.definition)
     return StreamDescriptor(
         source_name(stream),

@@ -55,14 +55,14 @@ class SparkBatch:
     def files(self) -> Files | None:
         return files_of(self.source, self.started)
 
-    def compact(self, wanted: Pushdown, now: int, learn: RegisterLabels) -> DecodedBatch | None:
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
         """Or it is read as a whole: what queries ask of Spark here may fail, and that is no fault of the stream."""
         if self.source.text is not None:
             return None
         with suppress(Exception):
             if self.files is not None:
-                return self.files.compact(wanted, now, learn)
-            return decoded(self.frame, self.source.entrance, wanted, now, learn, self.patience)
+                return self.files.decoded(pushdown, now, register)
+            return decoded(self.frame, self.source.descriptor, pushdown, now, register, self.patience)
         return None
 
     def whole(self) -> Whole:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from headgate.columns.sorting import Bools, Constant, Ints, dense, distinct, repeated, same
-from headgate.model.budget import Budget
 from headgate.labels import Clearance, Label, Level, Rules
+from headgate.model.budget import Budget
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery as Running
 from headgate.model.times import BEGINNING, NO_TIME
@@ -25,6 +25,7 @@ from headgate.model.view import View, clearance_of, plain_clearance
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.policy import VisibilityPolicy
+from headgate.visibility.role_limits import enter as enter
 
 _Missed = tuple[tuple[int, ...], Bools]
 """Columns, and the tuples of a batch that they do not see."""
@@ -46,7 +47,7 @@ class VisibilityIndex:
     """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
 
     def __init__(self, rules: Rules, limits: Limits | None = None) -> None:
-        self.looks = VisibilityPolicy(rules)
+        self.policies = VisibilityPolicy(rules)
         self._limits = limits or Limits()
         self.views: list[View] = []
         self._labels: dict[int, Label] = {}
@@ -98,34 +99,34 @@ class VisibilityIndex:
     def remove(self, view: View) -> None:
         """Nobody looks through it any more."""
         self.views = [x for x in self.views if x is not view]
-        self.looks.forget(view)
+        self.policies.forget(view)
         self._first.clear()
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> Ints:
         """New rights for those who look through a view; returns for each sight the one that takes its place."""
         view.clearances |= clearances
-        self.looks.forget(view)
+        self.policies.forget(view)
         after = np.arange(len(self._rows))
         alive, self._alive = sorted(self._alive), set()
         labels = dict.fromkeys(self._label_of[number] for number in alive)
-        now = {label: self.looks.sees(view, self._labels[label]) for label in labels}
+        now = {label: self.policies.sees(view, self._labels[label]) for label in labels}
         for number in alive:
             label, changed = self._label_of[number], self._rows[number].copy()
             for column, mask in zip(view.columns, now[label], strict=True):
-                changed[column] = self.looks.both(int(changed[column]), mask)
-            after[number] = self._sight(label, changed)
+                changed[column] = self.policies.both(int(changed[column]), mask)
+            after[number] = self._visibility(label, changed)
         self._see_first(view)
         return after
 
     def _see_first(self, view: View) -> None:
         """What tuples that may come will be for a view whose rights are new, and what those of tables are."""
         for (stream, label), number in self._of_tables.items():
-            self._rows[number][list(view.columns)] = self.looks.sees(view, self._labels[label], stream)
+            self._rows[number][list(view.columns)] = self.policies.sees(view, self._labels[label], stream)
             self._table = None
         for (stream, label), number in self._first.items():
             row = self._rows[number].copy()
-            row[list(view.columns)] = self.looks.sees(view, self._labels[label], stream)
-            self._first[stream, label] = self._sight(label, row)
+            row[list(view.columns)] = self.policies.sees(view, self._labels[label], stream)
+            self._first[stream, label] = self._visibility(label, row)
 
     def keep(self, used: Ints) -> Ints:
         """Forgets all sights but those used and those of tables; returns the new number of each."""
@@ -172,7 +173,7 @@ class VisibilityIndex:
             self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
             return np.empty(0, np.int64)
         kinds, kind = (labels[:1], repeated(0, len(labels))) if same(labels) else dense(labels)
-        numbers = np.array([self._first_sight(stream, label) for label in kinds.tolist()], np.int64)
+        numbers = np.array([self._first_visibility(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
         coming = ArrivalTimes(times, kind, len(numbers), clock)
@@ -196,10 +197,10 @@ class VisibilityIndex:
         numbers = np.array([self._of_tables[table, label] for label in kinds.tolist()], np.int64)
         return numbers[kind] if len(kinds) else np.empty(0, np.int64)
 
-    def seen(self, sights: Ints) -> Bools | None:
+    def seen(self, visibilities: Ints) -> Bools | None:
         """Which tuples anybody sees; None: all of them."""
         visible = (self.table != HIDDEN).any(axis=1)
-        return None if visible.all() else np.asarray(visible[sights], np.bool_)
+        return None if visible.all() else np.asarray(visible[visibilities], np.bool_)
 
     @property
     def table(self) -> VisibilityRows:
@@ -215,8 +216,8 @@ class VisibilityIndex:
         columns = [view.columns[target[1]] for view in self.views if view.running.name == target[0]]
         if not columns or not labels:
             return []
-        sights = np.array([self._first_sight(stream, label) for label in labels], np.int64)
-        seen = (self.table[sights][:, columns] != HIDDEN).any(axis=1)
+        visibilities = np.array([self._first_visibility(stream, label) for label in labels], np.int64)
+        seen = (self.table[visibilities][:, columns] != HIDDEN).any(axis=1)
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
     def _late(self, stream: str, arrived: ArrivalTimes, seen: Bools) -> Bools:
@@ -238,7 +239,7 @@ class VisibilityIndex:
         for view in self.views:
             if view.windowed and stream in view.running.streams:
                 seen = visible[:, view.columns[0] : view.columns[-1] + 1].any(axis=1)
-                if seen.any() and view.blind:
+                if seen.any() and view.ended_early:
                     found.append((view.columns, np.ones(len(times), np.bool_)))
                 elif seen.any():
                     timed = view.running.streams - view.running.tables
@@ -249,7 +250,7 @@ class VisibilityIndex:
                     if view.watched:
                         entering = arrived.those(visible[:, view.windowed].any(axis=1))
                         marks = arrived.marks(seen, before, lateness, others)[1:]
-                        end = view.enter(times, entering if late is None else entering & ~late, marks, number)
+                        end = enter(view, times, entering if late is None else entering & ~late, marks, number)
                         if end is not None:  # with that one too many wait, and it sees no more
                             found.append((view.columns, np.arange(len(times)) >= end))
                             latest = arrived.latest_of(end, seen)
@@ -265,28 +266,28 @@ class VisibilityIndex:
             which = dense(which * 2 + missed)[1]
         example = np.zeros(int(which.max()) + 1, np.int64)
         example[which] = np.arange(len(which))
-        sights = np.empty(len(example), np.int64)
+        visibilities = np.empty(len(example), np.int64)
         for pattern, at in enumerate(example.tolist()):
             number = int(numbers[kind[at]])
             row = self._rows[number].copy()
             for columns, missed in found:
                 if missed[at]:
                     row[list(columns)] = HIDDEN
-            sights[pattern] = self._sight(self._label_of[number], row)
-        return sights[which]
+            visibilities[pattern] = self._visibility(self._label_of[number], row)
+        return visibilities[which]
 
-    def _first_sight(self, stream: str, label: int) -> int:
+    def _first_visibility(self, stream: str, label: int) -> int:
         """That of a tuple that comes in time; the same until somebody's rights change."""
         key = stream, label
         if key not in self._first:
-            self._first[key] = self._sight(label, self._seen_now(stream, label))
+            self._first[key] = self._visibility(label, self._seen_now(stream, label))
         return self._first[key]
 
     def _seen_now(self, stream: str, label: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         row = [HIDDEN] * self._columns
         for view in self.views:
             if stream in view.running.streams:
-                row[view.columns[0] : view.columns[-1] + 1] = self.looks.sees(view, self._labels[label], stream)
+                row[view.columns[0] : view.columns[-1] + 1] = self.policies.sees(view, self._labels[label], stream)
         return np.array(row, np.int32)
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
@@ -294,11 +295,11 @@ class VisibilityIndex:
         columns are others here."""
         mine = {id(view) for view in self.views}
         row = np.zeros_like(self._rows[number])
-        wanted = [column for view in views if id(view) in mine for column in view.columns]
-        row[wanted] = self._rows[number][wanted]
-        return self._sight(self._label_of[number], row)
+        pushdown = [column for view in views if id(view) in mine for column in view.columns]
+        row[pushdown] = self._rows[number][pushdown]
+        return self._visibility(self._label_of[number], row)
 
-    def _sight(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
+    def _visibility(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
         key = label, row.tobytes()
         if key not in self._numbers:
             self._numbers[key] = len(self._rows)
@@ -325,7 +326,7 @@ class VisibilityIndex:
             "label_of": list(self._label_of),
             "copied": list(self._copied),
             "latest": dict(self._latest),
-            "masks": [sorted(map(list, mask)) for mask in self.looks.masks],
+            "masks": [sorted(map(list, mask)) for mask in self.policies.masks],
             "views": [
                 {
                     "query": view.running.name,
@@ -351,7 +352,7 @@ class VisibilityIndex:
         self._label_of = list(plain["label_of"])
         self._copied = [(new, old) for new, old in plain["copied"]]
         self._latest = dict(plain.get("latest", {}))
-        self.looks.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
+        self.policies.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
         self.views = [
             View(
                 running[x["query"]],
@@ -375,15 +376,15 @@ class VisibilityIndex:
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
-            reached = max(view.passed, (1 << 61) if last and not view.blind else view.watermark())
+            reached = max(view.passed, (1 << 61) if last and not view.ended_early else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
                 since[column], until[column] = max(view.passed, BEGINNING + 1), max(reached, BEGINNING + 1)
             view.passed = reached
         copied, self._copied = tuple(self._copied), []
-        masks = tuple(self.looks.masks)
-        sight = Visibility(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
-        return replace(sight, budgets=self._budgets())
+        masks = tuple(self.policies.masks)
+        visibility = Visibility(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
+        return replace(visibility, budgets=self._budgets())
 
     def _budgets(self) -> dict[int, Budget]:
         """By column: the blocks of a view share what it has left of memory for this batch."""

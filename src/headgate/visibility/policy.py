@@ -25,25 +25,25 @@ class VisibilityPolicy:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.masks: list[Mask] = [frozenset()]
-        self._looks: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_Look]]]] = {}
+        self._policies: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_Look]]]] = {}
 
     def forget(self, view: View) -> None:
         """The rights of those who look through it have changed."""
-        self._looks.pop(view.columns, None)
+        self._policies.pop(view.columns, None)
 
     def restore(self, masks: list[Mask]) -> None:
         self.masks = masks
-        self._looks.clear()
+        self._policies.clear()
 
     def sees(self, view: View, label: Label, stream: str | None = None) -> list[int]:
         """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
-        if view.columns not in self._looks:
-            self._looks[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
+        if view.columns not in self._policies:
+            self._policies[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
         return [
-            next((x.mask for x in looks if reads(self.rules, block, label, x.clearance)), HIDDEN)
+            next((x.mask for x in policies if reads(self.rules, block, label, x.clearance)), HIDDEN)
             if stream is None or stream in streams
             else HIDDEN
-            for block, streams, looks in self._looks[view.columns]
+            for block, streams, policies in self._policies[view.columns]
         ]
 
     def both(self, before: int, now: int) -> int:
@@ -54,14 +54,14 @@ class VisibilityPolicy:
 
     def _look(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_Look]]:
         """What a block reads, and how each of those who look through the view looks at it."""
-        looks = []
+        policies = []
         looking = () if view.ended else view.clearances
         for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in looking):
             if clearance is not None:
                 exact = view.running.mode == Mode.EXACT
                 mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
-                looks.append(_Look(clearance, mask))
-        return block, block.streams, looks
+                policies.append(_Look(clearance, mask))
+        return block, block.streams, policies
 
     def _hidden(self, block: Block, clearance: Clearance) -> Mask:
         return frozenset(

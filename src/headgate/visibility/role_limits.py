@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
+from headgate.model.view import View
 from headgate.model.visibility import Position
 
 HOLDS = "its windows hold more tuples than its owner's roles allow (MAX STATE)"
@@ -81,3 +82,17 @@ def too_many_results(times: Ints, most: int, second: int, yielded: int) -> tuple
     counts[seconds == second] += yielded
     beyond = np.flatnonzero(counts > most)
     return (int(beyond[0]) if len(beyond) else None), int(seconds[-1]), int(counts[-1])
+
+
+def enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
+    """Notes tuples that arrive, which of them enter windows, and the watermark after each; the first of them has
+    the number `arrived`. Returns the first with which too many wait, if any: there it ends."""
+    end = None
+    if view.waiting is not None and view.running.most_state is not None:
+        end = too_many_wait(view.waiting, times, entering, marks, view.running.most_state)
+        view.waiting = np.concatenate([view.waiting, times[entering]])
+    if end is not None:
+        view.ending, view.ended_early = WAITS, True
+    if view.mixed:
+        view.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
+    return end

@@ -23,7 +23,7 @@ from headgate.errors import AccessDenied, Conflict
 from headgate.labels import Level
 from headgate.lexing import quote
 from headgate.plan import nodes as n
-from headgate.plan.explain import shares, tree, trees
+from headgate.plan.explain import shared_with, tree, trees
 from headgate.plan.lowering import lower
 from headgate.plan.merged import MergedPlan
 from headgate.plan.picture import picture
@@ -110,7 +110,7 @@ def _written(
             plan.add(other, found_root)
     plan.add(name, root)
     others = {other: other for other in plan.queries if other != name}
-    found = shares(plan, name, others)
+    found = shared_with(plan, name, others)
     for other in set(others) - {share.query for share in found}:
         plan.remove(other)
     lines = [f"{name}: {mode}, level {level}", ""]

@@ -48,7 +48,7 @@ class Readers:
         self._headgate = headgate
 
     def of(self, subscriber: str, query: str) -> Address:
-        out = self._headgate.demands.outgoing(subscriber, query)
+        out = self._headgate.snapshots.outgoing(subscriber, query)
         return Address((f"reader={out.user}",), out.columns)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ class Dialect(ABC):
         """CEIL and FLOOR of a DOUBLE that may be not finite, as BIGINT."""
 
     @abstractmethod
-    def cut(self, text: str, type_: Type) -> str:
+    def truncated(self, text: str, type_: Type) -> str:
         """A FLOAT or DOUBLE that may be not finite as a whole number."""
 
     @abstractmethod

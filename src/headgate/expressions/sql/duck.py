@@ -53,7 +53,7 @@ class Duck(Dialect):
     def stepped(self, function: str, text: str) -> str:
         return self.tried(f"{function}({text})", Type.BIGINT)
 
-    def cut(self, text: str, type_: Type) -> str:
+    def truncated(self, text: str, type_: Type) -> str:
         return self.tried(f"trunc({text})", type_)
 
     def rounded(self, text: str) -> str:

@@ -78,7 +78,7 @@ class Spark(Dialect):
         limit = self.cast("'9223372036854775808'", Type.DOUBLE)
         return self.let(lambda x: f"CASE WHEN {x} >= -{limit} AND {x} < {limit} THEN {function}({x}) END", text)
 
-    def cut(self, text: str, type_: Type) -> str:
+    def truncated(self, text: str, type_: Type) -> str:
         """Spark takes 2^63 for the largest BIGINT, which nothing else becomes: it has no successor."""
         found = self.tried(text, type_)
         return f"try_subtract(try_add({found}, 1L), 1L)" if type_ == Type.BIGINT else found
@@ -94,11 +94,11 @@ class Spark(Dialect):
         plain = plain_pattern(pattern)
         if plain is None:
             return f"({text} LIKE {self.text(pattern)} ESCAPE '{ESCAPE}')"
-        before, wanted, behind = plain
+        before, pushdown, behind = plain
         if not before and not behind:
-            return f"({text} = {self.text(wanted)})"
+            return f"({text} = {self.text(pushdown)})"
         function = "contains" if before and behind else "endswith" if before else "startswith"
-        return f"{function}({text}, {self.text(wanted)})"
+        return f"{function}({text}, {self.text(pushdown)})"
 
     def trimmed(self, text: str) -> str:
         return f"trim(BOTH ' ' FROM {text})"

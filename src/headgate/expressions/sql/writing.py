@@ -149,29 +149,29 @@ class Writer:
     # Casts ----------------------------------------------------------------------------------------------------------
 
     def _cast(self, expr: e.Cast) -> str:
-        source, wanted = expr.operand.type, expr.result
-        if source in (Type.NULL, wanted):
-            return self.read_as(expr.operand, wanted)
+        source, pushdown = expr.operand.type, expr.result
+        if source in (Type.NULL, pushdown):
+            return self.read_as(expr.operand, pushdown)
         if source == Type.STRING:
-            return self._from_text(self.say.trimmed(self.write(expr.operand)), wanted)
-        if wanted == Type.BOOLEAN:
+            return self._from_text(self.say.trimmed(self.write(expr.operand)), pushdown)
+        if pushdown == Type.BOOLEAN:
             return f"({self.write(expr.operand)} <> 0)"
-        if source in (Type.FLOAT, Type.DOUBLE) and wanted in INTEGERS:
-            return self.say.cut(self.raw(expr.operand), wanted)
-        if source == Type.DOUBLE and wanted == Type.FLOAT:
+        if source in (Type.FLOAT, Type.DOUBLE) and pushdown in INTEGERS:
+            return self.say.truncated(self.raw(expr.operand), pushdown)
+        if source == Type.DOUBLE and pushdown == Type.FLOAT:
             return self.say.rounded(self.raw(expr.operand))
-        if source == Type.BIGINT and wanted == Type.INT:
-            return self.say.tried(self.write(expr.operand), wanted)
-        return self.say.cast(self.write(expr.operand), wanted)
+        if source == Type.BIGINT and pushdown == Type.INT:
+            return self.say.tried(self.write(expr.operand), pushdown)
+        return self.say.cast(self.write(expr.operand), pushdown)
 
-    def _from_text(self, text: str, wanted: Type) -> str:
-        match wanted:
+    def _from_text(self, text: str, pushdown: Type) -> str:
+        match pushdown:
             case Type.INT | Type.BIGINT:
-                return self.say.tried(self.say.formed(text, forms.WHOLE), wanted)
+                return self.say.tried(self.say.formed(text, forms.WHOLE), pushdown)
             case Type.BOOLEAN:
-                return self.say.tried(self.say.formed(text, forms.TRUTH), wanted)
+                return self.say.tried(self.say.formed(text, forms.TRUTH), pushdown)
             case Type.DATE:
-                return self.say.tried(self.say.formed(text, forms.DATE), wanted)
+                return self.say.tried(self.say.formed(text, forms.DATE), pushdown)
             case Type.TIMESTAMP:
                 return self.say.moment(self.say.formed(text, forms.TIME))
             case Type.FLOAT:

@@ -1,4 +1,4 @@
-"""Blocks that are partition_groups out to several cells yield what they mean: against the oracle, with restarts in between after
+"""Partitioned blocks yield what they mean: against the oracle, with restarts in between after
 which there are other cells and other queries beside. And a wrong rule of partitioning is found out.
 """
 

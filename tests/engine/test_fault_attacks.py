@@ -131,7 +131,7 @@ def test_state_that_cannot_be_gone_on_with_ends_its_query_alone(
     pipeline = found.begin()
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     pipeline.close()
-    faulty(monkeypatch, "engine.processor.fitted", lambda *given: any(b.query == "bad" for b in given[2].blocks))
+    faulty(monkeypatch, "execution.processor.fitted", lambda *given: any(b.query == "bad" for b in given[2].blocks))
     found.begin()
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     found.end()
@@ -170,7 +170,7 @@ def test_a_stream_that_cannot_be_let_in_ends_what_reads_it_alone(
     found.query("of_t", "SELECT a FROM t")
     found.query("over", 'SELECT a FROM "out.of_t"')
     found.subscribed(amy=("of_s", ""), eve=("of_t", ""), fay=("over", ""))
-    faulty(monkeypatch, "engine.pipeline.Ingress", lambda descriptor, *_: descriptor.name == "t")
+    faulty(monkeypatch, "recovery.pipeline.Ingress", lambda descriptor, *_: descriptor.name == "t")
     found.take("t", ("TRUE", 1))
     found.take("s", ("TRUE", 2))
     assert found.fetched("amy", "of_s") == [(2,)]
@@ -198,7 +198,7 @@ def test_a_table_that_fails_in_any_way_ends_what_reads_it_alone(
 def test_what_fails_without_any_query_is_the_engines_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""))
-    faulty(monkeypatch, "engine.chain.Chain.batch", lambda *_, **__: True)
+    faulty(monkeypatch, "recovery.query_graph.QueryGraph.batch", lambda *_, **__: True)
     with pytest.raises(ZeroDivisionError):
         found.take("s", ("TRUE", 2, "x"))
 

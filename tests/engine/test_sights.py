@@ -58,16 +58,16 @@ def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
 
 
 def test_sights_that_no_tuple_has_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "MOST_SIGHTS", 1 << 30)
+    monkeypatch.setattr(processor, "MOST_ROWS", 1 << 30)
     all_kept, many = changing(60)
-    monkeypatch.setattr(processor, "MOST_SIGHTS", 10)
+    monkeypatch.setattr(processor, "MOST_ROWS", 10)
     some_kept, few = changing(60)
     assert some_kept == all_kept and len(all_kept) > 500
     assert 3 * few < many
 
 
 def test_forgetting_changes_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(processor, "MOST_SIGHTS", 0)
+    monkeypatch.setattr(processor, "MOST_ROWS", 0)
     counts: Counter[str] = Counter()
     for seed in range(700, 710):
         one_case(seed, Mode.EXACT, counts, tmp_path)

@@ -22,6 +22,8 @@ import pytest
 from conftest import KEY, PASSWORD, cheap_passwords
 
 from headgate.clock import SystemClock
+from headgate.egress import delivery, mailbox
+from headgate.egress import filter as result_filter
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.sinks import FileSink
 from headgate.execution.executors import LocalExecutor
@@ -31,7 +33,7 @@ from headgate.model.results import ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import AggregateCall, Column, Expr
 from headgate.recovery.pipeline import Pipeline
-from headgate.service import Headgate
+from headgate.service import Headgate, run_client
 from headgate.service.runs import Folders
 
 SETUP = f"""
@@ -275,6 +277,7 @@ def test_without_the_check_at_delivery_results_would_go_out(
     def all_of_it(_: CatalogSnapshot, result_batch: ResultBatch) -> list[ResultBatch]:
         return [result_batch]
 
-    monkeypatch.setattr(CatalogSnapshot, "allowed", all_of_it)
+    for module in (result_filter, delivery, mailbox, run_client):
+        monkeypatch.setattr(module, "permitted", all_of_it)
     leaks = [x for seed in range(8) for x in trial(seed, template, tmp_path / "trial", elsewhere)]
     assert any(("grew" if exit_ == "files" else "fetched") in x for x in leaks)

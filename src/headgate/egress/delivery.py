@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from headgate.egress.filter import permits_all, permitted
 from headgate.egress.sinks import Sink
 from headgate.errors import LeaseLost
 from headgate.model.rejected import RejectedRows
@@ -35,7 +36,7 @@ class Delivered:
             return True
         keys = {(name, result_batch.query) for result_batch in self.results for name in result_batch.subscribers}
         named = all(now.naming.get(key) == self.now.naming.get(key) for key in keys)
-        return named and all(map(now.covers, self.results))
+        return named and all(permits_all(now, x) for x in self.results)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Handover:
     def _ready(self, now: CatalogSnapshot) -> Delivered:
         same = now is self.computed
         allowed = (
-            list(self.results) if same else [x for result_batch in self.results for x in now.allowed(result_batch)]
+            list(self.results) if same else [x for result_batch in self.results for x in permitted(now, result_batch)]
         )
         self.sink.prepare(allowed, self.refused, as_staged=same)
         return Delivered(now, allowed)

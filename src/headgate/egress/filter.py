@@ -18,6 +18,7 @@ from headgate.execution.results import result_order
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.labels.conjunction import RoleHolder
 from headgate.model.results import BlockResults, ResultBatch
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.view import View
 
 _MOST_REMEMBERED = 1_000_000
@@ -146,3 +147,30 @@ def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
     """The label of a result: all its inputs' protection, and the level of its query."""
     given, least = tuple(labels), Label(levels=frozenset({level}))
     return rules.combine(rules.normal(least), given[0]) if len(given) == 1 else rules.combine_all((least, *given))
+
+
+def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBatch]:
+    """What the rights of this moment permit of results, whenever they were computed: for each subscriber its own."""
+    if results.outgoing is not None:  # a notice about a subscription holds no result
+        return [results]
+    query = snapshot.running.get(results.query)
+    if query is None:
+        told = tuple(x for x in results.subscribers if results.word and (x, results.query) in snapshot.unfit)
+        return [results.to(told)] if told else []
+    found = []
+    kinds = [snapshot.protected(label) for label in results.kinds]
+    for subscriber in results.subscribers:
+        clearance = snapshot.clearances.get((subscriber, results.query))
+        if clearance is None or not snapshot.rules.order.dominates(clearance.level, query.level):
+            continue
+        here = replace(clearance, level=query.level)
+        allowed = np.array([snapshot.rules.permits(label, here) for label in kinds], np.bool_)
+        found.append(results.left(allowed[results.labels]).to((subscriber,)))
+    return [x for x in found if len(x) or x.word]
+
+
+def permits_all(snapshot: CatalogSnapshot, results: ResultBatch) -> bool:
+    """Whether all of it is still permitted to all whom it is for."""
+    found = permitted(snapshot, results)
+    names = [name for x in found for name in x.subscribers]
+    return len(names) == len(results.subscribers) and all(len(x) == len(results) for x in found)

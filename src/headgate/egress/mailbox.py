@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink, Verify
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
@@ -89,4 +90,4 @@ class Mailbox(Sink):
         self._sizes.pop((subscriber, query), None)
         self.lost.pop((subscriber, query), None)
         waiting = self._kept.pop((subscriber, query), [])
-        return [x for result_batch in waiting for x in now.allowed(result_batch.to((subscriber,)))]
+        return [x for result_batch in waiting for x in permitted(now, result_batch.to((subscriber,)))]

@@ -22,7 +22,8 @@ _FINE, _FAR = 1024.0, 2.0**43
 
 @dataclass(frozen=True)
 class PartitionGroup:
-    """Blocks, the columns they read, and how their tuples are partition_groups; None: not at all, they stay in one cell."""
+    """Blocks, the columns they read, and by which keys their tuples are
+    partitioned; None: by none, they stay in one partition."""
 
     deal: HashPartitioning | None
     program: Program

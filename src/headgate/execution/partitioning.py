@@ -155,7 +155,7 @@ def _labelled(block: Block, column: Column) -> bool:
 def together(
     blocks: Mapping[tuple[str, int], Block],
 ) -> list[tuple[HashPartitioning | None, tuple[tuple[str, int], ...]]]:
-    """Blocks, by their names, in as few partitionings as a greedy choice finds, since a tuple travels once for each deal of its
+    """Blocks, by their names, in as few partitionings as a greedy choice finds: a tuple travels once for each of its
     stream; those that stay in one cell come last, with no deal. The same blocks are always put together alike."""
     options = {name: partitionings(block) for name, block in sorted(blocks.items())}
     found: list[tuple[HashPartitioning | None, tuple[tuple[str, int], ...]]] = []

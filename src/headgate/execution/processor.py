@@ -215,8 +215,8 @@ class Processor:
         self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
     ) -> list[ResultBatch]:
         """The next tuples, which come when the `clock` stands there; with the `last`, all that waits for its time
-        becomes final. Returns everyone's results, in order, under the rights of now (`delivered_results` turns them into
-        single ones)."""
+        becomes final. Returns everyone's results, in order, under the rights of now (`delivered_results` makes
+        single ones of them)."""
         self.fates = {}
         if len(self._index) > self._most_rows:
             self.forget_visibilities()

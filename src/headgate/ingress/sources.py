@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 from pyspark.sql.streaming.readwriter import DataStreamReader
 

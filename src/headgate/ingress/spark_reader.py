@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from headgate.columns.sorting import Ints
 from headgate.expressions.sql import spark_name, spark_sql, spark_utc

@@ -100,7 +100,7 @@ class _Part:
 
 
 def read_files(text: Text, files: Sequence[TextFile]) -> Whole:
-    """All of them, in this order. A file that is gone is wrong_value; any other that cannot be read is an error that names
+    """All of them, in this order. A file that is gone is reported; any other that cannot be read is an error that names
     it."""
     notes: list[str] = []
     parts = _Parts(text)

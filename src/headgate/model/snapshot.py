@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
-import numpy as np
-
 from headgate.labels import Clearance, Label, Rules
 from headgate.model.query import ContinuousQuery
-from headgate.model.results import Recipient, ResultBatch
+from headgate.model.results import Recipient
 from headgate.model.stream import StreamDescriptor
 
 
@@ -93,36 +91,6 @@ class CatalogSnapshot:
         and stays."""
         policies = [self.descriptors[source].policy for source in label.sources & self.descriptors.keys()]
         return self.rules.combine_all((label, *policies)) if policies else label
-
-    def allowed(self, result_batch: ResultBatch) -> list[ResultBatch]:
-        """What the rights of this moment permit of results, whenever they were computed: for each subscriber its
-        own."""
-        if result_batch.outgoing is not None:  # what is said of a subscription holds no result
-            return [result_batch]
-        running = self.running.get(result_batch.query)
-        if running is None:
-            told = tuple(
-                x for x in result_batch.subscribers if result_batch.word and (x, result_batch.query) in self.unfit
-            )
-            return [result_batch.to(told)] if told else []
-        found = []
-        for subscriber in result_batch.subscribers:
-            clearance = self.clearances.get((subscriber, result_batch.query))
-            if clearance is None or not self.rules.order.dominates(clearance.level, running.level):
-                continue
-            here, kinds = (
-                replace(clearance, level=running.level),
-                [self.protected(label) for label in result_batch.kinds],
-            )
-            permitted = np.array([self.rules.permits(label, here) for label in kinds], np.bool_)
-            found.append(result_batch.left(permitted[result_batch.labels]).to((subscriber,)))
-        return [x for x in found if len(x) or x.word]
-
-    def covers(self, result_batch: ResultBatch) -> bool:
-        """Whether all of it is still permitted to all whom it is for."""
-        found = self.allowed(result_batch)
-        names = [name for x in found for name in x.subscribers]
-        return len(names) == len(result_batch.subscribers) and all(len(x) == len(result_batch) for x in found)
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:
         """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may

@@ -1,4 +1,4 @@
-"""What operators are told of who sees what: for each kind of tuple and each view, hidden or with which columns masked."""
+"""Who sees what, as operators are told: for each kind of tuple and each view, hidden or with which columns masked."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ import pyarrow as pa
 from headgate.clock import Clock
 from headgate.columns.sorting import distinct
 from headgate.egress.delivery import Handover
+from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink, plain_rejected, rejected_of, taken
 from headgate.errors import Conflict, SourceError, StoreError
 from headgate.execution.partitions import PartitionStates
@@ -158,7 +159,7 @@ class Pipeline:
         self._isolated(lambda some: self._graph.restore(*self._good, some))
         self._meet(snapshot)
         ended = _told(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
-        self._note_ended(snapshot, [x for word in ended for x in snapshot.allowed(word)])
+        self._note_ended(snapshot, [x for word in ended for x in permitted(snapshot, word)])
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
             sink.restore(self._sunk, out=out is not None)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.access.permissions import Kind, Permission
+from headgate.egress.filter import permitted
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import Addresses, FileSink, Sink, Verify, file_path
@@ -168,7 +169,7 @@ class RunClient:
             try:
                 with self.open() as now:
                     result_batches += self._mailbox.fetch(subscriber.name, subscriber.query, now)
-                    allowed = [x for result_batch in result_batches for x in now.allowed(result_batch)]
+                    allowed = [x for result_batch in result_batches for x in permitted(now, result_batch)]
                     self.verify()
                     return allowed
             except LeaseLost:

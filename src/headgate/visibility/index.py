@@ -151,7 +151,7 @@ class VisibilityIndex:
         self._labels = dict(kept)
         self._levels = {number: level for number, level in self._levels.items() if number in kept}
 
-    # VisibilityRows -----------------------------------------------------------------------------------------------------------
+    # Visibility of tuples ---------------------------------------------------------------------------------------------
 
     def know(self, labels: Mapping[int, Label]) -> None:
         new = {number: label for number, label in labels.items() if self._labels.get(number) != label}

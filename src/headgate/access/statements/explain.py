@@ -119,7 +119,7 @@ def _written(
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
     lines += [f"  {line}" for line in _labels(query, inputs, level)]
-    return Result("\n".join(lines), picture=picture({f"{mode}, level {level}": plan}, outputs))
+    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, outputs))
 
 
 def _streams(root: n.Node) -> frozenset[str]:
@@ -166,7 +166,7 @@ def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) 
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
             lines += [f"  {line}" for line in told]
     titles = {_title(sharing): plan for sharing, plan in plans.items()}
-    return Result("\n".join(lines), picture=picture(titles, outputs))
+    return Result("\n".join(lines), draw=lambda: picture(titles, outputs))
 
 
 def _title(sharing: SharingClass) -> str:

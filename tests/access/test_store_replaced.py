@@ -45,7 +45,7 @@ def replaced(system: System, tmp_path: Path, how: str) -> None:
 
 USES: dict[str, Callable[[Headgate, str], object]] = {
     "a check": lambda h, token: h.check(token, Permission.READ_TUPLE, Kind.STREAM, "hr"),
-    "a demand": lambda h, _: h.demand(),
+    "a demand": lambda h, _: h.snapshot(),
     "a script": lambda h, token: h.execute(token, "SHOW ROLES"),
     "a change": lambda h, token: h.execute(token, "CREATE ROLE clerk"),
     "a login": lambda h, _: h.login("root", PASSWORD),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.cli.progress import Bar
-from headgate.engine.pipeline import Counts
+from headgate.recovery.pipeline import Counts
 from headgate.testing import ManualClock
 
 

@@ -62,7 +62,7 @@ class Noise:
         if rng.random() < 0.2:  # no tuple at all
             label = rng.choice(LABELS)
             bad = (
-                Row(stream, 0, label, values, spoilt=rng.choice(("{", "\x00", "x" * 500))),
+                Row(stream, 0, label, values, malformed=rng.choice(("{", "\x00", "x" * 500))),
                 Row(stream, None, label, values),
                 Row(stream, SKEW + SKEW // 10 + rng.choice((1, 10**12)), label, values),
                 Row(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.harness import NOW, Bench, Row, stream
-from headgate.engine.pipeline import LATE
-from headgate.engine.runner import clock_of
+from headgate.recovery.pipeline import LATE
+from headgate.service.streams import clock_of
 
 COUNT = "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 1 SECOND]"
 

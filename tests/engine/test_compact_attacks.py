@@ -11,11 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from headgate.engine.compact import Compact, compacted, pushed
-from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, TOO_LONG, Entrance, Whole
-from headgate.engine.kernels.limits import Limits
-from headgate.engine.patience import Patience
-from headgate.engine.wanted import Learn, Wanted
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.spark_reader import DecodedBatch, decoded, pushed
+from headgate.ingress.time_budget import TimeBudget
+from headgate.ingress.validation import AHEAD, NO_LABEL, NO_TIME, TOO_LONG, Whole
+from headgate.model.limits import Limits
+from headgate.model.stream import StreamDescriptor
 from headgate.plan import expressions as e
 from headgate.plan import normal
 from headgate.plan.expressions import Expr, Type
@@ -54,18 +55,18 @@ class Frame:
     """A batch of Spark's that must not be fetched as a whole."""
 
     frame: DataFrame
-    entrance: Entrance
-    patience: Patience = field(default_factory=Patience)
+    descriptor: StreamDescriptor
+    patience: TimeBudget = field(default_factory=TimeBudget)
 
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        return compacted(self.frame, self.entrance, wanted, now, learn, self.patience)
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
+        return decoded(self.frame, self.descriptor, pushdown, now, register, self.patience)
 
     def whole(self) -> Whole:
         raise AssertionError("all of it was fetched")
 
 
 def framed(spark: SparkSession, bench: Bench, table: pa.Table) -> Frame:
-    return Frame(spark.createDataFrame(table), bench.entrances["s"])
+    return Frame(spark.createDataFrame(table), bench.descriptors["s"])
 
 
 def bench(tmp_path: Path, **queries: str) -> Bench:
@@ -86,10 +87,10 @@ def test_a_pattern_that_never_ends_holds_up_nobody(spark: SparkSession, tmp_path
 
 
 def test_what_takes_spark_too_long_is_ended(spark: SparkSession) -> None:
-    assert Patience(0.5).collected(spark.range(10**13).where(F.col("id") < 0)) is None
-    assert Patience(60).collected(spark.range(3)).num_rows == 3  # type: ignore[union-attr]
+    assert TimeBudget(0.5).collected(spark.range(10**13).where(F.col("id") < 0)) is None
+    assert TimeBudget(60).collected(spark.range(3)).num_rows == 3  # type: ignore[union-attr]
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
-        Patience(60).collected(spark.range(3).select(F.expr("raise_error('DIVIDE_BY_ZERO')")))
+        TimeBudget(60).collected(spark.range(3).select(F.expr("raise_error('DIVIDE_BY_ZERO')")))
 
 
 def test_then_kernels_evaluate_the_condition_and_spark_is_not_asked_again(
@@ -98,7 +99,7 @@ def test_then_kernels_evaluate_the_condition_and_spark_is_not_asked_again(
     found = bench(tmp_path, q="SELECT a FROM s WHERE a > 3")
     found.subscribed(eve=("q", "r"))
     asked: list[str] = []
-    monkeypatch.setattr(Patience, "collected", lambda _, frame: asked.append(frame))  # too long, each time
+    monkeypatch.setattr(TimeBudget, "collected", lambda _, frame: asked.append(frame))  # too long, each time
     batch = framed(spark, found, found.table("s", [("r", 1, "x"), ("r", 5, "y"), ("FALSE", 6, "z")]))
     found.begin().take("s", 0, batch)
     batch.frame = spark.createDataFrame(found.table("s", [("r", 2, "x"), ("r", 7, "y")]))

@@ -13,12 +13,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.engine import sinks
-from headgate.engine.demand import Demand
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sinks import FileSink, Sink
-from headgate.engine.spark_sink import SparkSink
+from headgate.egress import sinks
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import FileSink, Sink
+from headgate.egress.spark_sink import SparkSink
 from headgate.errors import LeaseLost
+from headgate.model.snapshot import CatalogSnapshot
 
 from .harness import Bench, stream
 from .test_outlets import Written
@@ -41,7 +41,7 @@ class Attacked(Bench):
         self.on_loss: Callable[[], None] = lambda: None
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         if self.before_open:
             self.before_open.pop(0)()
         self.opened += 1

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from engine.harness import Bench, Row, stream
-from headgate.engine.dictionary import MOST_UNUSED, Dictionary
-from headgate.engine.state import StateFolder
 from headgate.labels import parse_label
+from headgate.recovery.state import StateFolder
+from headgate.visibility.dictionary import MOST_UNUSED, Dictionary
 
 LABEL = "r0 | (a{0} & b{0} & c{0}) | (d{0} & e{0} & f{0})"
 
@@ -27,7 +27,7 @@ def watched(home: Path, text: str) -> Bench:
 
 def size_of(bench: Bench) -> int:
     assert bench.pipeline is not None
-    return len(bench.pipeline._chain.dictionary.labels)
+    return len(bench.pipeline._graph.dictionary.labels)
 
 
 def test_labels_that_never_repeat_are_forgotten_with_their_tuples(tmp_path: Path) -> None:

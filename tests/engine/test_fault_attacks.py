@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from engine.harness import Bench, stream, table
-from headgate.engine.demand import Demand
-from headgate.engine.ingress import Entrance
-from headgate.engine.isolation import MOST_TRIES, without_faulty
-from headgate.engine.pipeline import Pipeline
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
+from headgate.recovery.isolation import MOST_TRIES, without_faulty
+from headgate.recovery.pipeline import Pipeline
 
 TOLD = "it cannot be run (ZeroDivisionError)"
 BAD = {
@@ -26,22 +26,22 @@ BAD = {
     "over results": 'SELECT COUNT(*) AS n FROM "out.other" [ROWS 5]',
 }
 PLACES: dict[str, Callable[..., bool]] = {
-    "engine.program._blocks": lambda query: query.name == "bad",
-    "engine.stages.feeder": lambda subscriber, _: subscriber.query == "bad",
-    "engine.chain.Chain._subscribe": lambda _, query, __: query == "bad",
-    "engine.processor.Processor.subscribe": lambda _, query, __: query == "bad",
-    "engine.sights.Sightings.add_view": lambda _, running, __: running.name == "bad",
-    "engine.looks.Looks.sees": lambda _, view, *__: view.running.name == "bad",
-    "engine.views.View.watermark": lambda view: view.running.name == "bad",
-    "engine.kernels.cell._Batch._after": lambda _, __, going_on, ___: any(x.query == "bad" for x, _ in going_on),
-    "engine.carriers.packed": lambda found, **_: found.block.query == "bad",
-    "engine.egress.Egress._whole": lambda _, view, *__: view.running.name == "bad",
-    "engine.egress.Egress._shared_out": lambda _, view, __: view.running.name == "bad",
+    "execution.compile._blocks": lambda query: query.name == "bad",
+    "execution.stages.consumer_name": lambda subscriber, _: subscriber.query == "bad",
+    "recovery.query_graph.QueryGraph._subscribe": lambda _, query, __: query == "bad",
+    "execution.processor.Processor.subscribe": lambda _, query, __: query == "bad",
+    "visibility.index.VisibilityIndex.add_view": lambda _, running, __: running.name == "bad",
+    "visibility.policy.VisibilityPolicy.sees": lambda _, view, *__: view.running.name == "bad",
+    "model.view.View.watermark": lambda view: view.running.name == "bad",
+    "operators.partition._Batch._after": lambda _, __, going_on, ___: any(x.query == "bad" for x, _ in going_on),
+    "execution.executors.packed": lambda found, **_: found.block.query == "bad",
+    "egress.filter.ResultFilter._whole": lambda _, view, *__: view.running.name == "bad",
+    "egress.filter.ResultFilter._shared_out": lambda _, view, __: view.running.name == "bad",
 }
 NO_PART = {
-    "engine.stages.feeder": ("windows", "passing"),
-    "engine.views.View.watermark": (),
-    "engine.kernels.cell._Batch._after": ("passing",),
+    "execution.stages.consumer_name": ("windows", "passing"),
+    "model.view.View.watermark": (),
+    "operators.partition._Batch._after": ("passing",),
 }
 """Where a fault cannot be that of such a query."""
 
@@ -110,7 +110,7 @@ def test_whoever_was_told_is_not_told_again_and_others_go_on_after_a_restart(
 ) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""), eve=("bad", ""))
-    faulty(monkeypatch, "engine.egress.Egress._whole", lambda _, view, *__: view.running.name == "bad")
+    faulty(monkeypatch, "egress.filter.ResultFilter._whole", lambda _, view, *__: view.running.name == "bad")
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     assert told(found, "eve", "bad") == [TOLD]
@@ -131,7 +131,7 @@ def test_state_that_cannot_be_gone_on_with_ends_its_query_alone(
     pipeline = found.begin()
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     pipeline.close()
-    faulty(monkeypatch, "engine.processor.fitted", lambda *given: any(b.query == "bad" for b in given[2].blocks))
+    faulty(monkeypatch, "execution.processor.fitted", lambda *given: any(b.query == "bad" for b in given[2].blocks))
     found.begin()
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     found.end()
@@ -144,7 +144,7 @@ def test_what_fails_for_one_reader_of_a_query_ends_for_that_reader_alone(
 ) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("bad", ""), eve=("bad", "nurse"), fay=("bad", ""))
-    faulty(monkeypatch, "engine.egress.Egress._shared_out", lambda _, view, __: "eve" in view.clearances)
+    faulty(monkeypatch, "egress.filter.ResultFilter._shared_out", lambda _, view, __: "eve" in view.clearances)
     for _ in range(2):
         found.take("s", *[("TRUE", n, "x") for n in range(4)])
     found.end()
@@ -157,7 +157,7 @@ def test_what_only_says_what_may_be_left_out_of_a_batch_may_fail(
 ) -> None:
     found = bench(tmp_path, BAD["passing"])
     found.subscribed(amy=("count", ""), eve=("bad", ""))
-    faulty(monkeypatch, "engine.processor.Processor.kept", lambda *_: True)
+    faulty(monkeypatch, "execution.processor.Processor.kept", lambda *_: True)
     found.take("s", ("TRUE", 1, "x"))
     assert found.fetched("eve", "bad") == [(2,)]
 
@@ -170,7 +170,7 @@ def test_a_stream_that_cannot_be_let_in_ends_what_reads_it_alone(
     found.query("of_t", "SELECT a FROM t")
     found.query("over", 'SELECT a FROM "out.of_t"')
     found.subscribed(amy=("of_s", ""), eve=("of_t", ""), fay=("over", ""))
-    faulty(monkeypatch, "engine.pipeline.Ingress", lambda entrance, *_: entrance.name == "t")
+    faulty(monkeypatch, "recovery.pipeline.Ingress", lambda descriptor, *_: descriptor.name == "t")
     found.take("t", ("TRUE", 1))
     found.take("s", ("TRUE", 2))
     assert found.fetched("amy", "of_s") == [(2,)]
@@ -185,7 +185,7 @@ def test_a_table_that_fails_in_any_way_ends_what_reads_it_alone(
     found.query("both", "SELECT v.a FROM s [NOW] v, d WHERE v.a = d.a")
     found.subscribed(amy=("of_s", ""), eve=("both", ""))
 
-    def read(_: Entrance) -> pa.Table:
+    def read(_: StreamDescriptor) -> pa.Table:
         raise ZeroDivisionError
 
     monkeypatch.setattr(found, "read_table", read)
@@ -198,7 +198,7 @@ def test_a_table_that_fails_in_any_way_ends_what_reads_it_alone(
 def test_what_fails_without_any_query_is_the_engines_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""))
-    faulty(monkeypatch, "engine.chain.Chain.batch", lambda *_, **__: True)
+    faulty(monkeypatch, "recovery.query_graph.QueryGraph.batch", lambda *_, **__: True)
     with pytest.raises(ZeroDivisionError):
         found.take("s", ("TRUE", 2, "x"))
 
@@ -206,9 +206,11 @@ def test_what_fails_without_any_query_is_the_engines_own_fault(tmp_path: Path, m
 def test_what_cannot_even_be_asked_for_is_told_to_its_subscriber_at_once(tmp_path: Path) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""), eve=("bad", ""))
-    demand = found.now
-    queries = tuple(query for query in demand.queries if query.name != "bad")
-    found.now = Demand(demand.rules, demand.entrances, queries, demand.subscribers, {("eve", "bad"): TOLD})
+    snapshot = found.now
+    queries = tuple(query for query in snapshot.queries if query.name != "bad")
+    found.now = CatalogSnapshot(
+        snapshot.rules, snapshot.descriptors, queries, snapshot.subscribers, {("eve", "bad"): TOLD}
+    )
     pipeline: Pipeline = found.begin()
     pipeline.settle()
     assert told(found, "eve", "bad") == [TOLD]

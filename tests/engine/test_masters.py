@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.engine import masters
-from headgate.engine.masters import check_answers
-from headgate.engine.session import spark_session
 from headgate.errors import HeadgateError
+from headgate.ingress import masters
+from headgate.ingress.masters import check_answers
+from headgate.ingress.spark import spark_session
 
 NO_FILE = b"\x08\x00\x00\x00\x0f/files/headgate\x00\x00\x00'Stream '/files/headgate' was not found."
 """What Spark 4.3's master answered."""

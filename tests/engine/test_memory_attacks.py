@@ -10,9 +10,9 @@ import pytest
 
 from engine.attacked import begin
 from engine.harness import Bench, Row, stream
-from headgate.engine.kernels.budget import Budget, Meter, Remembered, TooMuch, charge, metered
-from headgate.engine.kernels.limits import Limits
 from headgate.labels import parse_label
+from headgate.model.budget import Budget, LimitExceeded, Meter, Remembered, charge, metered
+from headgate.model.limits import Limits
 
 FEW = Limits(text=1000, bytes=100_000)
 TOLD = "what is computed for it at once may have more than 100,000 bytes"
@@ -83,9 +83,9 @@ def test_with_more_memory_the_same_queries_have_their_results(kind: str, tmp_pat
     found.take("s", *rows())
     found.take("s", *rows())
     found.end()
-    parcels = found.mailbox.fetch("eve", "greedy", found.now)
-    assert [x.ended for x in parcels if x.ended] == []
-    assert sum(map(len, parcels)) > 0
+    result_batches = found.mailbox.fetch("eve", "greedy", found.now)
+    assert [x.ended for x in result_batches if x.ended] == []
+    assert sum(map(len, result_batches)) > 0
 
 
 def test_what_others_compute_for_a_view_counts_as_its_own(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_hidden_texts_count_for_nobody(tmp_path: Path) -> None:
     for _ in range(3):
         found.take("s", *many, ("TRUE", 1, "abc"))
     found.end()
-    parcels = found.mailbox.fetch("amy", "q", found.now)
-    assert [x.ended for x in parcels if x.ended] == [] and sum(map(len, parcels)) == 9
+    result_batches = found.mailbox.fetch("amy", "q", found.now)
+    assert [x.ended for x in result_batches if x.ended] == [] and sum(map(len, result_batches)) == 9
     assert told(found, "eve", "q") == [TOLD]
 
 
@@ -143,8 +143,8 @@ def test_columns_that_may_not_be_seen_count_for_nobody(tmp_path: Path) -> None:
     found.subscribed(amy=("q", ""), dora=("q", "doctor"))
     found.take("s", *[("TRUE", n, "x" * 1000) for n in range(30)])
     found.end()
-    parcels = found.mailbox.fetch("amy", "q", found.now)
-    assert [x.ended for x in parcels if x.ended] == [] and sum(map(len, parcels)) == 12 * 12 + 18 * 23
+    result_batches = found.mailbox.fetch("amy", "q", found.now)
+    assert [x.ended for x in result_batches if x.ended] == [] and sum(map(len, result_batches)) == 12 * 12 + 18 * 23
     assert told(found, "dora", "q") == [TOLD]
 
 
@@ -207,5 +207,5 @@ def test_a_block_goes_on_for_those_who_can_pay() -> None:
     meter = Meter({0: poor, 1: rich})
     meter.charge(5)
     assert list(meter.exceeded) == [0]
-    with pytest.raises(TooMuch):
+    with pytest.raises(LimitExceeded):
         meter.charge(6)

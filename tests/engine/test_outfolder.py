@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.pipeline import Pipeline, forget
-from headgate.engine.sinks import FileSink
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import FileSink
 from headgate.errors import Conflict, HeadgateError, StoreError
+from headgate.recovery.pipeline import Pipeline, forget
 
 from .harness import Bench, stream
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engine.ingress import NO_FORM, NO_LABEL, Entrance, Ingress
-from headgate.engine.sources import StreamSource, read_table
 from headgate.errors import SourceError
+from headgate.ingress.sources import StreamSource, read_table
+from headgate.ingress.validation import NO_FORM, NO_LABEL, Ingress
 from headgate.labels import Label, Rules
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
-ENTRANCE = Entrance(
+ENTRANCE = StreamDescriptor(
     "joe.wards", (("pat", Type.INT), ("ward", Type.STRING), ("who", Type.STRING)), None, {"ROLES": "who"}, table=True
 )
 

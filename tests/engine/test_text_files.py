@@ -18,13 +18,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from headgate.engine import records, textfiles
-from headgate.engine.ingress import MOST_KEPT, NO_FORM, SPOILT, Entrance, Whole
-from headgate.engine.jsonlines import NO_OBJECT, TWICE
-from headgate.engine.sources import StreamSource, _file, read_table
-from headgate.engine.textfiles import TextFile, local_file, read_files
-from headgate.engine.textforms import text_of
 from headgate.errors import SourceError
+from headgate.ingress import records, text_files
+from headgate.ingress.json_lines import NO_OBJECT, TWICE
+from headgate.ingress.sources import StreamSource, _file, read_table
+from headgate.ingress.text_files import TextFile, local_file, read_files
+from headgate.ingress.text_formats import text_of
+from headgate.ingress.validation import MALFORMED, MOST_KEPT, NO_FORM, Whole
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
 COLUMNS = (("at", Type.TIMESTAMP), ("k", Type.INT), ("note", Type.STRING), ("policy", Type.STRING))
@@ -39,7 +40,7 @@ def taken(data: bytes | str, format_: str, columns: tuple[tuple[str, Type], ...]
     def opened() -> Iterator[io.BytesIO]:
         yield io.BytesIO(content)
 
-    return read_files(text_of(Entrance("s", columns), format_, options), [TextFile("f", opened)])
+    return read_files(text_of(StreamDescriptor("s", columns), format_, options), [TextFile("f", opened)])
 
 
 def ks(whole: Whole) -> list[object]:
@@ -92,7 +93,7 @@ def test_a_row_that_is_damaged_is_refused_whole_and_the_others_are_not(row: str,
     whole = taken(f"{AT},5,a,boss{end}{row}{end}{AT},6,b,boss{end}", "csv")
     assert ks(whole) == [5, 6]
     (refused,) = whole.refused
-    assert refused.reason == NO_FORM and [x[SPOILT] for x in refused.rows] == [row]
+    assert refused.reason == NO_FORM and [x[MALFORMED] for x in refused.rows] == [row]
 
 
 def test_a_quote_that_is_never_closed_takes_what_follows_with_it_and_nothing_is_made_of_that() -> None:
@@ -162,7 +163,7 @@ def test_options_are_known_or_refused() -> None:
     assert ks(taken(f'{AT},1,é,"p"\n'.encode("latin-1"), "csv", encoding="latin-1")) == [1]
     for bad in ({"escape": "\\"}, {"multiLine": "true"}, {"sep": "ab"}, {"sep": ""}, {"encoding": "none"}):
         with pytest.raises(SourceError):
-            text_of(Entrance("s", COLUMNS), "csv", bad)
+            text_of(StreamDescriptor("s", COLUMNS), "csv", bad)
 
 
 # JSON lines -----------------------------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ NO_LINES = {
 def test_a_line_that_means_different_things_to_different_readers_is_refused_whole(bad: str, why: str) -> None:
     whole = taken(f"{line(k=5)}\n{bad}\n\n  \r\n{line(k=6)}", "json")
     assert ks(whole) == [5, 6] and whys(whole) == [why]
-    assert [x[SPOILT] for part in whole.refused for x in part.rows] == [bad]
+    assert [x[MALFORMED] for part in whole.refused for x in part.rows] == [bad]
 
 
 VALUES = st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))
@@ -247,7 +248,7 @@ def test_deep_nesting_is_a_bad_line_like_any_other() -> None:
 
 
 def test_files_that_are_compressed_cut_short_or_gone(tmp_path: Path) -> None:
-    text = text_of(Entrance("s", COLUMNS), "json", {})
+    text = text_of(StreamDescriptor("s", COLUMNS), "json", {})
     packed = gzip.compress(f"{line(k=3)}\n".encode() * 1000)
     (tmp_path / "1.json.gz").write_bytes(packed)
     (tmp_path / "2.json.gz").write_bytes(packed[: len(packed) // 2])
@@ -263,16 +264,16 @@ def test_files_that_are_compressed_cut_short_or_gone(tmp_path: Path) -> None:
 
 def test_files_of_another_machine_are_read_by_the_same_reader(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "1.csv").write_text(written((AT, 1, FORGED, "boss")))
-    text = text_of(Entrance("s", COLUMNS), "csv", {})
+    text = text_of(StreamDescriptor("s", COLUMNS), "csv", {})
     elsewhere = _file(spark, f"{tmp_path}/1.csv")  # without `file:` it might be anywhere
     assert ks(read_files(text, [elsewhere])) == [1]
-    source = StreamSource(Entrance("s", COLUMNS, table=True), "csv", {"path": str(tmp_path / "1.csv")})
+    source = StreamSource(StreamDescriptor("s", COLUMNS, table=True), "csv", {"path": str(tmp_path / "1.csv")})
     assert ks(read_table(spark, source)) == [1]
 
 
 def test_every_core_reads_and_the_order_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "PIECE", 200)
-    monkeypatch.setattr(textfiles, "MOST_KEPT", 5)
+    monkeypatch.setattr(text_files, "MOST_KEPT", 5)
     rows = "".join(f"{line(k=n)}\n" + ("x\n" if n % 7 == 0 else "") for n in range(200))
     whole = taken(rows, "json")
     assert ks(whole) == list(range(200)) and len(whole.refused[0]) == 29 and len(whys(whole)) == 5

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from engine.harness import NOW, RULES, Bench, Row, stream
-from headgate.engine.demand import Demand, Subscriber
 from headgate.labels import Clearance, Level, Rules, Semantics
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.secure import Mode
 
 Permits = Callable[[int], bool]
@@ -174,7 +174,7 @@ def aggregates_only(home: Path) -> Bench:
     reads = Clearance(frozenset(), Level("U"), frozenset({"out.sums"}), frozenset({"s"}))
     rules = Rules(RULES.order, {"s": Semantics.AGGREGATE})
     everyone = tuple(Subscriber(f"amy_{name}", name, reads) for name in bench.queries)
-    bench.now = Demand(rules, bench.entrances, tuple(bench.queries.values()), everyone)
+    bench.now = CatalogSnapshot(rules, bench.descriptors, tuple(bench.queries.values()), everyone)
     return bench
 
 
@@ -197,7 +197,7 @@ def test_whoever_loses_aggregate_read_loses_what_was_filtered_from_the_aggregate
     bench.end()
     lost = Clearance(frozenset(), Level("U"), frozenset({"out.sums"}))
     subscribers = tuple(Subscriber(x.name, x.query, lost) for x in bench.now.subscribers)
-    bench.now = Demand(bench.now.rules, bench.entrances, tuple(bench.queries.values()), subscribers)
+    bench.now = CatalogSnapshot(bench.now.rules, bench.descriptors, tuple(bench.queries.values()), subscribers)
     assert bench.fetched("amy_high", "high") == bench.fetched("amy_kinds", "kinds") == []
 
 
@@ -208,7 +208,7 @@ def weak(home: Path, readable: str, mode: Mode) -> Bench:
     reads = Clearance(frozenset(), Level("U"), frozenset({readable}))
     rules = Rules(RULES.order, {"w": Semantics.WEAK})
     subscribers = (Subscriber("amy", "joined", reads), Subscriber("eve", "alone", reads))
-    bench.now = Demand(rules, bench.entrances, tuple(bench.queries.values()), subscribers)
+    bench.now = CatalogSnapshot(rules, bench.descriptors, tuple(bench.queries.values()), subscribers)
     bench.take("m", ("TRUE", 1), ("TRUE", 2))
     bench.take("w", ("TRUE", 2), ("TRUE", 3))
     bench.end()

@@ -18,7 +18,7 @@ from headgate.labels.roles import MAX_TERMS
 from headgate.labels.text import MAX_DEPTH, MAX_TEXT
 from headgate.lexing import MAX_NAME
 
-ORDER = LevelOrder.chain("U", "C", "S")
+ORDER = LevelOrder.total("U", "C", "S")
 
 
 def by_grammar(text: str, order: LevelOrder | None) -> Label | None:

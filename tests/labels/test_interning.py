@@ -74,7 +74,7 @@ def test_numbers_and_labels_are_the_same_after_a_restart() -> None:
 def test_a_label_whose_level_is_gone_after_a_restart_is_for_nobody() -> None:
     journal = MemoryJournal()
     number = LabelTable(RULES, journal).number_of_text("TRUE AT S")
-    fewer = Rules(LevelOrder.chain("U", "C"))
+    fewer = Rules(LevelOrder.total("U", "C"))
     table = LabelTable(fewer, journal)
     assert not fewer.permits(table.label(number), Clearance(level=Level("S")))
     assert not Decisions(fewer, Clearance(level=Level("S")), table).of_numbers(numbers(number)).any()

@@ -162,7 +162,7 @@ def test_all_combined_at_once_is_all_combined_one_by_one(rules: Rules, parts: li
 @pytest.mark.parametrize("wards", [10, 100, 1_000, 10_000])
 def test_no_combination_is_for_nobody_because_of_its_size(wards: int) -> None:
     parts = [parse_label(f"doctor | ward{n} | owner{n} AT S{{c{n % 100}}}") for n in range(wards)]
-    rules = Rules(LevelOrder.chain("U", "S"))
+    rules = Rules(LevelOrder.total("U", "S"))
     combined = rules.combine_all(parts)
     top = Level("S", frozenset(f"c{n}" for n in range(100)))
     assert rules.permits(combined, Clearance({"doctor"}, top))
@@ -441,6 +441,6 @@ def test_a_level_that_is_only_mentioned_is_not_declared() -> None:
 
 def test_a_chain_of_levels_is_a_total_order() -> None:
     chained = [Level(name) for name in ("U", "C", "S", "T")]
-    order = LevelOrder.chain("U", "C", "S", "T")
+    order = LevelOrder.total("U", "C", "S", "T")
     for i, high in enumerate(chained):
         assert [order.dominates(high, low) for low in chained] == [j <= i for j in range(4)]

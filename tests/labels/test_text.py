@@ -251,8 +251,8 @@ def test_the_dominance_of_section_2_1_holds() -> None:
     said = re.search(r"`([^`]+)` is\s+dominated by `([^`]+)` if `(\w+)` is dominated by `(\w+)`", section("2.1"))
     assert said is not None
     low, high = parse_level(said[1]), parse_level(said[2])
-    assert LevelOrder.chain("U", said[3], said[4]).dominates(high, low)
-    assert not LevelOrder.chain("U", said[4], said[3]).dominates(high, low)
+    assert LevelOrder.total("U", said[3], said[4]).dominates(high, low)
+    assert not LevelOrder.total("U", said[4], said[3]).dominates(high, low)
     apart = LevelOrder({said[3]: frozenset(), said[4]: frozenset()})
     assert not apart.dominates(high, low)
 
@@ -268,7 +268,7 @@ def _rows(number: str) -> list[tuple[str, str]]:
 def test_each_row_of_the_table_in_section_2_4_holds(left: str, right: str) -> None:
     said = re.fullmatch(r"`([^`]+)`(?: \(with `(\w+)` below `(\w+)`\))?", left)
     assert said is not None
-    order = LevelOrder.chain("U", said[2], said[3]) if said[2] else LevelOrder()
+    order = LevelOrder.total("U", said[2], said[3]) if said[2] else LevelOrder()
     assert f"`{parse_label(said[1], order)}`" == right
 
 
@@ -298,7 +298,7 @@ def test_a_level_alone_takes_nothing_else(text: str) -> None:
 
 
 def test_a_level_must_be_known_where_an_order_is_given() -> None:
-    order = LevelOrder.chain("U", "C")
+    order = LevelOrder.total("U", "C")
     assert parse_level("C{A}", order) == Level("C", frozenset({"A"}))
     assert parse_level("U", order) == Level("U")
     with pytest.raises(LabelError, match="unknown level `S`"):

@@ -12,11 +12,11 @@ import pytest
 from conftest import System
 
 from headgate.clock import SystemClock
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.egress import deliveries
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
+from headgate.egress.mailbox import Mailbox
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.model.results import delivered_results
+from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
 
 SECRET = "correct horse"
@@ -58,7 +58,7 @@ class Exchange:
         self.pipeline = Pipeline(
             folder,
             headgate,
-            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
             [self.box],
             SystemClock(),
         )
@@ -77,7 +77,7 @@ class Exchange:
         """Results with the sources that they are made of."""
         with self.headgate.open() as now:
             mine = [x for x in now.subscribers if x.outgoing and x.outgoing.user == who]
-            found = [y for x in mine for y in deliveries(self.box.fetch(x.name, x.query, now))]
+            found = [y for x in mine for y in delivered_results(self.box.fetch(x.name, x.query, now))]
         return [(tuple(sorted(x.label.sources)), x.values) for x in found]
 
 

@@ -12,13 +12,13 @@ import pytest
 from conftest import System
 
 from headgate.clock import SystemClock
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sinks import FileSink
-from headgate.service.desk import Desk
-from headgate.service.processing import Folders
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import FileSink
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.recovery.pipeline import Pipeline
+from headgate.service.run_client import RunClient
+from headgate.service.runs import Folders
 
 SETUP = """
 CREATE STREAM m (at TIMESTAMP, k INT) EVENT TIME at SOURCE json (path = '/nowhere');
@@ -46,12 +46,12 @@ def test_a_reader_of_a_join_does_not_learn_the_name_of_a_weak_stream_it_may_not_
     sqlite_system.new_user("ned", "nurse")
     for token in (sqlite_system.login("ned"), sqlite_system.root):
         sqlite_system.run("SUBSCRIBE TO root.both", token)
-    desk = Desk(sqlite_system.headgate, sqlite_system.root, everyone=True)
+    client = RunClient(sqlite_system.headgate, sqlite_system.root, everyone=True)
     sink = kind(tmp_path / "out", Folders(sqlite_system.headgate))
     pipeline = Pipeline(
         tmp_path / "home",
-        desk,
-        lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+        client,
+        lambda _, program, schema: LocalExecutor(program, schema, evaluate),
         [sink],
         SystemClock(),
     )

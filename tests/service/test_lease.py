@@ -19,14 +19,14 @@ from sqlalchemy import Engine, NullPool, create_engine, text
 
 from headgate.access import leases
 from headgate.clock import SystemClock
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sinks import FileSink
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import FileSink
 from headgate.errors import Conflict, LeaseLost, NotFound, StoreError
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
-from headgate.service.processing import Folders
+from headgate.service.runs import Folders
 from headgate.testing.postgres import fresh_database
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Working:
         self.pipeline = Pipeline(
             folder / "engine",
             self.headgate,
-            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
             [make(self.out, Folders(self.headgate))],
             SystemClock(),
         )
@@ -253,7 +253,7 @@ def test_a_revocation_outruns_whoever_is_stuck_and_fences_it_off(
         monkeypatch.setattr(leases, "CONFIRMED", 0.0)
         with pytest.raises(LeaseLost):
             engine.verify()
-    assert engine.demand() is not before
+    assert engine.snapshot() is not before
     server.revoker.execute(server.joe, GIVEN)
     engine.close()
 
@@ -288,5 +288,5 @@ def test_questions_do_not_wait_for_what_goes_out(server: Server) -> None:
     engine = server.opened()
     with engine.open():
         assert server.revoker.execute(server.joe, "SHOW ROLES")[0].rows
-        assert server.revoker.demand().subscribers
+        assert server.revoker.snapshot().subscribers
     engine.close()

@@ -10,11 +10,11 @@ import pytest
 from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.sinks import FileSink
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import FileSink
 from headgate.errors import AuthenticationFailed
-from headgate.service.desk import Desk
-from headgate.service.processing import Folders
+from headgate.service.run_client import RunClient
+from headgate.service.runs import Folders
 
 
 class Ward:
@@ -42,7 +42,7 @@ def ward(sqlite_system: System, tmp_path: Path) -> Iterator[Ward]:
 
 
 def names(ward: Ward) -> set[str]:
-    return {x.name for x in ward.system.headgate.demand().subscribers}
+    return {x.name for x in ward.system.headgate.snapshot().subscribers}
 
 
 def test_of_subscriptions_that_have_ended_nothing_is_held(ward: Ward) -> None:
@@ -59,7 +59,7 @@ def test_of_subscriptions_that_have_ended_nothing_is_held(ward: Ward) -> None:
     assert len(mine) == 2  # one for each stream
     assert {name for name, _ in ward.mailbox._kept} == mine
     assert {name for name, _ in ward.mailbox._sizes} == mine
-    assert {name for name, _ in headgate.demands._outgoing} == mine
+    assert {name for name, _ in headgate.snapshots._outgoing} == mine
     assert {name for _, name in pipeline.counts.results} == mine
     assert pipeline.counts.received == {("ned", "root.high"): 6, ("ned", "root.twice"): 6}
 
@@ -78,14 +78,14 @@ def test_also_if_nothing_comes_any_more(ward: Ward) -> None:
         f"the subscription of ned to root.{name} ended: the subscription was ended" for name in ("high", "twice")
     }
     gc.collect()
-    assert not headgate.demands._outgoing
+    assert not headgate.snapshots._outgoing
 
 
 def test_whoever_leaves_while_its_results_are_computed_ends_nobodys_work(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where its results would have gone is still asked for, when the catalog has forgotten it already."""
-    system, chain = ward.system, ward.work.pipeline._chain
+    system, chain = ward.system, ward.work.pipeline._graph
     system.new_user("nan", "nurse")
     staying, token = system.login("nan"), ward.nurse()
     system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", staying)
@@ -95,7 +95,7 @@ def test_whoever_leaves_while_its_results_are_computed_ends_nobodys_work(
     def leaving(*given: object, **more: object) -> object:
         found = batch(*given, **more)  # type: ignore[arg-type]
         system.run("UNSUBSCRIBE FROM root.high; UNSUBSCRIBE FROM root.twice", token)
-        system.headgate.demand()
+        system.headgate.snapshot()
         gc.collect()
         return found
 
@@ -120,11 +120,11 @@ def test_whoever_takes_its_results_is_not_idle_but_files_keep_nobody_awake(ward:
     system = ward.system
     system.run("SET SYSTEM idle_minutes = 30")
     taking, sleeping = ward.nurse(), ward.nurse()
-    desk = Desk(system.headgate, taking)
+    client = RunClient(system.headgate, taking)
     for _ in range(3):
         system.clock.advance(20 * 60)
         ward.work.take((5, "nurse"))  # into files, and into mailboxes
-        assert len(list(desk.received(20))) == 2
+        assert len(list(client.received(20))) == 2
     assert system.headgate.session_of(taking)
     with pytest.raises(AuthenticationFailed):
         system.headgate.session_of(sleeping)
@@ -134,21 +134,21 @@ def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> No
     system = ward.system
     system.run("SET SYSTEM session_minutes = 60")
     token = ward.nurse()
-    desk = Desk(system.headgate, token)
+    client = RunClient(system.headgate, token)
     for _ in range(5):
         system.clock.advance(11 * 60)
-        list(desk.received(20))
+        list(client.received(20))
     system.clock.advance(11 * 60)
     with pytest.raises(AuthenticationFailed):
-        list(desk.received(20))
+        list(client.received(20))
 
 
 def test_whoever_takes_its_results_does_not_wake_one_that_has_ended(ward: Ward) -> None:
     """The attack: a token that was idle for too long, at a desk that is still open."""
     token = ward.nurse()
-    desk = Desk(ward.system.headgate, token)
+    client = RunClient(ward.system.headgate, token)
     ward.system.clock.advance(31 * 60)
     with pytest.raises(AuthenticationFailed):
-        list(desk.received(20))
+        list(client.received(20))
     with pytest.raises(AuthenticationFailed):
         ward.system.headgate.session_of(token)

@@ -12,13 +12,13 @@ import pytest
 from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sinks import FileSink
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import FileSink
 from headgate.errors import AccessDenied, Conflict, HeadgateError
-from headgate.service.demands import BROKEN, STOPPED, SUSPENDED, UNFED
-from headgate.service.desk import Desk
-from headgate.service.processing import Folders
+from headgate.service.run_client import RunClient
+from headgate.service.runs import Folders
+from headgate.service.snapshots import BROKEN, STOPPED, SUSPENDED, UNFED
 
 
 class Ward:
@@ -96,9 +96,9 @@ def test_many_logins_make_one_subscription(ward: Ward) -> None:
     """The attack: 150 sessions of one user, and as many views, files and results."""
     for _ in range(15):
         ward.system.run("SUBSCRIBE TO root.high", ward.system.login("ned"))
-    assert len(ward.system.headgate.demand().subscribers) == 1
+    assert len(ward.system.headgate.snapshot().subscribers) == 1
     ward.take(2)
-    assert len(ward.work.pipeline._chain._views) == 1
+    assert len(ward.work.pipeline._graph._views) == 1
     assert ward.lines() == [2]
 
 
@@ -138,18 +138,18 @@ def test_a_session_is_handed_nothing_that_needs_roles_it_was_opened_without(ward
     system.run("SUBSCRIBE TO root.high", system.login("dora", level="U"))
     narrow = system.login("dora", level="U", roles=frozenset({"nurse"}))
     wide, high = system.login("dora", level="U"), system.login("dora", level="S")
-    assert not Desk(system.headgate, narrow).demand().subscribers
-    assert not Desk(system.headgate, high).demand().subscribers
-    assert not Desk(system.headgate, ward.ned).demand().subscribers
-    assert len(Desk(system.headgate, wide).demand().subscribers) == 1
-    homes = {Desk(system.headgate, token).home(ward.folder).name for token in (narrow, wide, high, wide)}
+    assert not RunClient(system.headgate, narrow).snapshot().subscribers
+    assert not RunClient(system.headgate, high).snapshot().subscribers
+    assert not RunClient(system.headgate, ward.ned).snapshot().subscribers
+    assert len(RunClient(system.headgate, wide).snapshot().subscribers) == 1
+    homes = {RunClient(system.headgate, token).home(ward.folder).name for token in (narrow, wide, high, wide)}
     assert len(homes) == 3 and "engine-dora" in homes and "engine-dora@S" in homes
 
 
 def test_the_state_of_ones_own_work_is_the_same_after_logging_in_again(ward: Ward) -> None:
     """Else everything would be read once more with each login."""
     system = ward.system
-    homes = {Desk(system.headgate, system.login("ned")).home(ward.folder) for _ in range(3)}
+    homes = {RunClient(system.headgate, system.login("ned")).home(ward.folder) for _ in range(3)}
     assert homes == {ward.folder / "engine-ned"}
 
 
@@ -212,7 +212,7 @@ def test_of_a_dropped_user_nothing_is_left_for_another_of_that_name(ward: Ward) 
     ward.system.new_user("ned", "nurse")
     ward.take(3)
     assert ward.lines() == [2, {"ended": "the subscription was ended"}]
-    assert not ward.system.headgate.demand().subscribers
+    assert not ward.system.headgate.snapshot().subscribers
 
 
 # What stops it is said ------------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def test_a_stream_made_again_goes_on_under_its_own_name(ward: Ward) -> None:
         "root.hr.subscribers.jsonl",
     ]
     assert "~" not in system.run("EXPLAIN SELECT hr FROM hr [ROWS 5] WHERE hr > 3")[0].text
-    (_, _, rows), *_ = Desk(system.headgate, system.root, everyone=True).summary(ward.work.pipeline.counts)
+    (_, _, rows), *_ = RunClient(system.headgate, system.root, everyone=True).summary(ward.work.pipeline.counts)
     assert {row[0] for row in rows} == {"root.hr"}
 
 

@@ -10,9 +10,9 @@ from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
 from headgate.cli.run import _News
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.quotas import YIELDS
-from headgate.service.desk import Desk
+from headgate.egress.mailbox import Mailbox
+from headgate.service.run_client import RunClient
+from headgate.visibility.role_limits import YIELDS
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def ward(sqlite_system: System) -> System:
     return sqlite_system
 
 
-def reasons(desk: Desk, work: Work) -> list[tuple[str, ...]]:
-    tables = {title: [tuple(row) for row in rows] for title, _, rows in desk.summary(work.pipeline.counts)}
+def reasons(client: RunClient, work: Work) -> list[tuple[str, ...]]:
+    tables = {title: [tuple(row) for row in rows] for title, _, rows in client.summary(work.pipeline.counts)}
     return tables.get("ended", [])
 
 
@@ -34,15 +34,15 @@ def test_a_query_that_ended_is_in_every_summary_until_it_begins_anew(ward: Syste
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
     for home, everyone in ((tmp_path / "all", True), (tmp_path / "own", False)):
-        desk = Desk(ward.headgate, ward.root if everyone else token, everyone=everyone)
-        work = Work(ward, desk, home, Mailbox())
+        client = RunClient(ward.headgate, ward.root if everyone else token, everyone=everyone)
+        work = Work(ward, client, home, Mailbox())
         work.take((5, "nurse"), (6, "nurse"))
-        assert reasons(desk, work) == []
+        assert reasons(client, work) == []
         work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
-        assert reasons(desk, work) == [("root.high", "root", "ned", YIELDS)]
+        assert reasons(client, work) == [("root.high", "root", "ned", YIELDS)]
         work.pipeline.close()
-        again = Work(ward, desk, home, Mailbox())  # after a restart it is still so
-        assert reasons(desk, again) == [("root.high", "root", "ned", YIELDS)]
+        again = Work(ward, client, home, Mailbox())  # after a restart it is still so
+        assert reasons(client, again) == [("root.high", "root", "ned", YIELDS)]
         again.pipeline.close()
 
 
@@ -52,10 +52,10 @@ def test_what_ends_while_streams_are_followed_is_said_as_it_happens_and_once(
     ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
-    work = Work(ward, desk, tmp_path, Mailbox())
+    client = RunClient(ward.headgate, token)
+    work = Work(ward, client, tmp_path, Mailbox())
     following = SimpleNamespace(failed={}, counts=work.pipeline.counts)
-    news = _News(desk, following)  # type: ignore[arg-type]
+    news = _News(client, following)  # type: ignore[arg-type]
     news.tell()
     work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
     news.tell()
@@ -70,13 +70,13 @@ def test_who_may_not_have_been_told_that_a_query_ended_is_not_told_after_a_resta
     ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
-    work = Work(ward, desk, tmp_path / "own", Mailbox())
+    client = RunClient(ward.headgate, token)
+    work = Work(ward, client, tmp_path / "own", Mailbox())
     work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
     work.pipeline.close()
     ward.run("REVOKE SUBSCRIBE ON STREAM high FROM nurse")
-    again = Work(ward, desk, tmp_path / "own", Mailbox())
-    assert reasons(desk, again) == []
+    again = Work(ward, client, tmp_path / "own", Mailbox())
+    assert reasons(client, again) == []
     again.pipeline.close()
 
 
@@ -85,10 +85,10 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
 ) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
+    client = RunClient(ward.headgate, token)
     mailbox = Mailbox(most=10)
-    monkeypatch.setattr(desk, "_mailbox", mailbox)
-    work = Work(ward, desk, tmp_path, mailbox)
+    monkeypatch.setattr(client, "_mailbox", mailbox)
+    work = Work(ward, client, tmp_path, mailbox)
     try:
         for count, said, shown in (
             (2, "2 results", 2),
@@ -97,12 +97,12 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
             (1, "1 results", 1),
         ):
             work.take(*((100 + n, "nurse") for n in range(count)))
-            ((title, _, rows),) = desk.received(3)
+            ((title, _, rows),) = client.received(3)
             assert title == f"root.high: {said}"
             assert [row[2] for row in rows] == [str(100 + n) for n in range(count)][-shown:]
         for _ in range(4):
             work.take(*((200 + n, "nurse") for n in range(4)))
-        ((title, _, rows),) = desk.received(20)
+        ((title, _, rows),) = client.received(20)
         assert title == "root.high: 16 results, the last 10 are shown"
         assert [row[2] for row in rows] == [str(200 + n) for n in [2, 3, *[0, 1, 2, 3] * 2]]
     finally:
@@ -112,15 +112,15 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
 def test_what_is_said_of_a_query_stays_however_many_results_come(ward: System, tmp_path: Path) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
-    desk = Desk(ward.headgate, token)
+    client = RunClient(ward.headgate, token)
     mailbox = Mailbox(most=2)
-    work = Work(ward, desk, tmp_path, mailbox)
+    work = Work(ward, client, tmp_path, mailbox)
     try:
         work.pipeline.wait({"root.hr": "it is gone"})
         work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
-        ((session, query),) = ((x.name, x.query) for x in desk.demand().subscribers)
+        ((session, query),) = ((x.name, x.query) for x in client.snapshot().subscribers)
         assert mailbox.lost[session, query] == 1
-        word, results = mailbox.fetch(session, query, desk.demand())
+        word, results = mailbox.fetch(session, query, client.snapshot())
         assert word.waits and len(results) == 2
         assert not mailbox.lost[session, query]
     finally:

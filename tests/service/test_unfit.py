@@ -15,7 +15,7 @@ from headgate.access import queries, running
 from headgate.access.queries import MOST_QUERIES
 from headgate.access.statements import queries as statements
 from headgate.errors import Conflict, HeadgateError
-from headgate.service import demands
+from headgate.service import snapshots
 
 WIDE = f"""CREATE STREAM wide ({", ".join(f"c{n} INT" for n in range(251))}, policy STRING) ROLES FROM policy
   SOURCE json (path = '/nowhere'); CREATE STREAM thin (x INT) SOURCE json (path = '/nowhere')"""
@@ -93,17 +93,24 @@ def owned(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "of a stream": ("thin", lambda m: m.setattr(demands, "_entrance", only("thin", demands._entrance))),
+    "of a stream": ("thin", lambda m: m.setattr(snapshots, "_descriptor", only("thin", snapshots._descriptor))),
     "of its columns": ("wide", lambda _: None),
     "of a query": (
         "high",
-        lambda m: m.setattr(demands.Demands, "_running_query", only("high", demands.Demands._running_query)),
+        lambda m: m.setattr(
+            snapshots.SnapshotBuilder, "_running_query", only("high", snapshots.SnapshotBuilder._running_query)
+        ),
     ),
     "of a query that it reads": (
         "twice",
-        lambda m: m.setattr(demands.Demands, "_running_query", only("high", demands.Demands._running_query)),
+        lambda m: m.setattr(
+            snapshots.SnapshotBuilder, "_running_query", only("high", snapshots.SnapshotBuilder._running_query)
+        ),
     ),
-    "of a session": ("low", lambda m: m.setattr(demands.Demands, "_clearance", owned(demands.Demands._clearance))),
+    "of a session": (
+        "low",
+        lambda m: m.setattr(snapshots.SnapshotBuilder, "_clearance", owned(snapshots.SnapshotBuilder._clearance)),
+    ),
 }
 
 

@@ -32,7 +32,12 @@ class Result:
     text: str
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    picture: str = ""  # SVG
+    draw: Callable[[], str] = field(default=str, compare=False)
+
+    @property
+    def picture(self) -> str:
+        """An SVG, drawn when somebody looks: that takes longer than all else."""
+        return self.draw()
 
     def finished(self) -> Result:
         return self

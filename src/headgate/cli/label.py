@@ -9,7 +9,7 @@ from headgate.labels import Clearance, LevelOrder, Rules, parse_label, parse_lev
 
 
 def _order(chain: str) -> LevelOrder:
-    return LevelOrder.chain(*(name.strip() for name in chain.split("<")))
+    return LevelOrder.total(*(name.strip() for name in chain.split("<")))
 
 
 @click.group()

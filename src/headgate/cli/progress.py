@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli.context import say
 from headgate.clock import Clock, SystemClock
-from headgate.engine.pipeline import Counts
+from headgate.recovery.pipeline import Counts
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two lines of the log; each time twice as many."""

@@ -16,12 +16,12 @@ import click
 from headgate.cli.aside import Aside, write_out
 from headgate.cli.context import Place, complain, pass_place, reported, say, show
 from headgate.cli.progress import Bar
-from headgate.engine.memory import keep_freed
-from headgate.engine.pipeline import forget
+from headgate.execution.memory import keep_freed
 from headgate.plain import format_table, visible
+from headgate.recovery.pipeline import forget
 from headgate.service import Headgate
-from headgate.service.desk import KINDS, Desk, Shown, SparkTarget
-from headgate.service.processing import Processing, Unread
+from headgate.service.run_client import KINDS, RunClient, Shown, SparkTarget
+from headgate.service.runs import Processing, Unread
 
 SHOWN = 20
 UNREAD, ENDED, INTERRUPTED = 1, 3, 128
@@ -158,25 +158,25 @@ def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
 def _process(
     place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
 ) -> None:
-    desk = Desk(headgate, place.token(), everyone=everyone)
-    if not (everyone and follow) and not desk.has_work():  # a service waits for subscriptions too
+    client = RunClient(headgate, place.token(), everyone=everyone)
+    if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
-    home = desk.home(place.home)
+    home = client.home(place.home)
     if fresh:
         forget(home)
-    started = desk.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
+    started = client.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
     with Bar(follow=follow, everyone=everyone) as bar, started as work, _asked_to_end() as asked:
         unread: list[str] = []
         printing = Aside()
-        news = _News(desk, work)
+        news = _News(client, work)
 
         def watch() -> None:
             bar.show(work.counts)
             if follow:
                 news.tell()
-            _warn(desk, work)
+            _warn(client, work)
             if follow and results.printed:
-                printing.begin(lambda: _print(desk.received(SHOWN, news=True), write_out))
+                printing.begin(lambda: _print(client.received(SHOWN, news=True), write_out))
             asked.check()
 
         try:
@@ -184,15 +184,15 @@ def _process(
                 (work.follow if follow else work.replay)(watch)
                 asked.ended = True
         except Unread as error:
-            unread = desk.unread(error.streams)
+            unread = client.unread(error.streams)
             asked.ended = True
         work.stop()  # or more would come after what is said of it
         bar.stop()
-        _warn(desk, work)
+        _warn(client, work)
         printing.finish()
         if results.printed:
-            _print(desk.received(SHOWN, news=follow))
-        _print(desk.summary(work.counts))
+            _print(client.received(SHOWN, news=follow))
+        _print(client.summary(work.counts))
         for line in unread:
             complain(line)
         if asked.interrupted and not follow:
@@ -201,8 +201,8 @@ def _process(
         sys.exit(UNREAD if unread else ENDED if work.counts.ended else 0)
 
 
-def _warn(desk: Desk, work: Processing) -> None:
-    warnings = [*work.warnings(), *desk.news(work.news())]
+def _warn(client: RunClient, work: Processing) -> None:
+    warnings = [*work.warnings(), *client.news(work.news())]
     for line in (*work.notices(), *(f"warning: {x}" for x in warnings)):
         say(line, err=True)
 
@@ -216,19 +216,19 @@ def _kept(results: Results) -> str:
 class _News:
     """What is told as it happens while streams are followed, each once: what cannot be read, and what ended."""
 
-    def __init__(self, desk: Desk, work: Processing) -> None:
-        self._desk = desk
+    def __init__(self, client: RunClient, work: Processing) -> None:
+        self._client = client
         self._work = work
         self._waits: list[str] = []
         self._ended: set[tuple[str, ...]] = set()
 
     def tell(self) -> None:
         failed = self._work.failed
-        waits = self._desk.unread(failed) if failed or self._waits else []
+        waits = self._client.unread(failed) if failed or self._waits else []
         for line in _waiting(self._waits, waits):
             say(line, err=True)
         self._waits = waits
-        for ended in (x for x in self._desk.ended(self._work.counts) if x not in self._ended):
+        for ended in (x for x in self._client.ended(self._work.counts) if x not in self._ended):
             self._ended.add(ended)
             query, owner, subscriber, why = ended
             say(f"query {query} of {owner} ended for {subscriber}: {why}", err=True)

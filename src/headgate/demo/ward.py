@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from headgate.engine.demand import Demand
-from headgate.engine.egress import deliveries
-from headgate.engine.mailbox import Mailbox
+from headgate.egress.mailbox import Mailbox
+from headgate.model.results import delivered_results
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plain import format_table
 from headgate.service import Headgate
-from headgate.service.processing import Processing
+from headgate.service.runs import Processing
 
 BEGIN = dt.datetime(2024, 3, 1, 8, 0, tzinfo=dt.UTC)
 MINUTES, PATIENTS = 10, 8
@@ -116,11 +116,11 @@ class Ward:
         with self.headgate.open() as now:
             return {key: self._fetched(now, *key) for key in ((who, q) for who in WANTED for q in WANTED[who])}
 
-    def _fetched(self, now: Demand, who: str, stream: str) -> list[tuple[object, ...]]:
-        wanted = (who, f"joe.{stream}")
-        mine = [x for x in now.subscribers if x.outgoing and (x.outgoing.user, x.outgoing.stream) == wanted]
+    def _fetched(self, now: CatalogSnapshot, who: str, stream: str) -> list[tuple[object, ...]]:
+        pushdown = (who, f"joe.{stream}")
+        mine = [x for x in now.subscribers if x.outgoing and (x.outgoing.user, x.outgoing.stream) == pushdown]
         fetched = (self.mailbox.fetch(x.name, x.query, now) for x in mine)
-        return [x.values for parcels in fetched for x in deliveries(parcels)]
+        return [x.values for result_batches in fetched for x in delivered_results(result_batches)]
 
 
 def measurements(minute: int) -> dict[str, list[dict[str, object]]]:

@@ -52,8 +52,8 @@ class LevelOrder:
                 raise Conflict(f"level `{name}` would stand above itself")
 
     @classmethod
-    def chain(cls, *names: str) -> LevelOrder:
-        """A total order, lowest first: `LevelOrder.chain("U", "C", "S")`."""
+    def total(cls, *names: str) -> LevelOrder:
+        """A total order, lowest first: `LevelOrder.total("U", "C", "S")`."""
         return cls({name: frozenset(names[max(0, i - 1) : i]) for i, name in enumerate(names)})
 
     def __contains__(self, name: str) -> bool:

@@ -44,7 +44,7 @@ class Side:
     columns: tuple[tuple[str, Type], ...]
 
     @cached_property
-    def found(self) -> dict[str, tuple[str, Type]]:
+    def by_name(self) -> dict[str, tuple[str, Type]]:
         """Columns by their names without regard to case; `LEVEL` is the tuple's level, whatever else is called so."""
         return {column[0].casefold(): column for column in (*self.columns, (LEVEL, Type.STRING))}
 
@@ -70,7 +70,7 @@ class Scope:
         found = []
         for number, side in enumerate(self.sides):
             if name.qualifier is None or name.qualifier.casefold() == side.name.casefold():
-                column = side.found.get(wanted)
+                column = side.by_name.get(wanted)
                 if column is not None:
                     found.append(e.Column(number, *column))
         return found

@@ -6,15 +6,17 @@ Each sharing class is a frame of its own. A query that reads the output of anoth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from textwrap import wrap
 from typing import Any, Protocol
 
+from headgate.errors import Conflict
 from headgate.plan import nodes as n
 from headgate.plan.words import describe, operator
 
+MOST_DRAWN = 500
 _WRAP, _MOST_LINES = 40, 4
 _COLOURS = {"source": "#e8eef4", "own": "#ffffff", "shared": "#ffe3a3", "query": "#d5ecd4"}
 _MEANINGS = {"source": "a stream", "own": "for one query", "shared": "shared", "query": "results of a query"}
@@ -28,12 +30,19 @@ class Plan(Protocol):
     @property
     def queries(self) -> Mapping[str, n.Node]: ...
 
+    def nodes(self) -> Collection[n.Node]: ...
+
     def base(self, node: n.Node) -> n.Node | None: ...
 
 
 def picture(plans: Mapping[str, Plan], outputs: Mapping[str, str] | None = None) -> str:
     """Merged plans in frames with these titles: operators are shared within a plan only. `outputs` are the streams that
     queries make, by the names that queries are shown with."""
+    operators = sum(len(plan.nodes()) for plan in plans.values())
+    if operators > MOST_DRAWN:
+        raise Conflict(
+            f"cannot draw {operators:,} operators: a picture has at most {MOST_DRAWN}", hint="explain one query"
+        )
     import pygraphviz  # when somebody looks: the commands that draw nothing start without it
 
     graph = pygraphviz.AGraph(directed=True, rankdir="BT", newrank=True, nodesep=0.25, ranksep=0.4, fontname=_FONT)

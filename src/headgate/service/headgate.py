@@ -34,12 +34,12 @@ from headgate.clock import Clock, SystemClock
 from headgate.cql import parse_script
 from headgate.cql.continuous import SetQueryStatus, Subscribe
 from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Show, Statement, Target
-from headgate.engine.demand import Demand
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import SecurePlan
-from headgate.service.demands import Demands
+from headgate.service.snapshots import SnapshotBuilder
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
@@ -87,7 +87,7 @@ class Headgate:
         self._tries = Tries(self._state, self._clock)
         self._subscriptions = Subscriptions(self._state, self._authorizer, self._duties)
         self._running = Running(self._state, self._authorizer)
-        self._demands = Demands(self._state, self._authorizer, self._running, self._subscriptions)
+        self._snapshots = SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -390,27 +390,27 @@ class Headgate:
             self._refresh()
             return self._running.plan()
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         """What is wanted of the engine at this moment."""
         with self._lock:
             self._refresh()
-            return self._demands.now()
+            return self._snapshots.now()
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         """The same, and no right changes until the context ends, or `verify` fails: for what goes out meanwhile. In it
         nothing outside of this process may be waited for: everyone who wants to change anything waits."""
         with self._lock, self._store.held(self._state):
             self._prepare()
-            yield self._demands.now()
+            yield self._snapshots.now()
 
     def verify(self) -> None:
         """Raises LeaseLost unless what `open` gave still holds."""
         self._store.verify()
 
     @property
-    def demands(self) -> Demands:
-        return self._demands
+    def snapshots(self) -> SnapshotBuilder:
+        return self._snapshots
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from headgate.errors import AccessDenied, Conflict
 from headgate.labels import Level
 from headgate.lexing import quote
 from headgate.plan import nodes as n
-from headgate.plan.explain import shares, tree, trees
+from headgate.plan.explain import shared_with, tree, trees
 from headgate.plan.lowering import lower
 from headgate.plan.merged import MergedPlan
 from headgate.plan.picture import picture
@@ -110,7 +110,7 @@ def _written(
             plan.add(other, found_root)
     plan.add(name, root)
     others = {other: other for other in plan.queries if other != name}
-    found = shares(plan, name, others)
+    found = shared_with(plan, name, others)
     for other in set(others) - {share.query for share in found}:
         plan.remove(other)
     lines = [f"{name}: {mode}, level {level}", ""]
@@ -119,7 +119,7 @@ def _written(
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
     lines += [f"  {line}" for line in _labels(query, inputs, level)]
-    return Result("\n".join(lines), picture=picture({f"{mode}, level {level}": plan}, outputs))
+    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, outputs))
 
 
 def _streams(root: n.Node) -> frozenset[str]:
@@ -166,7 +166,7 @@ def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) 
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
             lines += [f"  {line}" for line in told]
     titles = {_title(sharing): plan for sharing, plan in plans.items()}
-    return Result("\n".join(lines), picture=picture(titles, outputs))
+    return Result("\n".join(lines), draw=lambda: picture(titles, outputs))
 
 
 def _title(sharing: SharingClass) -> str:

@@ -132,7 +132,7 @@ class Shell:
             output = step.shown
         elif words[-1] == "&":
             self._begin(words[:-1])
-        elif words[0] == "headgate" and _SHELL.isdisjoint(words):
+        elif words[0] == "headgate" and _SHELL.isdisjoint(words) and "$" not in step.command:
             self.code, output = self.headgate(words[1:], self.folder, self.environment)
         else:
             done = self._run(["bash", "-c", f"(exit {self.code}); {step.command}"])

@@ -1,11 +1,12 @@
 """Documents as tests read them: the steps of their consoles, and a shell that types them.
 
-A console block is a list of steps. Each begins with `$ ` and a command; the lines below it are what the command prints. `…`
-stands for any text up to the end of its part of the line, and a line of nothing but `…` for any lines. `cat FILE` of a file
-that does not exist yet writes it: what is shown is its content. `COMMAND &` goes on beside the commands after it, which are
+A console block is a list of steps. Each begins with `$ ` and a command; the lines below it are what the command prints.
+`…` stands for any text within a line, and a line of nothing but `…` for one line or more. `cat FILE` of a file that does
+not exist yet writes it: what is shown is its content. `COMMAND &` goes on beside the commands after it, which are
 repeated until they print what is shown; `kill $!` ends it, and what it printed is shown there.
 
-With HEADGATE_WRITE_DOCUMENTS=1 a document that differs is written anew with what its commands printed, for a person to read.
+With HEADGATE_WRITE_DOCUMENTS=1 a document that differs is written anew with what its commands printed, for people to
+read and to put `…` where it belongs.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def console_steps(text: str) -> list[Step]:
 
 
 def matches(shown: str, found: str) -> bool:
-    lines = (r"(?:[^\n]*\n?)*" if x == "…" else re.escape(x).replace("…", r"[^\n]*") for x in shown.split("\n"))
+    lines = (r"(?s:.*)" if x == "…" else re.escape(x).replace("…", r"[^\n]*") for x in shown.split("\n"))
     return re.fullmatch("\n".join(lines), found) is not None
 
 

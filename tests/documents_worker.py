@@ -1,4 +1,4 @@
-"""Runs `headgate` again and again in one process: a line of JSON with words and environment in, exit code and output out."""
+"""Runs `headgate` again and again in one process: words and environment in, exit code and output out, as lines of JSON."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_command_that_does_not_exist_would_be_found() -> None:
 
 
 def test_every_command_that_a_document_shows_is_run() -> None:
-    """Blocks of commands are consoles, and all consoles are typed; elsewhere only `make` stands, whose targets are known."""
+    """Blocks of commands are consoles, and all consoles are typed; elsewhere only `make` stands."""
     consoles = {document for document in DOCUMENTS if "```console" in (ROOT / document).read_text()}
     assert consoles == {*TYPED, *CHAPTERS}
     for document in DOCUMENTS:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from documents import ROOT, Worker, console_steps, type_document
 
 CHAPTERS = sorted(

@@ -1,8 +1,8 @@
 """Documents as tests read them: the steps of their consoles, and a shell that types them.
 
 A console block is a list of steps. Each begins with `$ ` and a command; the lines below it are what the command prints.
-`…` stands for any text within a line, and a line of nothing but `…` for one line or more. `cat FILE` of a file that does
-not exist yet writes it: what is shown is its content. `COMMAND &` goes on beside the commands after it, which are
+`…` stands for any text within a line, and a line of nothing but `…` for one line or more. `cat FILE` of a file that
+does not exist yet writes it: what is shown is its content. `COMMAND &` goes on beside the commands after it, which are
 repeated until they print what is shown; `kill $!` ends it, and what it printed is shown there.
 
 With HEADGATE_WRITE_DOCUMENTS=1 a document that differs is written anew with what its commands printed, for people to

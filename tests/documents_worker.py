@@ -1,4 +1,4 @@
-"""Runs `headgate` again and again in one process: words and environment in, exit code and output out, as lines of JSON."""
+"""Runs `headgate` again and again in one process: words and environment in, exit code and output out, as JSON lines."""
 
 from __future__ import annotations
 

@@ -80,6 +80,7 @@ def type_document(document: str, folder: Path, headgate: Headgate) -> list[str]:
     with Shell(folder, headgate) as shell:
         for step in console_steps(text):
             output = shell.type(step)
+            print(f"$ {step.command}\n{output}")
             same = matches(step.shown, output)
             found.append(step.shown if same else output)
             if not same:
@@ -129,7 +130,9 @@ class Shell:
         elif words[0] == "cat" and len(words) == 2 and "*" not in words[1] and not (self.folder / words[1]).exists():
             path = self.folder / words[1]
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(step.shown + "\n")
+            begun = path.with_name(f".{path.name}.begun")  # a file is complete when it gets its name
+            begun.write_text(step.shown + "\n")
+            begun.rename(path)
             output = step.shown
         elif words[-1] == "&":
             self._begin(words[:-1])

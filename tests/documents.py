@@ -1,7 +1,7 @@
 """Documents as tests read them: the steps of their consoles, and a shell that types them.
 
 A console block is a list of steps. Each begins with `$ ` and a command; the lines below it are what the command prints.
-`…` stands for any text within a line, and a line of nothing but `…` for one line or more. `cat FILE` of a file that
+`…` stands for any text within a line, and a line of nothing but `…` for any lines, or none. `cat FILE` of a file that
 does not exist yet writes it: what is shown is its content. `COMMAND &` goes on beside the commands after it, which are
 repeated until they print what is shown; `kill $!` ends it, and what it printed is shown there.
 
@@ -53,8 +53,8 @@ def console_steps(text: str) -> list[Step]:
 
 
 def matches(shown: str, found: str) -> bool:
-    lines = (r"(?s:.*)" if x == "…" else re.escape(x).replace("…", r"[^\n]*") for x in shown.split("\n"))
-    return re.fullmatch("\n".join(lines), found) is not None
+    lines = (r"(?:[^\n]*\n)*" if x == "…" else re.escape(x).replace("…", r"[^\n]*") + r"\n" for x in shown.split("\n"))
+    return re.fullmatch("".join(lines), f"{found}\n") is not None
 
 
 def written_anew(text: str, found: list[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
-from documents import HEADGATE, ROOT, console_steps, in_a_process_of_its_own, type_document
+from documents import HEADGATE, ROOT, console_steps, in_a_process_of_its_own, matches, type_document
 from test_guide import CHAPTERS
 
 from headgate.cli import main
@@ -146,3 +146,22 @@ def test_every_decision_is_in_the_index_and_has_its_parts() -> None:
             "Why",
             "Price",
         ], page
+
+
+@pytest.mark.parametrize(
+    ("shown", "found", "same"),
+    [
+        ("", "", True),
+        ("a\nb", "a\nb", True),
+        ("a\nb", "a\nc", False),
+        ("a … c", "a b c", True),
+        ("a … c", "a b\nc", False),
+        ("a\n…\nd", "a\nb\nc\nd", True),
+        ("a\n…\nd", "a\nd", True),
+        ("a\n…\nd", "a\nb", False),
+        ("…", "", True),
+        ("", "error: no", False),
+    ],
+)
+def test_three_dots_stand_for_any_text(shown: str, found: str, same: bool) -> None:
+    assert matches(shown, found) is same

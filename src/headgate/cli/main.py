@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,22 +14,51 @@ from typing import Any
 import click
 
 from headgate import __version__
-from headgate.bench.command import bench
-from headgate.cli.access import access
-from headgate.cli.audit import audit
-from headgate.cli.context import Place, say
-from headgate.cli.demo import demo
-from headgate.cli.explain import explain
-from headgate.cli.label import label
-from headgate.cli.run import run
-from headgate.cli.session import init, login, logout
-from headgate.cli.show import show_command
+from headgate.cli.place import Place
 from headgate.plain import visible
+
+COMMANDS = {
+    "init": (
+        "headgate.cli.session",
+        "init",
+        "Make a new Headgate: an empty store, a key, one administrator.",
+    ),
+    "login": ("headgate.cli.session", "login", "Log in; later commands use this session until it ends."),
+    "logout": ("headgate.cli.session", "logout", "End the session."),
+    "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, and the queries it starts."),
+    "show": ("headgate.cli.show", "show_command", "Show what you may see."),
+    "explain": (
+        "headgate.cli.explain",
+        "explain",
+        "Show the plan of a query, or of all that run.",
+    ),
+    "access": ("headgate.cli.access", "access", "Ask who may do what, and why."),
+    "audit": ("headgate.cli.audit", "audit", "Read and verify the audit trail."),
+    "label": ("headgate.cli.label", "label", "Read and check labels."),
+    "demo": ("headgate.cli.demo", "demo", "Show Headgate at work."),
+    "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
+}
+"""By name: the module and the function of a command, and what the list of commands says of it. A command is imported
+when it is called: one that needs no engine does not wait for the engine's libraries."""
 
 
 class _Commands(click.Group):
     """What click finds wrong with the words of a command repeats them, and what nobody foresaw may repeat anything:
     both are shown as our own errors are."""
+
+    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
+        return [*COMMANDS]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in COMMANDS:
+            return None
+        module, function, _ = COMMANDS[name]
+        command: click.Command = getattr(import_module(module), function)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told) for name, (_, _, told) in COMMANDS.items()])
 
     def main(self, *words: Any, **more: Any) -> Any:
         sys.excepthook = unforeseen
@@ -46,7 +76,7 @@ class _Commands(click.Group):
 def unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """An error that nothing caught, with where it came from."""
     for line in "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n"):
-        say(line, err=True)
+        click.echo(visible(line), err=True)
 
 
 @contextmanager
@@ -99,7 +129,3 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
       headgate audit verify
     """
     context.obj = Place(home, store, session_file or home / "session")
-
-
-for command in (init, login, logout, run, show_command, explain, access, audit, label, demo, bench):
-    main.add_command(command)

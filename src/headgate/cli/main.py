@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from headgate import __version__
+from headgate import __version__, logs
 from headgate.cli.place import Place
 from headgate.plain import visible
 
@@ -111,8 +111,26 @@ def _visibly() -> Iterator[None]:
     envvar="HEADGATE_SESSION",
     help="File that holds the session; default is `session` in the home folder. [env: HEADGATE_SESSION]",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="warning",
+    envvar="HEADGATE_LOG_LEVEL",
+    show_default=True,
+    help="What is logged on standard error: runs, batches, failures; never values. [env: HEADGATE_LOG_LEVEL]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="text",
+    envvar="HEADGATE_LOG_FORMAT",
+    show_default=True,
+    help="Lines for people, or JSON lines. [env: HEADGATE_LOG_FORMAT]",
+)
 @click.pass_context
-def main(context: click.Context, home: Path, store: str | None, session_file: Path | None) -> None:
+def main(
+    context: click.Context, home: Path, store: str | None, session_file: Path | None, log_level: str, log_format: str
+) -> None:
     """Headgate: many people, different rights, the same live streams; everyone gets what they may see.
 
     \b
@@ -128,4 +146,5 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
       headgate access why bob "READ TUPLE" stream in1
       headgate audit verify
     """
+    logs.configure(log_level, log_format)
     context.obj = Place(home, store, session_file or home / "session")

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.model.budget import LimitExceeded as TooMuch
-from headgate.model.budget import Meter, charge, metered
+from headgate.logs import failure
+from headgate.model.budget import LimitExceeded, Meter, charge, metered
 from headgate.model.limits import Limits
 from headgate.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Type
 
@@ -40,12 +40,13 @@ def limited(limits: Limits, meter: Meter) -> Iterator[None]:
     try:
         with metered(meter):
             yield
-    except TooMuch:
+    except LimitExceeded:
         raise
     except MemoryError:
-        raise TooMuch(CANNOT) from None
+        raise LimitExceeded(CANNOT) from None
     except Exception as error:
-        raise TooMuch(f"{FAILS} ({type(error).__name__})") from None
+        failure("operators", "a block cannot be computed", error)
+        raise LimitExceeded(f"{FAILS} ({type(error).__name__})") from None
     finally:
         _LIMITS.reset(token)
 
@@ -54,13 +55,13 @@ def few_rows(counts: npt.NDArray[np.int64]) -> None:
     """All of them together: as doubles, since whole numbers turn around where they end."""
     most = _LIMITS.get().rows
     if counts.sum(dtype=np.float64) > most:
-        raise TooMuch(f"it has more than {most:,} rows at once")
+        raise LimitExceeded(f"it has more than {most:,} rows at once")
 
 
 def few_tuples(count: int) -> None:
     most = _LIMITS.get().tuples
     if count > most:
-        raise TooMuch(f"its windows hold more than {most:,} tuples")
+        raise LimitExceeded(f"its windows hold more than {most:,} tuples")
 
 
 def taken(column: pa.Array, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -116,7 +117,7 @@ def _text(expr: Expr, values: Values, size: int) -> int:
     """How many bytes the texts of an expression can have at most."""
     longest, together = _most(expr, values, size)
     if longest > (most := _LIMITS.get().text):
-        raise TooMuch(f"a text of it may have more than {most:,} bytes")
+        raise LimitExceeded(f"a text of it may have more than {most:,} bytes")
     return together + _OFFSET * size
 
 

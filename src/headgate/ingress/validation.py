@@ -26,6 +26,7 @@ from headgate.expressions.sql.types import ARROW
 from headgate.labels import Conjunction, Label, Rules
 from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
+from headgate.logs import failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
@@ -131,6 +132,7 @@ class Ingress:
         try:
             return self._taken(batch, now)
         except Exception as error:
+            failure("ingress", "a batch could not be validated", error, stream=self._descriptor.name)
             what = "table" if self._descriptor.table else "stream"
             text = f"{what} {self._descriptor.name} could not be taken in ({type(error).__name__})"
             raise SourceError(text) from None

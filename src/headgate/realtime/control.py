@@ -32,7 +32,7 @@ class Threshold:
     """The utilisation threshold manager (3.2.4): creeps up while nobody misses, falls back when misses take control."""
 
     def __init__(self, low: float, step: float, top: float) -> None:
-        self.low, self.step, self.top = min(low, top), step, top
+        self.low, self.step, self.top = low, step, top
         self.value = self.low
 
     def update(self, *, no_misses: bool, misses_in_control: bool) -> None:
@@ -66,11 +66,11 @@ def combine(signals: Sequence[float]) -> float:
 class Controller:
     """Miss ratio controllers for the levels it hears, one utilisation controller, and its threshold."""
 
-    def __init__(self, hears: Sequence[int], settings: Control, top: float = 100.0) -> None:
+    def __init__(self, hears: Sequence[int], settings: Control) -> None:
         self.settings = settings
-        self.of_misses = {k: Pi(settings.low_gains if k == 0 else settings.high_gains) for k in hears}
+        self.of_misses = {k: Pi(_gains(settings, k)) for k in hears}
         self.of_utilisation = Pi(settings.utilisation_gains)
-        self.threshold = Threshold(settings.threshold_low, settings.threshold_step, top)
+        self.threshold = Threshold(settings.threshold_low, settings.threshold_step, settings.threshold_top)
 
     def sample(self, misses: Mapping[int, float], utilisation: float, *, saturated: bool = False) -> Signal:
         """Miss ratios and utilisation of the last period, in percent. `saturated`: the actuators cannot give more."""
@@ -98,3 +98,9 @@ class Controller:
             in_control = [min(signal.by_level, key=lambda k: signal.by_level[k])]
         for k in in_control:
             self.of_misses[k].integrate(errors[k])
+
+
+def _gains(settings: Control, level: int) -> Gains:
+    """The miss ratio gains of a level, for Eq. 1 as printed."""
+    gains = settings.low_gains if level == 0 else settings.high_gains
+    return gains if settings.form == "printed" else Gains(gains.kp, gains.kp * gains.ki)

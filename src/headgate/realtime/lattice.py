@@ -106,14 +106,6 @@ class Lattice:
             table += [Slot(chain, round(share * cycle / len(chains))) for chain in chains]
         return table
 
-    def capacity(self, slots: Sequence[Slot]) -> list[float]:
-        """For each level the share of the cycle in which it or a level it dominates may run."""
-        cycle = sum(slot.duration for slot in slots)
-        return [
-            sum(slot.duration for slot in slots if any(self.dominates[i, j] for j in slot.chain)) / cycle
-            for i in range(len(self.levels))
-        ]
-
 
 def slot_arrays(slots: Sequence[Slot], levels: int) -> tuple[Ints, Ints]:
     """The table for compiled code: chains, filled up with -1, and the end of each slot within the cycle."""

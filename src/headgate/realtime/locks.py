@@ -9,13 +9,25 @@ Writes by incomparable levels do not conflict: both are blind, and both are inst
 from __future__ import annotations
 
 from headgate.realtime.compiled import compiled
-from headgate.realtime.state import BLOCKED, LOCKED, NOBODY, READY, RESTARTED, START, WAITING, WORKING, WRITE, State
+from headgate.realtime.state import (
+    BLOCKED,
+    LOCKED,
+    NOBODY,
+    READY,
+    RESTARTED,
+    START,
+    WAITING,
+    WORKED,
+    WORKING,
+    WRITE,
+    State,
+)
 
 
 @compiled
 def note(state: State, now: int, event: int, t: int, detail: int) -> None:
     """Logs an event of a transaction, if there is room for a log."""
-    if state.log.shape[0] == 0:
+    if state.log.shape[0] == 0 or (not state.rules[0].details and event in (LOCKED, WAITING, WORKED)):
         return
     place = state.log_count[0]
     if place < state.log.shape[0]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from headgate.realtime.compiled import compiled
 from headgate.realtime.locks import acquire, goes_before, note, release, unblock
 from headgate.realtime.state import (
+    ABORTED,
     COMMITTED,
     FREE,
     LOCKING,
@@ -68,6 +69,13 @@ def commit(state: State, now: int, t: int) -> None:
 
 
 @compiled
+def abort(state: State, now: int, t: int) -> None:
+    """The transaction's own program gave up; it counts neither as timely nor as tardy."""
+    note(state, now, ABORTED, t, state.transactions[t].version)
+    leave(state, t)
+
+
+@compiled
 def expire(state: State, now: int) -> int:
     """Aborts all transactions whose deadline has passed; returns when the next one passes."""
     following = NEVER
@@ -110,14 +118,23 @@ def dispatch(state: State, slot: int) -> int:
 
 
 @compiled
-def charge(state: State, now: int, t: int, spent: int) -> None:
-    """The transaction has used the processor; `now` is when it stopped."""
+def charge(state: State, now: int, t: int, slot: int, spent: int) -> None:
+    """The transaction has used the processor in this slot; `now` is when it stopped."""
     me = state.transactions[t]
     me.left -= spent
     state.levels[me.level].busy += spent
+    for k in range(state.levels.shape[0]):
+        if state.turns[slot, k] and state.dominates[k, me.level]:
+            state.levels[k].seen += spent
     if me.left == 0:
-        me.phase = NEXT
-        note(state, now, WORKED, t, 0)
+        finish(state, now, t)
+
+
+@compiled
+def finish(state: State, now: int, t: int) -> None:
+    """The operation is done."""
+    state.transactions[t].phase = NEXT
+    note(state, now, WORKED, t, 0)
 
 
 @compiled
@@ -127,7 +144,7 @@ def begin(state: State, now: int, t: int, item: int, mode: int, work: int) -> No
     me.item, me.mode, me.left = item, mode, work
     me.phase = LOCKING if item >= 0 else WORKING
     if me.phase == WORKING and work == 0:
-        charge(state, now, t, 0)
+        finish(state, now, t)
 
 
 @compiled
@@ -150,10 +167,10 @@ def advance(state: State, now: int, until: int) -> tuple[int, int]:
                     t = dispatch(state, slot)
                     continue
                 if state.transactions[t].left == 0:
-                    charge(state, now, t, 0)
+                    finish(state, now, t)
                 continue
             spent = min(state.transactions[t].left, horizon - now)
             now += spent
-            charge(state, now, t, spent)
+            charge(state, now, t, slot, spent)
         if t == NOBODY:
             now = horizon

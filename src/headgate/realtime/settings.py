@@ -57,17 +57,22 @@ class Control:
     """Stated: the miss ratio controller of the lowest level."""
     high_gains: Gains = Gains(0.127, 0.176)
     """Stated: the miss ratio controllers of the other levels."""
+    form: Literal["printed", "factored"] = "printed"
+    """Open: `printed` is Eq. 1; `factored` is KP x (error + KI x sum of errors), which has the stated poles
+    if the profiled gain is doubled."""
     utilisation_gains: Gains = Gains(0.290, 0.051)
     """Open: what `tuning.place` gives for the stated poles and a process gain of 2 (estimates wrong by 2)."""
     threshold_low: float = 80.0
     """Stated: where the utilisation threshold starts and falls back to, in percent."""
+    threshold_top: float = 100.0
+    """Stated: the threshold does not exceed this."""
     threshold_step: float = 2.0
     """Stated: by how much the threshold grows in a sample without misses."""
     released: Literal["deadline", "end"] = "end"
     """Open: until when an admitted estimate counts: its transaction's deadline, or its end (commit or miss)."""
     limit: float = 75.0
-    """Open: the most that the sum of estimates may be, in percent of the processor. Chosen on one stated number, the miss
-    ratio of Open-AC at AppLoad 200 %; all others are then predictions."""
+    """Open: the most that the sum of estimates may be, in percent of what the levels may use. Chosen on one stated
+    number, the miss ratio of Open-AC at AppLoad 200 %; all others are then predictions."""
     start: float = 5.0
     """Open: the limit a feedback controller starts with: its floor, so that no estimation error overloads the start."""
     limit_floor: float = 5.0
@@ -86,9 +91,12 @@ class Strict:
     """The share of time in which no lower level runs, for each level above another."""
     cycle_ms: float = 10.0
     """After how long the table of slots repeats."""
+    threshold_low: float = 85.0
+    """Where a level's utilisation threshold starts, in percent of its own turns: of the time in which it may run,
+    what it and the levels it dominates use."""
     set_point: float = 1.0
-    """The miss ratio, in percent, that the controllers aim at: the promise of 5 % is to hold at every moment, not only in
-    the mean, so they aim lower."""
+    """The miss ratio, in percent, that the controllers aim at: the promise of 5 % is to hold at every moment, not only
+    in the mean, so they aim lower."""
 
 
 @dataclass(frozen=True)

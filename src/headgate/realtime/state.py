@@ -25,9 +25,9 @@ FREE, READY, BLOCKED = 0, 1, 2
 START, NEXT, LOCKING, WORKING = 0, 1, 2, 3
 """How far a transaction is: before its first operation, between two, before a lock, at work."""
 READ, WRITE = 0, 1
-ADMITTED, REJECTED, LOCKED, WAITING, RESTARTED, WORKED, COMMITTED, MISSED = range(8)
+ADMITTED, REJECTED, LOCKED, WAITING, RESTARTED, WORKED, COMMITTED, MISSED, ABORTED = range(9)
 """What the log tells."""
-EVENTS = ("admitted", "rejected", "locked", "waiting", "restarted", "worked", "committed", "missed")
+EVENTS = ("admitted", "rejected", "locked", "waiting", "restarted", "worked", "committed", "missed", "aborted")
 
 _int = np.int64
 TRANSACTION = np.dtype(
@@ -60,11 +60,14 @@ LEVEL = np.dtype(
         ("tardy", _int),
         ("restarts", _int),
         ("busy", _int),  # nanoseconds of processor
+        ("seen", _int),  # nanoseconds of its own turns that it and the levels it dominates used
         ("versions", _int),  # sum of the versions that committed
     ]
 )
 GROUP = np.dtype([("limit", _int), ("quality", np.float64), ("carry", np.float64)])
-RULES = np.dtype([("by_level", _int), ("admission", _int), ("until_deadline", _int), ("one_always", _int)])
+RULES = np.dtype(
+    [("by_level", _int), ("admission", _int), ("until_deadline", _int), ("one_always", _int), ("details", _int)]
+)
 LOG = np.dtype([("time", _int), ("event", _int), ("level", _int), ("number", _int), ("detail", _int)])
 
 
@@ -79,8 +82,9 @@ class State(NamedTuple):
     items: Records
     locks: Records  # `width` places for each transaction
     dominates: Bools
-    chains: Ints
-    ends: Ints
+    chains: Ints  # per slot the levels that may run, lowest first
+    ends: Ints  # when each slot of a cycle ends
+    turns: Bools  # turns[slot, k]: level k may run in this slot
     levels: Records
     groups: Records
     counted: Bools  # counted[k, j]: estimates of level j count where level k asks for admission
@@ -108,9 +112,11 @@ def new_state(
     capacity: int = 2048,
     locks: int = 64,
     log: int = 0,
+    details: bool = True,
 ) -> State:
     """A handler without transactions. `groups` names each level's control group; `capacity` is the most transactions of
-    one level at a time, `locks` the most locks of one transaction, `log` the room for events (0: none is kept)."""
+    one level at a time, `locks` the most locks of one transaction, `log` the room for events
+    (0: none is kept), `details` whether locks and work are among them."""
     n = len(lattice.levels)
     transactions = np.zeros(n * capacity, TRANSACTION)
     items = np.zeros(len(item_levels), ITEM)
@@ -122,7 +128,7 @@ def new_state(
     groups_["limit"] = WHOLE
     groups_["quality"] = 1.0
     rules = np.zeros(1, RULES)
-    rules[0] = (by_level, admission, until_deadline, one_always)
+    rules[0] = (by_level, admission, until_deadline, one_always, details)
     chains, ends = slot_arrays(slots, n)
     held = (n, capacity * 8)
     return State(
@@ -136,6 +142,7 @@ def new_state(
         dominates=lattice.dominates,
         chains=chains,
         ends=ends,
+        turns=np.array([[k in slot.chain for k in range(n)] for slot in slots]),
         levels=levels,
         groups=groups_,
         counted=counted,

@@ -33,9 +33,18 @@ class Attack:
 
     observer_load: float = 60.0
     sender_load: float = 150.0
+    sender_error: float = 0.0
+    """Estimation error of the sender alone. Below 0 it overstates: it asks for much, and works little."""
     symbol_s: float = 1.0
     seconds: float = 1200.0
+    warm_up_s: float = 100.0
+    """The sender already sends, but the observer does not count yet: the controllers are still settling."""
     seed: int = 0
+
+    @property
+    def ignored(self) -> int:
+        """Symbols of the warm-up."""
+        return int(self.warm_up_s / self.symbol_s)
 
 
 @dataclass(frozen=True)
@@ -52,12 +61,14 @@ class Leak:
 def low_trace(
     lattice: Lattice, approach: Approach, attack: Attack, bits: Bools, settings: Settings | None = None
 ) -> Records:
-    """All that the observer can see of its own transactions while the sender sends these bits."""
+    """All that the observer can see of its own transactions while the sender sends these bits, warm-up included."""
     top = len(lattice.levels) - 1
     on = [(i * attack.symbol_s, (i + 1) * attack.symbol_s) for i in np.flatnonzero(bits)]
     shares = [0.0] * (top + 1)
     shares[0], shares[top] = attack.observer_load, attack.sender_load
-    load = Load(tuple(shares), seconds=attack.seconds, seed=attack.seed, intervals={top: on})
+    errors = (0.0,) * top + (attack.sender_error,)
+    seconds = len(bits) * attack.symbol_s
+    load = Load(tuple(shares), errors, seconds=seconds, seed=attack.seed, intervals={top: on})
     simulation = Simulation(lattice, approach, load, settings, log=_LOG, details=False)
     for _ in simulation.samples():
         pass
@@ -73,10 +84,19 @@ def leaks(
 ) -> tuple[list[Leak], Records]:
     """Sends random bits, lets the observer guess them by each observable, and returns the observer's trace as well."""
     symbols = int(attack.seconds / attack.symbol_s)
-    bits = np.random.default_rng([attack.seed, 1]).integers(0, 2, symbols).astype(np.bool_)
+    draw = np.random.default_rng([attack.seed, 1])
+    bits = np.concatenate([_balanced(attack.ignored, draw), _balanced(symbols, draw)])
     trace = low_trace(lattice, approach, attack, bits, settings)
-    seen = _features(trace, attack.symbol_s, symbols)
-    return [_guess(name, seen[name], bits, attack.symbol_s) for name in OBSERVABLES], trace
+    seen = _features(trace, attack.symbol_s, len(bits))
+    counted = bits[attack.ignored :]
+    guessed = [_guess(name, seen[name][attack.ignored :], counted, attack.symbol_s) for name in OBSERVABLES]
+    return guessed, trace
+
+
+def _balanced(symbols: int, draw: np.random.Generator) -> Bools:
+    """Random bits, as many ones as zeros in each half, so that guessing the commoner one gains nothing."""
+    halves = [np.arange(n) % 2 == 0 for n in (symbols // 2, symbols - symbols // 2)]
+    return np.concatenate([draw.permutation(half) for half in halves])
 
 
 def _features(trace: Records, symbol_s: float, symbols: int) -> dict[str, Floats]:

@@ -82,8 +82,8 @@ def expire(state: State, now: int) -> int:
     for queue in range(state.queue_count.shape[0]):
         while state.queue_count[queue] > 0:
             t = state.queue[queue, 0]
-            if state.transactions[t].deadline >= now:
-                following = min(following, state.transactions[t].deadline + 1)
+            if state.transactions[t].deadline > now:
+                following = min(following, state.transactions[t].deadline)
                 break
             state.levels[state.transactions[t].level].tardy += 1
             note(state, now, MISSED, t, state.transactions[t].version)
@@ -172,5 +172,7 @@ def advance(state: State, now: int, until: int) -> tuple[int, int]:
             spent = min(state.transactions[t].left, horizon - now)
             now += spent
             charge(state, now, t, slot, spent)
+            if state.transactions[t].phase == NEXT:
+                return now, t  # so that who is done at its deadline, or at the end of its turn, still commits
         if t == NOBODY:
             now = horizon

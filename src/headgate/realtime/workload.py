@@ -39,7 +39,8 @@ class Load:
     """What is applied: percent of the processor per level at full QoS, estimation error, items, and for how long."""
 
     shares: tuple[float, ...]
-    error: float = 0.0
+    error: float | tuple[float, ...] = 0.0
+    """For all levels, or one for each: actual execution times average (1 + error) x the estimates."""
     items: int = 1000
     seconds: float = 600.0
     seed: int = 0
@@ -49,10 +50,14 @@ class Load:
     def __post_init__(self) -> None:
         if any(share < 0 for share in self.shares) or not any(self.shares):
             raise Conflict("cannot apply this load: each level needs 0 or more, and one of them more than 0")
-        if self.error <= -1:
-            raise Conflict(f"cannot apply an estimation error of `{self.error:g}`: it must be more than -1")
+        for k in range(len(self.shares)):
+            if self.error_of(k) <= -1:
+                raise Conflict(f"cannot apply an estimation error of `{self.error_of(k):g}`: it must be more than -1")
         if self.items < len(self.shares) or self.seconds <= 0:
             raise Conflict("cannot apply this load: it needs an item for each level and some time")
+
+    def error_of(self, level: int) -> float:
+        return self.error[level] if isinstance(self.error, tuple) else self.error
 
 
 def item_levels(lattice: Lattice, items: int, model: Model) -> Ints:
@@ -94,7 +99,7 @@ def generate(lattice: Lattice, load: Load, model: Model) -> Script:
 def _of_level(lattice: Lattice, level: int, levels: Ints, load: Load, model: Model) -> Script:
     draw = np.random.default_rng([load.seed, level])
     estimates = draw.uniform(*model.estimate_ms, size=model.sources)
-    averages = estimates * (1 + load.error)
+    averages = estimates * (1 + load.error_of(level))
     per_ms = load.shares[level] / 100 / averages.mean()  # transactions
     count = draw.poisson(per_ms * load.seconds * 1000)
     time = np.sort((draw.uniform(0, load.seconds, count) * SECOND).astype(np.int64))

@@ -1,8 +1,8 @@
 """Deadlines without covert channels: all experiments of paper 004 beside what it states, and what strict control adds.
 
 One run is 600 simulated seconds; a number is a mean over 10 runs (2 where a setting is varied) with its 90 % confidence
-interval. All runs are one Spark job over all settings. Beside them: what an observer learns through each covert channel,
-the profile that the controllers are tuned by, and how fast the simulator is. `--quick` has 2 runs of 60 seconds.
+interval. All runs are one Spark job over all settings. Beside them: what an observer learns through each covert
+channel, the profile that the controllers are tuned by, and how fast the simulator is. `--quick` has 2 runs of 60 s.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def run(quick: bool, progress: Progress, size: Size | None = None, runner: Runne
 
 
 def on_spark(cases: Sequence[Case], progress: Progress, cores: int = 2) -> tuple[list[Outcome], float]:
-    """Runs all cases as one Spark job and shows how far it is; also tells how many seconds it took once Spark was up."""
+    """Runs all cases as one Spark job and shows how far it is; also tells the seconds it took once Spark was up."""
     others = SparkSession.getActiveSession()
     with TemporaryDirectory() as home:
         spark = others or spark_session(Path(home), master=f"local[{cores}]")

@@ -17,6 +17,7 @@ from headgate.cli.label import label
 from headgate.cli.run import run
 from headgate.cli.session import init, login, logout
 from headgate.cli.show import show_command
+from headgate.cli.star import star
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -62,5 +63,5 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
     context.obj = Place(home, store, session_file or home / "session")
 
 
-for command in (init, login, logout, run, show_command, explain, access, audit, label, demo, bench):
+for command in (init, login, logout, run, show_command, explain, access, audit, label, demo, star, bench):
     main.add_command(command)

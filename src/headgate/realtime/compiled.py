@@ -32,4 +32,4 @@ if not _config.CACHE_DIR:
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """The function as machine code, with the same meaning."""
-    return cast(Callable[P, R], numba.njit(cache=True)(function))
+    return cast(Callable[P, R], numba.njit(cache=True, forceinline=True)(function))

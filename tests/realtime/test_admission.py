@@ -71,7 +71,7 @@ def test_versions_are_dealt_out_evenly() -> None:
         assert arrives(made, 0, 1)
     versions = sorted(made.transactions["version"][made.transactions["state"] != 0].tolist())
     assert versions == [0, 0, 1, 1, 1]
-    assert int(made.levels[0]["sum"]) == 4 * PERCENT  # three whole, two halves
+    assert int(made.levels[0]["promised"]) == 4 * PERCENT  # three whole, two halves
 
 
 def test_a_level_that_has_no_room_turns_away_its_own_only() -> None:

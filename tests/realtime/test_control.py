@@ -106,3 +106,17 @@ def test_more_than_two_versions_share_the_range_of_quality() -> None:
     single = Actuators(Control(), (1.0,))
     single.apply(-10.0, 80.0)
     assert (single.quality, single.limit) == (0.5, 5.0)
+
+
+def test_degradation_relieves_the_load_of_the_papers_table_1() -> None:
+    work = Actuators(Control(), (0.5, 1.0)).work
+    relieved = [[round(load * (1 - work(q / 10)), 6) for q in range(5, 11)] for load in (150, 200)]
+    assert relieved == [[37.5, 30, 22.5, 15, 7.5, 0], [50, 40, 30, 20, 10, 0]]
+
+
+def test_the_papers_pair_of_throughput_and_qos_exceeds_the_processor() -> None:
+    """66.67 % of a load of 200 % at a QoS of 63.17 % is more work than there is time, and far more than 90 % of it."""
+    work = Actuators(Control(), (0.5, 1.0)).work
+    assert 200 * 0.6667 * work(0.6317) == pytest.approx(108.8, abs=0.1)
+    assert 200 * 0.6667 * work(0.55) == pytest.approx(103.3, abs=0.1)  # what the paper also says of its QoS
+    assert 200 * (0.6667 - 0.0367) * work(0.6317 - 0.0703) > 98  # at the low ends of both intervals

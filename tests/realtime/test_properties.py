@@ -86,7 +86,7 @@ def play(lattice: Lattice, arrivals: list[Arrival], approach: Approach) -> tuple
 
 
 @given(histories())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_histories_are_serialisable_in_the_order_of_commits(history: tuple[Lattice, list[Arrival]]) -> None:
     lattice, arrivals = history
     manager, tickets = play(lattice, arrivals, ALL_ADMITTED)
@@ -115,7 +115,7 @@ def test_histories_are_serialisable_in_the_order_of_commits(history: tuple[Latti
 
 
 @given(histories())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nobody_waits_for_ever_and_nothing_is_left_locked(history: tuple[Lattice, list[Arrival]]) -> None:
     manager, tickets = play(*history, ALL_ADMITTED)
     assert {ticket.status for ticket in tickets} <= {"committed", "missed"}
@@ -126,7 +126,7 @@ def test_nobody_waits_for_ever_and_nothing_is_left_locked(history: tuple[Lattice
 
 
 @given(histories())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_locks_exclude_each_other_and_nobody_waits_for_somebody_who_goes_later(
     history: tuple[Lattice, list[Arrival]],
 ) -> None:
@@ -152,7 +152,7 @@ def test_locks_exclude_each_other_and_nobody_waits_for_somebody_who_goes_later(
 
 
 @given(histories(), st.sampled_from([ALL_ADMITTED, STRICT]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_a_level_sees_does_not_depend_on_levels_it_does_not_dominate(
     history: tuple[Lattice, list[Arrival]], approach: Approach
 ) -> None:
@@ -189,7 +189,7 @@ def by_ticks(arrivals: list[Arrival], slots: list[tuple[tuple[int, ...], int]]) 
 
 
 @given(histories())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_the_scheduler_agrees_with_one_that_counts_milliseconds(history: tuple[Lattice, list[Arrival]]) -> None:
     lattice, arrivals = history
     works = [Arrival(a.at, a.level, a.slack, tuple((0, False, w + 1) for _, _, w in a.steps)) for a in arrivals]

@@ -35,7 +35,7 @@ def submit(state: State, now: int, level: int, deadline: int, estimate: int, scr
     me.number = own.submitted
     me.version, me.need, me.locks, me.script, me.done = version, need, 0, script, 0
     own.admitted += 1
-    own.sum += need
+    own.promised += need
     if state.rules[0].admission and state.rules[0].until_deadline:
         _hold_until(state, level, deadline, need)
     enqueue(state, t)
@@ -51,9 +51,9 @@ def fits(state: State, now: int, level: int, need: int) -> bool:
     for other in range(state.levels.shape[0]):
         if state.counted[level, other]:
             _release_due(state, now, other)
-            total += state.levels[other].sum
+            total += state.levels[other].promised
     own = state.levels[level]
-    return bool(total + need <= state.groups[own.group].limit or (own.sum == 0 and state.rules[0].one_always))
+    return bool(total + need <= state.groups[own.group].limit or (own.promised == 0 and state.rules[0].one_always))
 
 
 @compiled
@@ -73,7 +73,7 @@ def _hold_until(state: State, level: int, deadline: int, need: int) -> None:
 def _release_due(state: State, now: int, level: int) -> None:
     while state.held_count[level] > 0 and state.held_until[level, state.held_count[level] - 1] <= now:
         state.held_count[level] -= 1
-        state.levels[level].sum -= state.held[level, state.held_count[level]]
+        state.levels[level].promised -= state.held[level, state.held_count[level]]
 
 
 @compiled

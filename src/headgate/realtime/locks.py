@@ -66,7 +66,7 @@ def conflict(state: State, a: int, mode: int, b: int, held: int) -> bool:
 def acquire(state: State, now: int, t: int) -> bool:
     """Tries to lock what the transaction's operation wants; it works on if granted, and is blocked if not."""
     me = state.transactions[t]
-    item, mode = me.item, me.mode
+    item, mode = me.target, me.mode
     width = state.locks.shape[0] // state.transactions.shape[0]
     mine = NOBODY
     place = state.items[item].first
@@ -102,7 +102,7 @@ def _hold(state: State, t: int, item: int, mode: int, width: int) -> None:
     place = t * width + state.transactions[t].locks
     state.transactions[t].locks += 1
     lock, first = state.locks[place], state.items[item].first
-    lock.item, lock.mode, lock.next, lock.previous = item, mode, first, NOBODY
+    lock.target, lock.mode, lock.next, lock.previous = item, mode, first, NOBODY
     if first != NOBODY:
         state.locks[first].previous = place
     state.items[item].first = place
@@ -115,13 +115,13 @@ def release(state: State, t: int) -> None:
     for place in range(t * width, t * width + state.transactions[t].locks):
         lock = state.locks[place]
         if lock.previous == NOBODY:
-            state.items[lock.item].first = lock.next
+            state.items[lock.target].first = lock.next
         else:
             state.locks[lock.previous].next = lock.next
         if lock.next != NOBODY:
             state.locks[lock.next].previous = lock.previous
-        if state.items[lock.item].waiting > 0:
-            _wake(state, lock.item)
+        if state.items[lock.target].waiting > 0:
+            _wake(state, lock.target)
     state.transactions[t].locks = 0
 
 
@@ -130,7 +130,7 @@ def _wake(state: State, item: int) -> None:
     for queue in range(state.queue_count.shape[0]):
         for place in range(state.queue_count[queue]):
             t = state.queue[queue, place]
-            if state.transactions[t].state == BLOCKED and state.transactions[t].item == item:
+            if state.transactions[t].state == BLOCKED and state.transactions[t].target == item:
                 unblock(state, t)
 
 
@@ -138,7 +138,7 @@ def _wake(state: State, item: int) -> None:
 def unblock(state: State, t: int) -> None:
     """A blocked transaction is ready again; it still has to ask for its lock."""
     if state.transactions[t].state == BLOCKED:
-        state.items[state.transactions[t].item].waiting -= 1
+        state.items[state.transactions[t].target].waiting -= 1
         state.transactions[t].state = READY
 
 

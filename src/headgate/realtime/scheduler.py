@@ -55,7 +55,7 @@ def leave(state: State, t: int) -> None:
     state.free[me.level, state.free_count[me.level]] = t
     state.free_count[me.level] += 1
     if not state.rules[0].until_deadline:
-        state.levels[me.level].sum -= me.need
+        state.levels[me.level].promised -= me.need
 
 
 @compiled
@@ -141,7 +141,7 @@ def finish(state: State, now: int, t: int) -> None:
 def begin(state: State, now: int, t: int, item: int, mode: int, work: int) -> None:
     """The next operation of a transaction: lock an item (or none, if -1), then work."""
     me = state.transactions[t]
-    me.item, me.mode, me.left = item, mode, work
+    me.target, me.mode, me.left = item, mode, work
     me.phase = LOCKING if item >= 0 else WORKING
     if me.phase == WORKING and work == 0:
         finish(state, now, t)

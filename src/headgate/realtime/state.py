@@ -40,7 +40,7 @@ TRANSACTION = np.dtype(
         ("deadline", _int),
         ("version", _int),  # QoS
         ("need", _int),  # the admitted estimate
-        ("item", _int),  # wanted by the operation, or -1
+        ("target", _int),  # wanted by the operation, or -1
         ("mode", _int),
         ("left", _int),  # work of the operation that is left
         ("locks", _int),  # how many it holds
@@ -49,11 +49,11 @@ TRANSACTION = np.dtype(
     ]
 )
 ITEM = np.dtype([("level", _int), ("first", _int), ("waiting", _int)])
-LOCK = np.dtype([("item", _int), ("mode", _int), ("next", _int), ("previous", _int)])
+LOCK = np.dtype([("target", _int), ("mode", _int), ("next", _int), ("previous", _int)])
 LEVEL = np.dtype(
     [
         ("group", _int),  # which control group decides its limit and quality
-        ("sum", _int),  # admitted estimates that were not released
+        ("promised", _int),  # admitted estimates that were not released
         ("submitted", _int),
         ("admitted", _int),
         ("timely", _int),
@@ -118,16 +118,16 @@ def new_state(
     one level at a time, `locks` the most locks of one transaction, `log` the room for events
     (0: none is kept), `details` whether locks and work are among them."""
     n = len(lattice.levels)
-    transactions = np.zeros(n * capacity, TRANSACTION)
-    items = np.zeros(len(item_levels), ITEM)
+    transactions = _records(n * capacity, TRANSACTION)
+    items = _records(len(item_levels), ITEM)
     items["level"] = item_levels
     items["first"] = NOBODY
-    levels = np.zeros(n, LEVEL)
+    levels = _records(n, LEVEL)
     levels["group"] = groups
-    groups_ = np.zeros(max(groups) + 1, GROUP)
+    groups_ = _records(max(groups) + 1, GROUP)
     groups_["limit"] = WHOLE
     groups_["quality"] = 1.0
-    rules = np.zeros(1, RULES)
+    rules = _records(1, RULES)
     rules[0] = (by_level, admission, until_deadline, one_always, details)
     chains, ends = slot_arrays(slots, n)
     held = (n, capacity * 8)
@@ -138,7 +138,7 @@ def new_state(
         queue=np.zeros((n, n * capacity), np.int64),
         queue_count=np.zeros(n, np.int64),
         items=items,
-        locks=np.zeros(n * capacity * locks, LOCK),
+        locks=_records(n * capacity * locks, LOCK),
         dominates=lattice.dominates,
         chains=chains,
         ends=ends,
@@ -151,6 +151,11 @@ def new_state(
         held_count=np.zeros(n, np.int64),
         milestones=np.array(milestones, dtype=np.float64),
         rules=rules,
-        log=np.zeros(log, LOG),
+        log=_records(log, LOG),
         log_count=np.zeros(1, np.int64),
     )
+
+
+def _records(count: int, kind: np.dtype[np.void]) -> Records:
+    """Records whose fields are attributes, in compiled functions and in uncompiled ones."""
+    return np.zeros(count, kind).view(np.recarray)

@@ -58,7 +58,7 @@ class Size:
     attack_s: float
 
 
-FULL, QUICK = Size(10, 600.0, 2, 1200.0), Size(2, 60.0, 1, 200.0)
+FULL, QUICK = Size(10, 600.0, 2, 600.0), Size(2, 60.0, 1, 200.0)
 
 
 Runner = Callable[[Sequence[Case], Progress], tuple[list[Outcome], float]]
@@ -95,8 +95,8 @@ def run(quick: bool, progress: Progress, size: Size | None = None, runner: Runne
             *profile_rows(profiles),
             *sensitivity_rows(summaries, paper),
         ],
-        _goals(strict, speed, outcomes, took),
-        _notes(cases, outcomes, took, speed),
+        _goals(strict, speed, took, size),
+        _notes(outcomes, took, speed),
         environment("pyspark", "numba", "numpy", "control"),
         figures(paper),
     )
@@ -160,28 +160,32 @@ def speeds(seconds: float) -> dict[str, float]:
     return found
 
 
-def _goals(strict: Sequence[Summary], speed: dict[str, float], outcomes: Sequence[Outcome], took: float) -> list[Goal]:
+def _goals(strict: Sequence[Summary], speed: dict[str, float], took: float, size: Size) -> list[Goal]:
+    """Runs shorter than the paper's are mostly start-up, and prove nothing of the promises."""
+    speeds = [
+        Goal(
+            "transactions per second on one core, slowest approach", min(speed.values()), _GOAL_SPEED, "/s", "at least"
+        ),
+        Goal("all runs on Spark", took / 60, 15, "minutes"),
+    ]
+    if size.seconds < FULL.seconds:
+        return speeds
     misses, peak, settling, utilisation = worst(strict)
-    total = sum(outcome.submitted for outcome in outcomes)
     return [
         Goal("strict STAR: highest miss ratio of any level, interval included", misses, 5, "%"),
         Goal("strict STAR: highest value of a mean trace", peak, 6, "%"),
         Goal("strict STAR: longest time of a mean trace above 5.05 %", settling, 80, "s"),
         Goal("strict STAR: lowest utilisation where load allows 80 %", utilisation, 80, "%", "at least"),
-        Goal(
-            "transactions per second on one core, slowest approach", min(speed.values()), _GOAL_SPEED, "/s", "at least"
-        ),
-        Goal("all runs on Spark", took / 60, 15, "minutes"),
-        Goal("transactions per second on Spark, two cores", total / took, _GOAL_SPEED, "/s", "at least"),
+        *speeds,
     ]
 
 
-def _notes(cases: Sequence[Case], outcomes: Sequence[Outcome], took: float, speed: dict[str, float]) -> list[str]:
+def _notes(outcomes: Sequence[Outcome], took: float, speed: dict[str, float]) -> list[str]:
     total = sum(outcome.submitted for outcome in outcomes)
-    mean = sum(speed.values()) / len(speed)
+    busy = sum(outcome.processor_s for outcome in outcomes)
     named = ", ".join(f"{name} {value:,.0f}" for name, value in speed.items())
     return [
-        f"{len(cases):,} runs with {total:,} transactions took {took:,.0f} s on Spark with two cores.",
+        f"{len(outcomes):,} runs with {total:,} transactions took {busy:,.0f} s of processor, and {took:,.0f} s in all.",
+        f"So they ran {busy / took:.2f} times as fast as on one core that has nothing else to do.",
         f"Transactions per second of processor on one core: {named}.",
-        f"Transactions per second on Spark over those on one core: {total / took / mean:.2f}.",
     ]

@@ -6,8 +6,9 @@ open, varied one at a time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import t as student
@@ -106,9 +107,12 @@ class Outcome:
     quality: float
     submitted: int
     traces: tuple[tuple[float, ...], ...]
+    processor_s: float = field(default=0.0, compare=False)
+    """Processor time that the run took."""
 
 
 def run_case(case: Case) -> Outcome:
+    begun = time.process_time()
     settings = Settings() if case.changed is None else Settings().but(*case.changed)
     load = Load(case.shares, case.error, case.items, case.seconds, case.seed)
     simulation = Simulation(lattice_named(case.levels), case.approach, load, settings)
@@ -124,6 +128,7 @@ def run_case(case: Case) -> Outcome:
         100 * float(levels["versions"].sum()) / max(1, int(timely.sum()) * best),
         int(levels["submitted"].sum()),
         tuple(tuple(sample.miss_ratio(k) for sample in samples) for k in range(len(levels))),
+        time.process_time() - begun,
     )
 
 

@@ -185,7 +185,7 @@ def _notes(outcomes: Sequence[Outcome], took: float, speed: dict[str, float]) ->
     busy = sum(outcome.processor_s for outcome in outcomes)
     named = ", ".join(f"{name} {value:,.0f}" for name, value in speed.items())
     return [
-        f"{len(outcomes):,} runs with {total:,} transactions took {busy:,.0f} s of processor, and {took:,.0f} s in all.",
+        f"{len(outcomes):,} runs of {total:,} transactions took {busy:,.0f} s of processor and {took:,.0f} s in all.",
         f"So they ran {busy / took:.2f} times as fast as on one core that has nothing else to do.",
         f"Transactions per second of processor on one core: {named}.",
     ]

@@ -24,6 +24,14 @@ def test_a_run_ends_with_one_line_for_each_level() -> None:
     assert all("misses 0.00 %" in line for line in lines)
 
 
+def test_a_terminal_shows_each_level_while_it_runs() -> None:
+    environment = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "120"}
+    result = CliRunner().invoke(main, ["star", "--seconds", "20", "--controller", "open"], env=environment)
+    assert result.exit_code == 0, result.output
+    for word in ("misses", "utilisation", "QoS", "20 s", "█"):
+        assert word in result.output
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_a_picture_is_drawn_where_it_is_wanted(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"star.{suffix}"

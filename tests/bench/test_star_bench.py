@@ -14,6 +14,7 @@ from headgate.realtime.experiments import (
     Case,
     Mean,
     Outcome,
+    fresh_cases,
     lattice_cases,
     paper_cases,
     repeated,
@@ -44,6 +45,8 @@ def test_the_experiments_are_those_of_the_paper() -> None:
     assert all(sum(case.shares) == pytest.approx(200) for case in cases if case.part != "set 1")
     assert {case.items for case in cases} == {1_000, 10_000, 100_000}
     assert {case.levels for case in lattice_cases()} >= {"3, two incomparable", "5 with a diamond"}
+    fresh, known = repeated(fresh_cases(), 2, 600.0, 1000), repeated(paper_cases(), 10, 600.0)
+    assert not {case.seed for case in fresh} & {case.seed for case in known}
     assert len({case.setting for case in sensitivity_cases()}) == len(sensitivity_cases())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from headgate.realtime.actuators import Actuators
 from headgate.realtime.arrays import Ints
-from headgate.realtime.control import Controller, Signal
+from headgate.realtime.control import Controller
 from headgate.realtime.lattice import MILLISECOND, SECOND, Lattice, Slot
 from headgate.realtime.settings import Approach, Control, Settings
 from headgate.realtime.state import WHOLE, new_state
@@ -21,7 +21,7 @@ from headgate.realtime.state import WHOLE, new_state
 
 @dataclass(frozen=True)
 class Sample:
-    """One period, per level: counts, utilisation in percent by the level itself, and what control made of it."""
+    """One period, per level: counts, utilisation in percent by the level itself, and the QoS and limit that held."""
 
     time: float
     submitted: Ints
@@ -33,7 +33,6 @@ class Sample:
     utilisation: tuple[float, ...]
     quality: tuple[float, ...]
     limit: tuple[float, ...]
-    signals: tuple[Signal | None, ...]
 
     def miss_ratio(self, level: int) -> float:
         """In percent of those admitted transactions that ended; 0 if none ended."""
@@ -143,13 +142,12 @@ class Handler:
             utilisation=tuple(map(float, busy)),
             quality=tuple(quality),
             limit=tuple(map(float, limit)),
-            signals=(),
         )
-        signals = [self._control(g, sample, used) for g in range(len(self.controllers))]
-        by_level = tuple(signals[g] if signals else None for g in levels["group"])
-        return Sample(**{**vars(sample), "signals": by_level})
+        for g in range(len(self.controllers)):
+            self._control(g, sample, used)
+        return sample
 
-    def _control(self, g: int, sample: Sample, in_turns: Sequence[float]) -> Signal:
+    def _control(self, g: int, sample: Sample, in_turns: Sequence[float]) -> None:
         """One sample of one controller, and what its actuators do."""
         group, actuators = self.groups[g], self.actuators[g]
         shared = self.approach.feedback == "shared"
@@ -160,7 +158,6 @@ class Handler:
         )
         actuators.apply(signal.change, used)
         self._set(g)
-        return signal
 
     def _set(self, g: int) -> None:
         self.state.groups[g]["quality"] = self.actuators[g].quality

@@ -74,7 +74,8 @@ class Goal:
 @dataclass(frozen=True)
 class Plot:
     """What a bench draws: a line of points (x, y) for each series, and levels (y) to hold them against, by name. Where
-    x is no size but a place among `names`, there are bars instead of lines."""
+    x is no size but a place among `names`, there are bars instead of lines. `intervals` has, for some series, how far
+    each point may be off; a series in `apart` was measured by others: its points are not joined."""
 
     title: str
     x: str
@@ -84,6 +85,8 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     names: Sequence[str] = ()
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    apart: Sequence[str] = ()
 
 
 def environment(*packages: str, **more: str) -> dict[str, str]:

@@ -36,6 +36,7 @@ COMMANDS = {
     "audit": ("headgate.cli.audit", "audit", "Read and verify the audit trail."),
     "label": ("headgate.cli.label", "label", "Read and check labels."),
     "demo": ("headgate.cli.demo", "demo", "Show Headgate at work."),
+    "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }
 """By name: the module and the function of a command, and what the list of commands says of it. A command is imported

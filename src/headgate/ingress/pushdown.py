@@ -39,9 +39,10 @@ class Pushdown:
         """Whether a batch that was read with this pushdown can be used under the current snapshot and dictionary epoch.
 
         Its labels may have been removed from the dictionary since. Other queries may read other columns; other rules
-        and stream descriptors give other labels; windows may hold tuples that a view sees only now. If tuples were
-        dropped, no subscriber may have been added or have changed its clearance since: it would receive of the batch
-        the tuples that others needed, and so learn what they see."""
+        and stream descriptors give other labels; a window (a block without a condition) needs every tuple that its
+        views see, also those that a view has come to see since. If tuples were dropped, no subscriber may have been
+        added or have changed its clearance since: it would receive of the batch the tuples that others needed, and so
+        learn what they see."""
         if epoch != self.epoch:
             return False
         if now is self.snapshot:

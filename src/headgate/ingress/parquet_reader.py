@@ -53,9 +53,9 @@ class Files:
     notes: Sequence[str] = ()
 
     def read(self, names: Iterable[str]) -> pa.Table:
-        pushdown = list(dict.fromkeys(names))
-        found = [self._read(number, pushdown) for number in range(len(self.opened))]
-        schema = pa.schema([(name, ARROW[dict(self.descriptor.columns)[name]]) for name in pushdown])
+        columns = list(dict.fromkeys(names))
+        found = [self._read(number, columns) for number in range(len(self.opened))]
+        schema = pa.schema([(name, ARROW[dict(self.descriptor.columns)[name]]) for name in columns])
         table = pa.concat_tables(found or [schema.empty_table()], promote_options="permissive")
         table.validate()  # the number of values in each column is a claim of the writer of the file
         for number, field in enumerate(table.schema):
@@ -63,9 +63,9 @@ class Files:
                 table = table.set_column(number, field.name, as_texts(table.column(number)))
         return table
 
-    def _read(self, number: int, pushdown: list[str]) -> pa.Table:
+    def _read(self, number: int, columns: list[str]) -> pa.Table:
         try:
-            return self.opened[number].read(pushdown)
+            return self.opened[number].read(columns)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.descriptor, self.paths[number], f"it is damaged ({type(error).__name__})") from None
 

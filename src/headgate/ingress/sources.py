@@ -93,7 +93,7 @@ class StreamSource:
 
 def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
     """Opens a stream. An unknown format, a missing folder and similar errors are reported in one line."""
-    with _said(source, "stream"):
+    with _short_errors(source, "stream"):
         source = _in_folder(source)
         if source.text is not None:
             return _listing(spark.readStream, source).load().select("path", "modificationTime")
@@ -105,7 +105,7 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
 
 def read_table(spark: SparkSession, source: StreamSource) -> Whole:
     """Reads all rows that a table holds now, in order of files and rows."""
-    with _said(source, "table"):
+    with _short_errors(source, "table"):
         if source.text is not None:
             return read_texts(source.text, _listing(spark.read, source).load().select("path", "modificationTime"))
         return Whole(in_order(_shaped(_reader(spark.read, source).load(), source).toArrow()))
@@ -162,7 +162,7 @@ def _reader(reader: Reader, source: StreamSource) -> Reader:
 
 
 @contextmanager
-def _said(source: StreamSource, what: str) -> Iterator[None]:
+def _short_errors(source: StreamSource, what: str) -> Iterator[None]:
     """Turns errors into one line. Spark's own text may be pages long, and name files and folders of the machine."""
     try:
         yield

@@ -58,12 +58,12 @@ def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> Spark
     settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
     for key, value in (settings | (_LOCAL if local else {}) | more).items():
         builder = builder.config(key, value)
-    said = home / "spark.err"
+    log = home / "spark.err"
     try:
-        with _errors_to(said), _nothing_left_behind(), _in_private():
+        with _errors_to(log), _nothing_left_behind(), _in_private():
             return builder.getOrCreate()
     except Exception as error:
-        hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{said}`"
+        hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{log}`"
         raise HeadgateError(f"Spark cannot be started ({type(error).__name__})", hint=hint) from None
 
 

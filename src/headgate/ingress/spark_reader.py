@@ -144,7 +144,7 @@ def _tried(
         good &= times <= latest
     refused: list[RejectedRows] = []
     if not good.all():
-        refused = _unusual(frame, descriptor, pushdown, times, labels, latest)
+        refused = _rejected(frame, descriptor, pushdown, times, labels, latest)
         table, times, labels = table.filter(pa.array(good)), times[good], labels[good]
     types = dict(descriptor.columns)
     arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
@@ -158,7 +158,7 @@ def _unconditional(pushdown: Pushdown) -> Pushdown:
     return replace(pushdown, keep=tuple((some, None) for some, _ in pushdown.keep or ()))
 
 
-def _unusual(
+def _rejected(
     frame: DataFrame, descriptor: StreamDescriptor, pushdown: Pushdown, times: Ints, labels: Ints, latest: int | None
 ) -> list[RejectedRows]:
     """The rejected rows of a batch. They are counted in the fetched columns, and a sample of rows for each reason is

@@ -170,7 +170,7 @@ class _Decoded:
         return self._decoder.decode(b"", True).encode()
 
 
-def _header(piece: Piece, pushdown: Sequence[str]) -> tuple[list[str], Piece]:
+def _header(piece: Piece, columns: Sequence[str]) -> tuple[list[str], Piece]:
     """The column names in the header of a file, and the piece without the header."""
     begin, end = piece.bounds[:2].tolist()
     first = Piece(piece.data[begin:end], piece.form)
@@ -179,7 +179,7 @@ def _header(piece: Piece, pushdown: Sequence[str]) -> tuple[list[str], Piece]:
     numbers = [str(number) for number in range(int(first.fields[0]))]
     (row,) = first.rows(np.ones(1, np.bool_), numbers).to_pylist() or [{}]
     names = [(value or b"").decode(errors="replace") for value in row.values()]
-    for name in pushdown:
+    for name in columns:
         if names.count(name) != 1:
             raise SourceError(f"its header has column `{name}` {'twice' if name in names else 'nowhere'}")
     return names, Piece(piece.data[end:], piece.form)

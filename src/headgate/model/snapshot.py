@@ -55,14 +55,14 @@ class CatalogSnapshot:
     def only(self, keys: Collection[tuple[str, str]]) -> CatalogSnapshot:
         """The part for these subscriptions (subscriber and query): their queries, and the producers of these."""
         subscribers = tuple(x for x in self.subscribers if (x.name, x.query) in keys)
-        pushdown = {x.query for x in subscribers}
+        names = {x.query for x in subscribers}
         while True:
-            read = {stream for query in self.queries if query.name in pushdown for stream in query.streams}
-            more = {query.name for query in self.queries if query.output in read} - pushdown
+            read = {stream for query in self.queries if query.name in names for stream in query.streams}
+            more = {query.name for query in self.queries if query.output in read} - names
             if not more:
-                queries = tuple(query for query in self.queries if query.name in pushdown)
+                queries = tuple(query for query in self.queries if query.name in names)
                 return replace(self, queries=queries, subscribers=subscribers)
-            pushdown |= more
+            names |= more
 
     @cached_property
     def naming(self) -> Mapping[tuple[str, str], frozenset[str] | None]:

@@ -19,7 +19,7 @@ from headgate.columns.sorting import Bools, Constant, Ints, dense, distinct, rep
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.model.budget import Budget
 from headgate.model.limits import Limits
-from headgate.model.query import ContinuousQuery as Running
+from headgate.model.query import ContinuousQuery
 from headgate.model.times import BEGINNING, NO_TIME
 from headgate.model.view import View, clearance_of, plain_clearance
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
@@ -73,7 +73,7 @@ class VisibilityIndex:
 
     # Views ------------------------------------------------------------------------------------------------------------
 
-    def add_view(self, running: Running, clearances: Mapping[str, Clearance | None]) -> View:
+    def add_view(self, running: ContinuousQuery, clearances: Mapping[str, Clearance | None]) -> View:
         """Adds a view that begins now, with empty state."""
         columns = tuple(range(self._columns, self._columns + len(running.query.blocks)))
         self._columns += len(columns)
@@ -297,8 +297,8 @@ class VisibilityIndex:
         numbers mean other columns in this index."""
         mine = {id(view) for view in self.views}
         row = np.zeros_like(self._rows[number])
-        pushdown = [column for view in views if id(view) in mine for column in view.columns]
-        row[pushdown] = self._rows[number][pushdown]
+        shown = [column for view in views if id(view) in mine for column in view.columns]
+        row[shown] = self._rows[number][shown]
         return self._visibility(self._label_of[number], row)
 
     def _visibility(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
@@ -344,7 +344,7 @@ class VisibilityIndex:
             ],
         }
 
-    def restore(self, plain: Mapping[str, Any], running: Mapping[str, Running]) -> None:
+    def restore(self, plain: Mapping[str, Any], running: Mapping[str, ContinuousQuery]) -> None:
         """Restores a checkpoint, without the views of queries that no longer run."""
         self._first.clear()
         self._of_tables.clear()

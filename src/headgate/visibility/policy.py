@@ -12,7 +12,7 @@ from headgate.plan.secure import Mode
 
 
 @dataclass(frozen=True)
-class _Look:
+class _BlockPolicy:
     """How one clearance of a view reads a block, and with which column mask."""
 
     clearance: Clearance
@@ -26,7 +26,7 @@ class VisibilityPolicy:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.masks: list[Mask] = [frozenset()]
-        self._policies: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_Look]]]] = {}
+        self._policies: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_BlockPolicy]]]] = {}
 
     def forget(self, view: View) -> None:
         """Drops the cached policy of a view whose subscribers' rights have changed."""
@@ -40,7 +40,7 @@ class VisibilityPolicy:
         """For each block of a view: HIDDEN, or the mask with which it sees tuples with this label. A cumulative view
         sees every tuple that any of its subscribers may see."""
         if view.columns not in self._policies:
-            self._policies[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
+            self._policies[view.columns] = [self._block_policies(view, block) for block in view.running.query.blocks]
         return [
             next((x.mask for x in policies if reads(self.rules, block, label, x.clearance)), HIDDEN)
             if stream is None or stream in streams
@@ -54,15 +54,15 @@ class VisibilityPolicy:
             return HIDDEN
         return self._mask(self.masks[before - 1] | self.masks[now - 1])
 
-    def _look(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_Look]]:
+    def _block_policies(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_BlockPolicy]]:
         """The block, the streams that it reads, and the policy of each distinct clearance of the view."""
         policies = []
-        looking = () if view.ended else view.clearances
-        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in looking):
+        subscribers = () if view.ended else view.clearances
+        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in subscribers):
             if clearance is not None:
                 exact = view.running.mode == Mode.EXACT
                 mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
-                policies.append(_Look(clearance, mask))
+                policies.append(_BlockPolicy(clearance, mask))
         return block, block.streams, policies
 
     def _hidden(self, block: Block, clearance: Clearance) -> Mask:

@@ -154,7 +154,7 @@ def _labelled(block: Block, column: Column) -> bool:
     return column.name in dict(block.readings[column.input].stream.labels)
 
 
-# Together -------------------------------------------------------------------------------------------------------------
+# Partitionings of many blocks -----------------------------------------------------------------------------------------
 
 
 def together(

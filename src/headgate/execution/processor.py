@@ -75,7 +75,7 @@ class Processor:
         self._tables: pa.Table | None = None
         self._ended: list[View] = []
 
-    # Who looks --------------------------------------------------------------------------------------------------------
+    # Views and rights -------------------------------------------------------------------------------------------------
 
     def subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> View:
         """Add a view for subscribers that join together; if the query is exact, all of them have the same rights."""
@@ -174,7 +174,7 @@ class Processor:
             return None
         return normal.conjunction(sorted(conditions, key=str))
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Saving and restoring ---------------------------------------------------------------------------------------------
 
     def save(self) -> tuple[PartitionStates, dict[str, Any]]:
         """The whole state, to be stored before the results of a batch are delivered."""

@@ -75,7 +75,7 @@ class ViewRun:
         before = {x.key: self._held.get(name_of(block, x), _NOTHING) for x in windows}
         return ViewRun(self._tuples, self._held, self._given, self._since, self._until, self._last, before)
 
-    # What comes out ---------------------------------------------------------------------------------------------------
+    # Results ----------------------------------------------------------------------------------------------------------
 
     def results(self, block: n.Node) -> Emitted:
         """The results of a block (a ToStream node), in their order."""
@@ -221,7 +221,7 @@ class ViewRun:
         values = self._values(below, rows.sides, conditions)
         return rows.where(meets(self._evaluate, conditions, values, len(rows)))
 
-    # Instants and results ---------------------------------------------------------------------------------------------
+    # Instants and emitted results -------------------------------------------------------------------------------------
 
     def _looked(self, node: n.Node) -> tuple[Instants, ValidityIntervals]:
         """The instants of the block whose rows these are, and the validity interval of each row."""

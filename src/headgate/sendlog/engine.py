@@ -1,0 +1,561 @@
+"""The embedded engine: one principal's tables, kept up to date by every insertion and deletion.
+
+Insertions run through rule strands one tuple at a time (pipelined semi-naive, paper 003 section 5.1). A deletion first takes
+away all that may have depended on it and then derives again what still can be (delete and rederive), component by
+component, so that the tables always equal those computed from the base facts alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.errors import HeadgateError
+from headgate.sendlog.codegen import Loop
+from headgate.sendlog.compiled import Compiled, Component, Grouping, RuleCode
+from headgate.sendlog.core import Rel
+from headgate.sendlog.derivations import Derivations
+from headgate.sendlog.functions import FAILURES
+from headgate.sendlog.tables import Table
+from headgate.sendlog.values import Row, Value
+
+Fact = tuple[Rel, Row]
+LIMIT = 20_000_000
+"""Derivations in one change; beyond, a program is taken not to end."""
+
+
+_DELIVERED = Rel("overlayRecv")
+"""The event by which an overlay's program hands a packet to the node above it."""
+
+
+class Diverged(HeadgateError):
+    """A change that set off more derivations than the limit; it was undone."""
+
+
+@dataclass
+class Changes:
+    """What one change did: tuples that came and went, events that were exported, and what an overlay delivered."""
+
+    inserted: dict[Rel, set[Row]] = field(default_factory=dict)
+    deleted: dict[Rel, set[Row]] = field(default_factory=dict)
+    sent: list[Fact] = field(default_factory=list)
+    received: list[Value] = field(default_factory=list)
+
+    def _merge(self, plus: dict[Rel, set[Row]], minus: dict[Rel, set[Row]]) -> None:
+        for rel, rows in minus.items():
+            came = self.inserted.get(rel, set())
+            self.deleted.setdefault(rel, set()).update(rows - came)
+            came -= rows
+        for rel, rows in plus.items():
+            went = self.deleted.get(rel, set())
+            self.inserted.setdefault(rel, set()).update(rows - went)
+            went -= rows
+
+
+@dataclass
+class _Bound:
+    """A rule's loops over this engine's tables."""
+
+    code: RuleCode
+    derive: list[tuple[Rel, bool, Loop]]
+    mark: list[tuple[Rel, bool, Loop]]
+    again: Loop | None
+    full: Loop
+
+
+@dataclass
+class _Slot:
+    """A relation in the hot loop, with the strands that its new tuples set off."""
+
+    rel: Rel
+    table: Table
+    added: set[Row]
+    loops: list[tuple[_Slot, Loop]] = field(default_factory=list)
+
+
+class Engine:
+    """Tables by relation. `apply` is the only way in; reading is `rows`."""
+
+    def __init__(self, compiled: Compiled, principal: str, *, limit: int = LIMIT) -> None:
+        self.compiled, self.principal, self.limit = compiled, principal, limit
+        self.tables = {rel: Table() for rel in compiled.rels}
+        self.base: dict[Rel, set[Row]] = {}
+        self.failures = 0
+        self.derivations = Derivations() if compiled.tracing else None
+        self._keyed: dict[Rel, dict[Row, Row]] = {}
+        self._heads: dict[tuple[Rel, str, Row], Row] = {}
+        self._best: dict[tuple[Rel, Row], Row] = {}
+        self._steps = 0
+        self._components = [(c, self._bound(c.codes)) for c in compiled.components]
+        self._triggers = {rel: self._bound(tuple(codes)) for rel, codes in compiled.triggers.items()}
+        self.apply(insert=compiled.core.facts_of(principal))
+
+    def rows(self, rel: Rel) -> set[Row]:
+        table = self.tables.get(rel)
+        return table.rows if table is not None else set()
+
+    def apply(self, insert: Iterable[Fact] = (), delete: Iterable[Fact] = ()) -> Changes:
+        """Changes base facts and everything derived from them; events are processed and forgotten."""
+        self._steps = 0
+        done = Changes()
+        kept = {rel: set(rows) for rel, rows in self.base.items()} if self.limit < LIMIT else None
+        waiting = deque([(list(insert), list(delete))])
+        try:
+            while waiting:
+                pending = self._round(*waiting.popleft(), done)
+                if pending:
+                    waiting.append((pending, []))
+        except Diverged:
+            self._restore(kept)
+            raise
+        return done
+
+    # One round
+
+    def _round(self, insert: list[Fact], delete: list[Fact], done: Changes) -> list[Fact]:
+        """Maintains the tables, then fires the events; what events insert is the next round's."""
+        events = [fact for fact in insert if self._is_event(fact[0])]
+        gone: dict[Rel, set[Row]] = {}
+        new: dict[Rel, set[Row]] = {}
+        for rel, row in delete:
+            if row in self.base.get(rel, ()):
+                self.base[rel].discard(row)
+                gone.setdefault(rel, set()).add(row)
+        for rel, row in insert:
+            if not self._is_event(rel) and rel in self.tables:
+                self._insert_base(rel, row, new, gone)
+        plus: dict[Rel, set[Row]] = {}
+        minus: dict[Rel, set[Row]] = {}
+        if new or gone:
+            for component, codes in self._components:
+                self._maintain(component, codes, new, gone, plus, minus)
+            done._merge(plus, minus)
+        pending: list[Fact] = []
+        for rel, row in events:
+            self._fire(rel, row, pending, done)
+        if self.derivations is not None:
+            self.derivations.drop(minus)
+        return pending
+
+    def _insert_base(self, rel: Rel, row: Row, new: dict[Rel, set[Row]], gone: dict[Rel, set[Row]]) -> None:
+        table = self.compiled.core.tables.get(rel.name)
+        if table is not None and table.keys:
+            shift = {"said": 1, "out": 2}.get(rel.kind, 0)
+            key = (*row[:shift], *(row[k - 1 + shift] for k in table.keys))
+            old = self._keyed.setdefault(rel, {}).get(key)
+            if old is not None and old != row and old in self.base.get(rel, ()):
+                self.base[rel].discard(old)
+                new.get(rel, set()).discard(old)
+                gone.setdefault(rel, set()).add(old)
+            self._keyed[rel][key] = row
+        self.base.setdefault(rel, set()).add(row)
+        new.setdefault(rel, set()).add(row)
+
+    def _is_event(self, rel: Rel) -> bool:
+        return rel.kind != "out" and self.compiled.core.is_event(rel.name)
+
+    def _fire(self, rel: Rel, row: Row, pending: list[Fact], done: Changes) -> None:
+        if rel == _DELIVERED:
+            done.received.append(row[-1])
+        for bound in self._triggers.get(rel, ()):
+            rule = bound.code.rule
+            for _, _, loop in bound.derive:
+                found: list[Any] = []
+                loop(row, found)
+                self._count(len(found))
+                for made, label, body in self._aggregated(rule.label, found):
+                    if self.derivations is not None:
+                        self.derivations.add((rule.rel, made), label, body)
+                    if rule.rel.kind == "out":
+                        done.sent.append((rule.rel, made))
+                    else:
+                        pending.append((rule.rel, made))
+
+    def _aggregated(self, label: str, found: list[Any]) -> list[tuple[Row, str, tuple[Fact, ...]]]:
+        """The rows of an event's rule; an aggregate ranges over the solutions for this one event."""
+        rows = found if self.derivations is not None else [(row, label, ()) for row in found]
+        grouping = self.compiled.groupings.get(label)
+        if grouping is None:
+            return rows
+        groups: dict[Row, dict[Row, tuple[Fact, ...]]] = {}
+        for row, _, body in rows:
+            groups.setdefault(grouping.key(row), {})[row] = body
+        made = []
+        for key, solutions in groups.items():
+            value, chosen = self._value(grouping, set(solutions))
+            if value is not None:
+                bodies = tuple([fact for row in chosen for fact in solutions[row]])
+                made.append((grouping.head(key, value), label, bodies))
+        return made
+
+    # Maintenance of one component
+
+    def _maintain(
+        self,
+        component: Component,
+        codes: list[_Bound],
+        new: dict[Rel, set[Row]],
+        gone: dict[Rel, set[Row]],
+        plus: dict[Rel, set[Row]],
+        minus: dict[Rel, set[Row]],
+    ) -> None:
+        touched = any(rel in new or rel in gone for rel in component.rels)
+        if not touched and not any(plus.get(rel) or minus.get(rel) for rel in component.inputs):
+            return
+        if component.best:
+            self._maintain_best(component, codes, new, gone, plus, minus)
+            return
+        added: dict[Rel, set[Row]] = {}
+        grouped_new, grouped_gone = self._regroup(component, plus, minus)
+        seeds = [(rel, row) for rel in component.rels for row in gone.get(rel, ())] + grouped_gone
+        marked = self._mark(component, codes, seeds, plus, minus)
+        for rel, row in marked:
+            self.tables[rel].remove(row)
+        queue: deque[Fact] = deque(self._still(component, codes, marked))
+        queue.extend((rel, row) for rel in component.rels for row in new.get(rel, ()))
+        queue.extend(grouped_new)
+        for rel in component.inputs.intersection(plus):
+            for row in plus[rel]:
+                self._derive(codes, rel, row, queue, negated=False)
+        for rel in component.inputs.intersection(minus):
+            for row in minus[rel]:
+                self._derive(codes, rel, row, queue, negated=True)
+        self._insert(codes, queue, added)
+        self._settle(component, marked, added, plus, minus)
+
+    def _mark(
+        self,
+        component: Component,
+        codes: list[_Bound],
+        seeds: list[Fact],
+        plus: dict[Rel, set[Row]],
+        minus: dict[Rel, set[Row]],
+    ) -> dict[Fact, None]:
+        """All tuples of the component that may depend on what went, or on a negated tuple that came."""
+        marked: dict[Fact, None] = {}
+        queue: deque[Fact] = deque()
+        if not seeds and not any(self._may_mark(codes, plus, minus)):
+            return marked
+
+        def mark(facts: Iterable[Fact]) -> None:
+            for fact in facts:
+                if fact not in marked and fact[1] in self.tables[fact[0]].rows:
+                    marked[fact] = None
+                    queue.append(fact)
+
+        mark(seeds)
+        back = [(rel, row) for rel, rows in minus.items() for row in rows]
+        for rel, row in back:  # joins must still find the tuples that went
+            self.tables[rel].add(row)
+        for rel in component.inputs:
+            for row in minus.get(rel, ()):
+                mark(self._dependants(codes, rel, row, negated=False))
+            for row in plus.get(rel, ()):
+                mark(self._dependants(codes, rel, row, negated=True))
+        while queue:
+            mark(self._dependants(codes, *queue.popleft(), negated=False))
+        for rel, row in back:
+            self.tables[rel].remove(row)
+        return marked
+
+    def _may_mark(self, codes: list[_Bound], plus: dict[Rel, set[Row]], minus: dict[Rel, set[Row]]) -> Iterator[bool]:
+        for bound in codes:
+            for trigger, negated, _ in bound.mark:
+                yield bool(plus.get(trigger) if negated else minus.get(trigger))
+
+    def _dependants(self, codes: list[_Bound], rel: Rel, row: Row, *, negated: bool) -> list[Fact]:
+        facts = []
+        for bound in codes:
+            for trigger, is_negated, loop in bound.mark:
+                if trigger == rel and is_negated == negated:
+                    found: list[Any] = []
+                    loop(row, found)
+                    self._count(len(found))
+                    for one in found:
+                        if self.derivations is not None:
+                            self.derivations.remove((bound.code.target, one[0]), one[1], one[2])
+                            one = one[0]  # noqa: PLW2901
+                        facts.append((bound.code.target, one))
+        return facts
+
+    def _still(self, component: Component, codes: list[_Bound], marked: dict[Fact, None]) -> list[Fact]:
+        """Marked tuples that are base facts, values of an aggregate, or derived in another way."""
+        grouped = {(g.rule.rel, row) for g in component.groupings for row in self._current(g)} if marked else set()
+        kept = []
+        for rel, row in marked:
+            if row in self.base.get(rel, ()) or (rel, row) in grouped or self._derivable(codes, rel, row):
+                kept.append((rel, row))
+        return kept
+
+    def _current(self, grouping: Grouping) -> list[Row]:
+        return [row for (rel, label, _), row in self._heads.items() if (rel, label) == _identity(grouping)]
+
+    def _derivable(self, codes: list[_Bound], rel: Rel, row: Row) -> bool:
+        possible = False
+        for bound in codes:
+            if bound.code.target == rel and bound.again is not None:
+                found: list[Any] = []
+                bound.again(row, found)
+                if found:
+                    possible = True
+                    self._record(rel, found)
+        return possible
+
+    def _derive(self, codes: list[_Bound], rel: Rel, row: Row, queue: deque[Fact], *, negated: bool) -> None:
+        for bound in codes:
+            for trigger, is_negated, loop in bound.derive:
+                if trigger == rel and is_negated == negated:
+                    self._run(bound, loop, row, queue)
+
+    def _run(self, bound: _Bound, loop: Loop, row: Row | None, queue: deque[Fact]) -> None:
+        found: list[Any] = []
+        loop(row, found)
+        if not found:
+            return
+        self._count(len(found))
+        target = bound.code.target
+        rows = self.tables[target].rows
+        for one in self._record(target, found):
+            if one not in rows:
+                queue.append((target, one))
+
+    def _record(self, rel: Rel, found: list[Any]) -> list[Row]:
+        if self.derivations is None:
+            return found
+        for row, label, body in found:
+            self.derivations.add((rel, row), label, body)
+        return [row for row, _, _ in found]
+
+    def _insert(self, codes: list[_Bound], queue: deque[Fact], added: dict[Rel, set[Row]]) -> None:
+        """The hot loop: each new tuple runs through the strands it sets off; relations are looked up once, not per tuple."""
+        slots = {rel: _Slot(rel, self.tables[rel], added.setdefault(rel, set())) for rel in {fact[0] for fact in queue}}
+        for bound in codes:
+            target = slots.setdefault(bound.code.target, self._slot(bound.code.target, added))
+            for trigger, negated, loop in bound.derive:
+                if not negated:
+                    slots.setdefault(trigger, self._slot(trigger, added)).loops.append((target, loop))
+        work = deque([(slots[rel], row) for rel, row in queue])
+        while work:
+            slot, row = work.popleft()
+            if not slot.table.add(row):
+                continue
+            slot.added.add(row)
+            for target, loop in slot.loops:
+                found: list[Any] = []
+                loop(row, found)
+                if found:
+                    self._count(len(found))
+                    rows = target.table.rows
+                    work.extend([(target, one) for one in self._record(target.rel, found) if one not in rows])
+
+    def _slot(self, rel: Rel, added: dict[Rel, set[Row]]) -> _Slot:
+        return _Slot(rel, self.tables[rel], added.setdefault(rel, set()))
+
+    def _settle(
+        self,
+        component: Component,
+        marked: dict[Fact, None],
+        added: dict[Rel, set[Row]],
+        plus: dict[Rel, set[Row]],
+        minus: dict[Rel, set[Row]],
+    ) -> None:
+        was: dict[Rel, set[Row]] = {}
+        for rel, row in marked:
+            was.setdefault(rel, set()).add(row)
+        for rel in component.rels:
+            came, went = added.get(rel, set()), was.get(rel, set())
+            if came - went:
+                plus[rel] = came - went
+            if went - came:
+                minus[rel] = went - came
+
+    # Aggregates
+
+    def _regroup(
+        self, component: Component, plus: dict[Rel, set[Row]], minus: dict[Rel, set[Row]]
+    ) -> tuple[list[Fact], list[Fact]]:
+        """The heads of groups whose solutions changed: new ones, and old ones that no longer hold."""
+        new: list[Fact] = []
+        gone: list[Fact] = []
+        for grouping in component.groupings:
+            changed = {grouping.key(row) for rows in (plus, minus) for row in rows.get(grouping.body, ())}
+            rel, label = _identity(grouping)
+            for key in changed:
+                old = self._heads.pop((rel, label, key), None)
+                made = self._group(grouping, key)
+                if made is not None:
+                    self._heads[(rel, label, key)] = made
+                if made != old:
+                    gone += [(rel, old)] if old is not None else []
+                    new += [(rel, made)] if made is not None else []
+        return new, gone
+
+    def _group(self, grouping: Grouping, key: Row) -> Row | None:
+        table = self.tables[grouping.body]
+        solutions = table.rows
+        if grouping.group:
+            found = key[0] if len(key) == 1 else key
+            solutions = table.index(grouping.group).get(found, set())
+        value, chosen = self._value(grouping, solutions)
+        if value is None:
+            return None
+        made = grouping.head(key, value)
+        if self.derivations is not None:
+            fact = (grouping.rule.rel, made)
+            self.derivations.replace(fact, grouping.rule.label, tuple([(grouping.body, row) for row in chosen]))
+        return made
+
+    def _value(self, grouping: Grouping, solutions: set[Row]) -> tuple[Row | None, list[Row]]:
+        """The aggregate over these solutions, and those it comes from; None where there are none, or it cannot be."""
+        aggregate = grouping.aggregate
+        if not solutions:
+            return None, []
+        if aggregate.name == "count":
+            return (len(solutions),), sorted(solutions, key=repr)
+        values = {row: tuple([row[i] for i in grouping.over]) for row in solutions}
+        try:
+            if aggregate.name == "sum":
+                total: Value = _total([value[0] for value in values.values()])
+                return (total,), sorted(solutions, key=repr)
+            best = min(values.values()) if aggregate.name == "min" else max(values.values())
+        except FAILURES:
+            self._failed()
+            return None, []
+        return best, sorted([row for row, value in values.items() if value == best], key=repr)
+
+    # Aggregates inside recursion
+
+    def _maintain_best(
+        self,
+        component: Component,
+        codes: list[_Bound],
+        new: dict[Rel, set[Row]],
+        gone: dict[Rel, set[Row]],
+        plus: dict[Rel, set[Row]],
+        minus: dict[Rel, set[Row]],
+    ) -> None:
+        """Insertions improve what is there; after anything else the component is computed anew."""
+        before = {rel: set(self.tables[rel].rows) for rel in component.rels}
+        bests = {g.rule.rel: g for g in component.groupings}
+        only_more = not any(gone.get(rel) for rel in component.rels) and not any(
+            minus.get(rel) for rel in component.inputs
+        )
+        negated = any(is_negated for bound in codes for _, is_negated, _ in bound.derive)
+        queue: deque[Fact] = deque()
+        if only_more and not negated and len(bests) == len(component.rels):
+            for rel in component.inputs.intersection(plus):
+                for row in plus[rel]:
+                    self._derive(codes, rel, row, queue, negated=False)
+            queue.extend((rel, row) for rel in component.rels for row in new.get(rel, ()))
+            self._improve(component, codes, bests, queue)
+        else:
+            for rel in component.rels:
+                self.tables[rel].clear()
+            self._best = {key: row for key, row in self._best.items() if key[0] not in component.rels}
+            for bound in codes:
+                self._run(bound, bound.full, None, queue)
+            queue.extend((rel, row) for rel in component.rels for row in self.base.get(rel, ()))
+            self._improve(component, codes, bests, queue)
+            self._others(component, codes, bests)
+        for rel in component.rels:
+            rows = self.tables[rel].rows
+            plus[rel], minus[rel] = rows - before[rel], before[rel] - rows
+
+    def _improve(
+        self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping], queue: deque[Fact]
+    ) -> None:
+        """Keeps the best row of each group, and derives only from rows that are better than before."""
+        while queue:
+            better: dict[tuple[Rel, Row], Row] = {}
+            for rel, row in queue:
+                if rel in bests:
+                    self._consider(component.best, bests[rel], rel, row, better)
+                else:
+                    better[rel, row] = row
+            queue.clear()
+            for (rel, key), row in better.items():
+                if rel in bests:
+                    old = self._best.get((rel, key))
+                    if old is not None:
+                        self.tables[rel].remove(old)
+                    self._best[rel, key] = row
+                if self.tables[rel].add(row):
+                    self._derive(codes, rel, row, queue, negated=False)
+
+    def _consider(self, name: str, grouping: Grouping, rel: Rel, row: Row, better: dict[tuple[Rel, Row], Row]) -> None:
+        key = grouping.key(row)
+        known = better.get((rel, key)) or self._best.get((rel, key))
+        if known is not None:
+            value, held = ([r[i] for i in grouping.over] for r in (row, known))
+            try:
+                if not (value < held if name == "min" else value > held):
+                    return
+            except FAILURES:
+                self._failed()
+                return
+        better[rel, key] = row
+
+    def _others(self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping]) -> None:
+        """Relations in the recursion that are no aggregates followed every improvement; now only the last ones count."""
+        others = [rel for rel in component.rels if rel not in bests]
+        for rel in others:
+            self.tables[rel].clear()
+        queue: deque[Fact] = deque((rel, row) for rel in others for row in self.base.get(rel, ()))
+        plain = [bound for bound in codes if bound.code.target not in bests]
+        for bound in plain:
+            self._run(bound, bound.full, None, queue)
+        self._insert(plain, queue, {})
+
+    # The rest
+
+    def _bound(self, codes: tuple[RuleCode, ...]) -> list[_Bound]:
+        found = []
+        for code in codes:
+            if code.rule.owner in (None, self.principal):
+
+                def bind(generated: Any) -> Loop:
+                    loop: Loop = generated.bind(self.principal, self.tables, self._failed)
+                    return loop
+
+                derive = [(d.trigger, d.negated, bind(d.derive)) for d in code.deltas]
+                mark = [(d.trigger, d.negated, bind(d.mark)) for d in code.deltas]
+                again = bind(code.again) if code.again is not None else None
+                found.append(_Bound(code, derive, mark, again, bind(code.full)))
+        return found
+
+    def _failed(self) -> None:
+        self.failures += 1
+
+    def _count(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > self.limit:
+            hint = "a rule may make new values for ever"
+            raise Diverged(f"cannot reach a fixpoint: more than {self.limit:,} derivations in one change", hint=hint)
+
+    def _restore(self, base: dict[Rel, set[Row]] | None) -> None:
+        """After a change that does not end: the tables of before, or of nothing where they were not kept."""
+        for table in self.tables.values():
+            table.clear()
+        self._heads.clear()
+        self._best.clear()
+        self._keyed.clear()
+        if self.derivations is not None:
+            self.derivations = Derivations()
+        self.base = {}
+        self._steps = 0
+        self._round([(rel, row) for rel, rows in (base or {}).items() for row in rows], [], Changes())
+
+
+def _identity(grouping: Grouping) -> tuple[Rel, str]:
+    return grouping.rule.rel, grouping.body.name
+
+
+def _total(values: list[Value]) -> Value:
+    total: int | float = 0
+    for value in values:
+        if isinstance(value, str | tuple):
+            raise TypeError("this is no number")
+        total += value
+    return int(total) if isinstance(total, float) and total.is_integer() else total

@@ -85,6 +85,16 @@ class Channels:
             ready.append(channel.waiting.pop(channel.last))
         return ready, ""
 
+    def listed(self) -> list[Any]:
+        """The numbers and epochs; messages that wait or are kept belong to whoever carries them."""
+        incoming = [[*key, channel.epoch, channel.last] for key, channel in self._incoming.items()]
+        return [self.peers, [[*key, n] for key, n in self._next.items()], incoming, self._known]
+
+    def restore(self, data: list[Any]) -> None:
+        self.peers, sent, incoming, self._known = data
+        self._next = {(peer, scheme): number for peer, scheme, number in sent}
+        self._incoming = {(peer, scheme): _Incoming(epoch, last) for peer, scheme, epoch, last in incoming}
+
     def acknowledgement(self, peer: str, scheme: str) -> bytes:
         channel = self._incoming.get((peer, scheme), _Incoming())
         return encoded(["ack", self.principal, self.epoch, scheme, channel.epoch, channel.last])

@@ -87,10 +87,13 @@ class Engine:
         self._keyed: dict[Rel, dict[Row, Row]] = {}
         self._heads: dict[tuple[Rel, str, Row], Row] = {}
         self._best: dict[tuple[Rel, Row], Row] = {}
+        self._undo: list[tuple[Rel, Row, bool]] = []
         self._steps = 0
         self._components = [(c, self._bound(c.codes)) for c in compiled.components]
         self._triggers = {rel: self._bound(tuple(codes)) for rel, codes in compiled.triggers.items()}
-        self.apply(insert=compiled.core.facts_of(principal))
+        self._first = True
+        self.initial = self.apply(insert=compiled.core.facts_of(principal))
+        self._first = False
 
     def rows(self, rel: Rel) -> set[Row]:
         table = self.tables.get(rel)
@@ -100,7 +103,7 @@ class Engine:
         """Changes base facts and everything derived from them; events are processed and forgotten."""
         self._steps = 0
         done = Changes()
-        kept = {rel: set(rows) for rel, rows in self.base.items()} if self.limit < LIMIT else None
+        self._undo.clear()
         waiting = deque([(list(insert), list(delete))])
         try:
             while waiting:
@@ -108,7 +111,7 @@ class Engine:
                 if pending:
                     waiting.append((pending, []))
         except Diverged:
-            self._restore(kept)
+            self._restore()
             raise
         return done
 
@@ -122,13 +125,14 @@ class Engine:
         for rel, row in delete:
             if row in self.base.get(rel, ()):
                 self.base[rel].discard(row)
+                self._undo.append((rel, row, True))
                 gone.setdefault(rel, set()).add(row)
         for rel, row in insert:
             if not self._is_event(rel) and rel in self.tables:
                 self._insert_base(rel, row, new, gone)
         plus: dict[Rel, set[Row]] = {}
         minus: dict[Rel, set[Row]] = {}
-        if new or gone:
+        if new or gone or self._first:
             for component, codes in self._components:
                 self._maintain(component, codes, new, gone, plus, minus)
             done._merge(plus, minus)
@@ -147,10 +151,14 @@ class Engine:
             old = self._keyed.setdefault(rel, {}).get(key)
             if old is not None and old != row and old in self.base.get(rel, ()):
                 self.base[rel].discard(old)
+                self._undo.append((rel, old, True))
                 new.get(rel, set()).discard(old)
                 gone.setdefault(rel, set()).add(old)
             self._keyed[rel][key] = row
-        self.base.setdefault(rel, set()).add(row)
+        held = self.base.setdefault(rel, set())
+        if row not in held:
+            held.add(row)
+            self._undo.append((rel, row, False))
         new.setdefault(rel, set()).add(row)
 
     def _is_event(self, rel: Rel) -> bool:
@@ -201,7 +209,7 @@ class Engine:
         plus: dict[Rel, set[Row]],
         minus: dict[Rel, set[Row]],
     ) -> None:
-        touched = any(rel in new or rel in gone for rel in component.rels)
+        touched = self._first or any(rel in new or rel in gone for rel in component.rels)
         if not touched and not any(plus.get(rel) or minus.get(rel) for rel in component.inputs):
             return
         if component.best:
@@ -216,6 +224,9 @@ class Engine:
         queue: deque[Fact] = deque(self._still(component, codes, marked))
         queue.extend((rel, row) for rel in component.rels for row in new.get(rel, ()))
         queue.extend(grouped_new)
+        for bound in codes if self._first else ():
+            if all(atom.negated for atom in bound.code.rule.atoms()):  # no tuple ever sets it off
+                self._run(bound, bound.full, None, queue)
         for rel in component.inputs.intersection(plus):
             for row in plus[rel]:
                 self._derive(codes, rel, row, queue, negated=False)
@@ -534,18 +545,23 @@ class Engine:
             hint = "a rule may make new values for ever"
             raise Diverged(f"cannot reach a fixpoint: more than {self.limit:,} derivations in one change", hint=hint)
 
-    def _restore(self, base: dict[Rel, set[Row]] | None) -> None:
-        """After a change that does not end: the tables of before, or of nothing where they were not kept."""
+    def _restore(self) -> None:
+        """After a change that does not end: the base facts of before, and the tables that follow from them."""
+        for rel, row, was in reversed(self._undo):
+            (self.base[rel].add if was else self.base[rel].discard)(row)
+        facts = [(rel, row) for rel, rows in self.base.items() for row in rows]
         for table in self.tables.values():
             table.clear()
         self._heads.clear()
         self._best.clear()
         self._keyed.clear()
+        self.base = {}
         if self.derivations is not None:
             self.derivations = Derivations()
-        self.base = {}
         self._steps = 0
-        self._round([(rel, row) for rel, rows in (base or {}).items() for row in rows], [], Changes())
+        self._first = True
+        self._round(facts, [], Changes())
+        self._first = False
 
 
 def _identity(grouping: Grouping) -> tuple[Rel, str]:

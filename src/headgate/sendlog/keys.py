@@ -49,6 +49,18 @@ def verifies(key: PublicKey, signature: bytes, data: bytes) -> bool:
     return True
 
 
+def private_bytes(key: PrivateKey) -> bytes:
+    plain = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, plain)
+
+
+def private_key(data: bytes) -> PrivateKey:
+    key = serialization.load_der_private_key(data, None)
+    if not isinstance(key, ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey):
+        raise HeadgateError("this key is neither Ed25519 nor RSA")
+    return key
+
+
 def public_bytes(key: PublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
@@ -81,8 +93,10 @@ class Certificate:
 class Authority:
     """Certifies keys, hands out keys for MACs, and takes certificates back."""
 
-    def __init__(self) -> None:
-        self._key = ed25519.Ed25519PrivateKey.generate()
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._key = (
+            ed25519.Ed25519PrivateKey.from_private_bytes(secret) if secret else ed25519.Ed25519PrivateKey.generate()
+        )
         self._secret = hashlib.sha256(self._key.private_bytes_raw()).digest()
         self._issued: dict[str, Certificate] = {}
         self._revoked: set[str] = set()
@@ -116,9 +130,14 @@ class Authority:
         """The key of two principals; the authority tells it to these two only."""
         return hmac.digest(self._secret, encoded(sorted((one, other))), "sha256")
 
-    def enrol(self, principal: str, scheme: str = "ed25519") -> KeyRing:
-        """A new key with its certificate: what a principal is set up with."""
-        key = new_key(scheme)
+    @property
+    def secret(self) -> bytes:
+        """The authority's own key: whoever has it is the authority."""
+        return self._key.private_bytes_raw()
+
+    def enrol(self, principal: str, scheme: str = "ed25519", key: PrivateKey | None = None) -> KeyRing:
+        """A key, new unless it is given, with its certificate: what a principal is set up with."""
+        key = key or new_key(scheme)
         self.certify(principal, key.public_key())
         return KeyRing(principal, key, self.public_key, self.fetch, lambda peer: self.mac_key(principal, peer))
 

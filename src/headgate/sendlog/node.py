@@ -22,7 +22,7 @@ from headgate.sendlog.keys import LEVELS, KeyRing
 from headgate.sendlog.packets import DELETE, EVENT, HELLO, INSERT, Header, Packet, Statement, pack, proven, unpack
 from headgate.sendlog.provenance import Tree
 from headgate.sendlog.tracing import Tracing
-from headgate.sendlog.values import Row, Value, canonical
+from headgate.sendlog.values import Row, Value, canonical, decoded, encoded
 
 OVERLAY_SEND, OVERLAY_RECEIVE = "overlaySend", "overlayRecv"
 
@@ -83,8 +83,8 @@ class Node:
         self._levels = {rel.level for rel in compiled.rels if rel.kind == "said"}
         self._stored = {rel for rel in compiled.rels if rel.kind == "said"}
         self._arities = {rel.name: n for rel, n in _arities(compiled)}
-        initial = Changes(inserted={rel: set(self.engine.rows(rel)) for rel in compiled.rels if rel.kind == "out"})
-        self._export(initial)
+        self.tracing.remember(self.engine.initial.inserted)
+        self._export(self.engine.initial)
 
     # Facts
 
@@ -373,9 +373,49 @@ class Node:
             self._seen.add(identity)
             self._import_all(packet)
 
+    # Moving
+
+    def snapshot(self) -> bytes:
+        """All that this node cannot compute again: base facts, statements with their proofs, numbers, soft state."""
+        rels = {rel: [rel.name, rel.kind, rel.level] for rel in self.engine.tables}
+        state = {
+            "base": [[rels[rel], sorted(rows, key=repr)] for rel, rows in self.engine.base.items() if rows],
+            "support": [[rels[rel], row, sorted(via)] for (rel, row), via in self._support.items()],
+            "proofs": [[name, row, proof] for (name, row), proof in self._proofs.items()],
+            "expiry": [[rels[rel], row, end] for (rel, row), end in self._expiry.items()],
+            "seen": sorted(self._seen),
+            "came": self.tracing.listed(),
+            "channels": self.channels.listed(),
+            "numbers": [self.now, self._overlay_number, self._refreshed],
+            "traffic": [self.traffic.messages, self.traffic.bytes, self.traffic.statements, self.traffic.rejected],
+        }
+        return encoded(state)
+
+    def restore(self, data: bytes) -> None:
+        """Becomes the node that a snapshot was taken of; what that one had sent is not sent again."""
+        state = decoded(data)
+        base = {(rel, row) for rel, rows in self.engine.base.items() for row in rows}
+        kept = {(Rel(*rel), _row(row)) for rel, rows in state["base"] for row in rows}
+        self.engine.apply(insert=kept - base, delete=base - kept)
+        self._support = {(Rel(*rel), _row(row)): set(via) for rel, row, via in state["support"]}
+        self._proofs = {(name, _row(row)): proof for name, row, proof in state["proofs"]}
+        self._expiry = {(Rel(*rel), _row(row)): end for rel, row, end in state["expiry"]}
+        self._seen = {tuple(one) for one in state["seen"]}
+        self.tracing.restore(state["came"])
+        self.channels.restore(state["channels"])
+        self.now, self._overlay_number, self._refreshed = state["numbers"]
+        messages, size, statements, rejected = state["traffic"]
+        self.traffic = Traffic(messages, size, statements, Counter(rejected))
+        self._waiting, self._ready = [], []
+
     def proof(self, name: str, row: Row) -> Any:
         """The signature that came with `row[0] says name(...)`, or None."""
         return self._proofs.get((name, row))
+
+
+def _row(data: Any) -> Row:
+    row = canonical(data)
+    return row if isinstance(row, tuple) else ()
 
 
 def _arities(compiled: Compiled) -> Iterable[tuple[Rel, int]]:

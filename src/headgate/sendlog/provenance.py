@@ -13,6 +13,7 @@ from typing import Any
 from headgate.sendlog.values import Row, ValueFault, canonical, shown_fact
 
 MAX_NODES = 10_000
+MAX_PRODUCTS = 64
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class Tree:
 
 @dataclass(frozen=True)
 class Expression:
-    """A sum of products of principals, as a set of sets; larger products that contain a smaller one are dropped."""
+    """A sum of products of principals, as a set of sets. Beyond `MAX_PRODUCTS` only the minimal products are kept: a
+    product that contains another never decides whether somebody is needed."""
 
     products: frozenset[frozenset[str]]
 
@@ -93,10 +95,14 @@ class Expression:
         return cls(frozenset({frozenset({principal})}))
 
     def plus(self, other: Expression) -> Expression:
-        return Expression(_minimal(self.products | other.products))
+        return Expression(_bounded(self.products | other.products))
 
     def times(self, other: Expression) -> Expression:
-        return Expression(_minimal({a | b for a in self.products for b in other.products}))
+        return Expression(_bounded(frozenset(a | b for a in self.products for b in other.products)))
+
+    def minimal(self) -> Expression:
+        """Without products that contain another: `a + a*b` is `a`."""
+        return Expression(_minimal(self.products))
 
     def without(self, distrusted: Iterable[str]) -> bool:
         """Whether a derivation remains that needs none of these principals."""
@@ -108,6 +114,10 @@ class Expression:
 
     def __str__(self) -> str:
         return " + ".join(sorted("*".join(sorted(product)) for product in self.products)) or "nothing"
+
+
+def _bounded(products: frozenset[frozenset[str]]) -> frozenset[frozenset[str]]:
+    return products if len(products) <= MAX_PRODUCTS else _minimal(products)
 
 
 def _minimal(products: Iterable[frozenset[str]]) -> frozenset[frozenset[str]]:

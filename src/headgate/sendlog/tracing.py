@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headgate.sendlog.core import Rel
 from headgate.sendlog.engine import Engine
 from headgate.sendlog.provenance import MAX_NODES, Tree, Use
-from headgate.sendlog.values import Row
+from headgate.sendlog.values import Row, canonical
 
 Remote = Callable[[str, Tree], Tree]
 """Asks the principal that said a tuple for the rest of its tree: distributed provenance."""
@@ -37,6 +38,14 @@ class Tracing:
     def came(self, statement: tuple[str, Row], tree: Tree, via: str) -> None:
         """A statement arrived, with as much of its tree as was sent along."""
         self._came[statement] = (tree, via)
+
+    def listed(self) -> list[Any]:
+        return [[name, row, tree.listed(), via] for (name, row), (tree, via) in self._came.items()]
+
+    def restore(self, data: list[Any]) -> None:
+        for name, row, tree, via in data:
+            values = canonical(row)
+            self._came[name, values if isinstance(values, tuple) else ()] = (Tree.of(tree), via)
 
     def went(self, gone: Mapping[Rel, set[Row]], now: float) -> None:
         """Tuples went, and their derivations with them; offline provenance has their trees from `remember`."""

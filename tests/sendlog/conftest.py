@@ -1,0 +1,19 @@
+"""One Spark session for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate.engine.session import spark_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    home: Path = tmp_path_factory.mktemp("spark")
+    session = spark_session(home, **{"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()

@@ -30,8 +30,7 @@ def _rules(random: Random) -> list[str]:
     said: list[str] = []
     for layer in range(random.randint(1, 4)):
         name = f"p{layer}"
-        for _ in range(random.randint(1, 3)):
-            rules.append(_plain(random, name, known, said))
+        rules += [_plain(random, name, known, said) for _ in range(random.randint(1, 3))]
         if random.random() < 0.5:
             rules.append(f"s{layer}(X,Y)@P :- peer(P), {random.choice([*known, name])}(X,Y).")
             said.append(f"s{layer}")

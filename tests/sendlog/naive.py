@@ -1,4 +1,5 @@
-"""What a program means, as plainly as possible: all rules, all principals, all tuples, again and again until nothing changes.
+"""What a program means, as plainly as possible: all rules, all principals, all tuples, again and again until nothing
+changes.
 
 No indexes, no deltas, no messages: an export is a tuple in its receiver's relation. Relations are computed component by
 component, so negation and aggregates see finished tables; aggregates inside recursion are computed anew in every pass.
@@ -91,7 +92,7 @@ def _solutions(
     rule: CoreRule, steps: list[Lit | Compare], bindings: Bindings, who: str, state: State
 ) -> Iterator[Bindings]:
     if not steps:
-        yield {name: value for name, value in bindings.items()}
+        yield dict(bindings)
         return
     step = next((s for s in steps if _ready(s, bindings)), None) or next(
         s for s in steps if isinstance(s, Lit) and not s.negated

@@ -17,8 +17,8 @@ from headgate.sendlog.node import Node, Settings
 from headgate.sendlog.packets import Header, Statement, pack
 from headgate.sendlog.parser import parse
 from headgate.sendlog.programs import text
-from tests.sendlog.attackers import MALLORY, altering, renumbered, send_as
-from tests.sendlog.rings import identifiers, ring
+from sendlog.attackers import MALLORY, altering, renumbered, send_as
+from sendlog.rings import identifiers, ring
 
 OFF, ON = Settings("none"), Settings("ed25519")
 SCHEMES = ["hmac", "ed25519", "rsa"]

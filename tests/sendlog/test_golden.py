@@ -8,7 +8,7 @@ from headgate.errors import HeadgateError
 from headgate.sendlog.check import load
 from headgate.sendlog.network import Network
 from headgate.sendlog.node import Settings
-from tests.sendlog.golden import Case, cases, line
+from sendlog.golden import Case, cases, line
 
 GOOD, REFUSED = cases(errors=False), cases(errors=True)
 

@@ -1,6 +1,7 @@
 """Every rule printed in paper 003 (sections 2 to 4 and 6.2) parses and runs, and gives what the paper says.
 
-Rules are as printed but for what cannot be meant: the full stop missing after ni2, `fl` for the label f1, and r1a, whose head
+Rules are as printed but for what cannot be meant: the full stop missing after ni2, `fl` for the label f1, and r1a,
+whose head
 renames what alice signed: `carry` says that this renaming is allowed.
 """
 

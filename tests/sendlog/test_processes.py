@@ -8,7 +8,7 @@ from headgate.sendlog.cluster import Cluster
 from headgate.sendlog.network import Network
 from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
-from tests.sendlog.graphs import topology
+from sendlog.graphs import topology
 
 
 def test_processes_agree_with_the_embedded_network_despite_loss_delay_and_a_restart(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
@@ -10,8 +12,8 @@ from headgate.errors import NotFound
 from headgate.sendlog.network import Network, Weather
 from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import NAMES, text
-from tests.sendlog.graphs import costs, topology
-from tests.sendlog.rings import identifiers, ring
+from sendlog.graphs import costs, topology
+from sendlog.rings import identifiers, ring
 
 OPEN = Settings("none")
 MEMBERS = ["alice", "bob", "r", "n1", "n2", "n3", "n4", "n5"]
@@ -35,7 +37,7 @@ def test_best_paths_are_those_of_scipy(weather: Weather) -> None:
         assert found == {names[j]: distance[i, j] for j in range(len(names)) if j != i}
         for _, to, cost, path in network.rows(name, "best"):
             assert isinstance(path, tuple) and path[0] == name and path[-1] == to
-            steps = zip(path, path[1:], strict=False)
+            steps = pairwise(path)
             assert cost == sum(costs(names, facts)[names.index(str(x))][names.index(str(y))] for x, y in steps)
 
 

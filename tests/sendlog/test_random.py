@@ -11,8 +11,8 @@ from headgate.sendlog.core import Core, Rel
 from headgate.sendlog.network import Network
 from headgate.sendlog.node import Settings
 from headgate.sendlog.values import Row
-from tests.sendlog import naive
-from tests.sendlog.drawn import PEOPLE, Facts, draw_fact, draw_program
+from sendlog import naive
+from sendlog.drawn import PEOPLE, Facts, draw_fact, draw_program
 
 OPEN = Settings("none")
 

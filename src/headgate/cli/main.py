@@ -15,6 +15,7 @@ from headgate.cli.demo import demo
 from headgate.cli.explain import explain
 from headgate.cli.label import label
 from headgate.cli.run import run
+from headgate.cli.sendlog import sendlog, why
 from headgate.cli.session import init, login, logout
 from headgate.cli.show import show_command
 
@@ -58,9 +59,13 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
       headgate explain "SELECT ..."          what a query would share, and what its results carry
       headgate access why bob "READ TUPLE" stream in1
       headgate audit verify
+    \b
+    Policies and networks as rules:
+      headgate sendlog run reachability links.snd
+      headgate why reachability links.snd --at a "reachable(a, c)"
     """
     context.obj = Place(home, store, session_file or home / "session")
 
 
-for command in (init, login, logout, run, show_command, explain, access, audit, label, demo, bench):
+for command in (init, login, logout, run, show_command, explain, access, audit, label, sendlog, why, demo, bench):
     main.add_command(command)

@@ -1,7 +1,9 @@
 """Order and freshness between two principals: numbers, epochs, acknowledgements.
 
-Each sender numbers its messages to each receiver and level of authentication. A receiver takes them in order and each once: a number
-seen before is a replay. An epoch is one life of a principal; messages for an earlier life of the receiver are refused, and the
+Each sender numbers its messages to each receiver and level of authentication. A receiver takes them in order and each
+once: a number
+seen before is a replay. An epoch is one life of a principal; messages for an earlier life of the receiver are
+refused, and the
 sender is told (`hello`), so that it sends what holds now.
 """
 

@@ -113,9 +113,9 @@ def bound_variables(rule: CoreRule) -> set[str]:
         new = set()
         for step in assignments:
             for target, source in ((step.left, step.right), (step.right, step.left)):
-                if isinstance(target, Var) and target.name not in bound:
-                    if all(v.name in bound for v in variables(source)):
-                        new.add(target.name)
+                known = all(v.name in bound for v in variables(source))
+                if isinstance(target, Var) and target.name not in bound and known:
+                    new.add(target.name)
         if not new:
             return bound
         bound |= new

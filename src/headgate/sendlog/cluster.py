@@ -1,6 +1,7 @@
 """Principals as separate processes on this machine, with an authority that answers for their keys.
 
-Sets up keys and addresses, starts `headgate sendlog node` for each, and speaks to each through its pipe. `host` gives each
+Sets up keys and addresses, starts `headgate sendlog node` for each, and speaks to each through its pipe. `host` gives
+each
 principal an address of its own where the machine has several (network namespaces).
 """
 

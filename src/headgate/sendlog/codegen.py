@@ -1,7 +1,8 @@
 """Strands become Python loops.
 
 The generated text contains only names made here: constants and functions are handed over as values, so no text of a
-program's ever becomes code. A function appends what it derives to a list: rows, or for provenance triples of the row, the rule
+program's ever becomes code. A function appends what it derives to a list: rows, or for provenance triples of the row,
+the rule
 and the body's rows. What a function of the language cannot compute is counted, and derives nothing.
 """
 

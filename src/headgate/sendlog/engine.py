@@ -1,7 +1,7 @@
 """The embedded engine: one principal's tables, kept up to date by every insertion and deletion.
 
-Insertions run through rule strands one tuple at a time (pipelined semi-naive, paper 003 section 5.1). A deletion first takes
-away all that may have depended on it and then derives again what still can be (delete and rederive), component by
+Insertions run through rule strands one tuple at a time (pipelined semi-naive, paper 003 section 5.1). A deletion first
+takes away all that may have depended on it and then derives again what still can be (delete and rederive), component by
 component, so that the tables always equal those computed from the base facts alone.
 """
 
@@ -287,8 +287,7 @@ class Engine:
                     for one in found:
                         if self.derivations is not None:
                             self.derivations.remove((bound.code.target, one[0]), one[1], one[2])
-                            one = one[0]  # noqa: PLW2901
-                        facts.append((bound.code.target, one))
+                        facts.append((bound.code.target, one if self.derivations is None else one[0]))
         return facts
 
     def _still(self, component: Component, codes: list[_Bound], marked: dict[Fact, None]) -> list[Fact]:
@@ -340,7 +339,8 @@ class Engine:
         return [row for row, _, _ in found]
 
     def _insert(self, codes: list[_Bound], queue: deque[Fact], added: dict[Rel, set[Row]]) -> None:
-        """The hot loop: each new tuple runs through the strands it sets off; relations are looked up once, not per tuple."""
+        """The hot loop: each new tuple runs through the strands it sets off; relations are looked up once, not per
+        tuple."""
         slots = {rel: _Slot(rel, self.tables[rel], added.setdefault(rel, set())) for rel in {fact[0] for fact in queue}}
         for bound in codes:
             target = slots.setdefault(bound.code.target, self._slot(bound.code.target, added))
@@ -509,7 +509,8 @@ class Engine:
         better[rel, key] = row
 
     def _others(self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping]) -> None:
-        """Relations in the recursion that are no aggregates followed every improvement; now only the last ones count."""
+        """Relations in the recursion that are no aggregates followed every improvement; now only the last ones
+        count."""
         others = [rel for rel in component.rels if rel not in bests]
         for rel in others:
             self.tables[rel].clear()

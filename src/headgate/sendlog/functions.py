@@ -1,6 +1,7 @@
 """The closed list of functions: deterministic, without effects, and bounded.
 
-A function that cannot answer raises one of `FAILURES`; the rule then derives nothing from those tuples and the failure is
+A function that cannot answer raises one of `FAILURES`; the rule then derives nothing from those tuples and the
+failure is
 counted. Names are the papers' where they have them: `f_initPath`, `f_concat`, `f_sha`, `f_generateID`.
 """
 

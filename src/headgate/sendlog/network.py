@@ -1,6 +1,7 @@
 """Principals in one process, with a network between them that may lose, delay, repeat and reorder.
 
-Deterministic: what happens to a message is drawn from a seeded generator. `run` delivers until nobody has anything to say,
+Deterministic: what happens to a message is drawn from a seeded generator. `run` delivers until nobody has anything to
+say,
 which is the distributed fixpoint. `tap` sees every message on its way and may change, drop or add some: the attacker.
 """
 

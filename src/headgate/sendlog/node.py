@@ -17,7 +17,7 @@ from headgate.errors import HeadgateError
 from headgate.sendlog.channels import Channels
 from headgate.sendlog.compiled import Compiled
 from headgate.sendlog.core import Rel
-from headgate.sendlog.engine import LIMIT, Changes, Engine, Fact
+from headgate.sendlog.engine import LIMIT, Changes, Diverged, Engine, Fact
 from headgate.sendlog.keys import LEVELS, KeyRing
 from headgate.sendlog.packets import DELETE, EVENT, HELLO, INSERT, Header, Packet, Statement, pack, proven, unpack
 from headgate.sendlog.provenance import Tree
@@ -31,9 +31,9 @@ OVERLAY_SEND, OVERLAY_RECEIVE = "overlaySend", "overlayRecv"
 class Settings:
     """How a node speaks and listens.
 
-    `scheme`: how `says` without a level is authenticated; less is not accepted. `batch`: statements under one tag, 0 for as many
-    as there are. `provenance`: none, distributed (pointers) or local (derivations travel). `offline`: derivations are kept
-    after their tuples are gone. `distrust`: statements that cannot do without these principals are refused.
+    `scheme`: how `says` without a level is authenticated; less is not accepted. `batch`: statements under one tag, 0 for
+    as many as there are. `provenance`: none, distributed (pointers) or local (derivations travel). `offline`: derivations
+    are kept after their tuples are gone. `distrust`: statements that cannot do without these principals are refused.
     `keep`: messages are kept until they are acknowledged. `limit`: derivations in one change.
     """
 
@@ -233,14 +233,15 @@ class Node:
             return
         try:
             packet = unpack(data)
+            wrong = "" if packet.authentic(self.keys) else "forged"
         except HeadgateError:
             self.traffic.rejected["malformed"] += 1
             return
         header = packet.header
         if header.receiver != self.principal or header.sender == self.principal:
-            self.traffic.rejected["misaddressed"] += 1
-        elif not packet.authentic(self.keys):
-            self.traffic.rejected["forged"] += 1
+            wrong = "misaddressed"
+        if wrong:
+            self.traffic.rejected[wrong] += 1
         else:
             self._accept(packet)
 
@@ -276,9 +277,13 @@ class Node:
         self._change(holds)
 
     def _change(self, holds: dict[Fact, bool]) -> None:
-        if holds:
-            new = [fact for fact, does in holds.items() if does]
+        new = [fact for fact, does in holds.items() if does]
+        try:
             self._apply(new, [fact for fact, does in holds.items() if not does])
+        except Diverged:  # the engine has undone it; what set it off is not held either
+            self.traffic.rejected["without end"] += 1
+            for fact in new:
+                self._support.pop(fact, None)
 
     def _import(self, packet: Packet, place: int, statement: Statement, holds: dict[Fact, bool]) -> None:
         """SigChecker for one statement: who says it, with what proof, at which level."""
@@ -360,12 +365,13 @@ class Node:
         try:
             text, _, tag = str(wrapped).partition("\n")
             packet = unpack(text.encode() + b"\n" + base64.b64decode(tag))
+            authentic = packet.authentic(self.keys)
         except (HeadgateError, ValueError):
             self.traffic.rejected["malformed"] += 1
             return
         header = packet.header
         identity = (header.sender, header.sender_epoch, header.number)
-        if "::" not in header.receiver or not packet.authentic(self.keys):
+        if "::" not in header.receiver or not authentic:
             self.traffic.rejected["forged"] += 1
         elif identity in self._seen and packet.scheme != "none":
             self.traffic.rejected["replayed"] += 1

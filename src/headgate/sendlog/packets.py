@@ -1,6 +1,7 @@
 """What principals send each other: batches of statements under one tag, and proofs of single statements.
 
-Every statement is a leaf that also holds sender, receiver, epochs and sequence number, so that none can be moved to another
+Every statement is a leaf that also holds sender, receiver, epochs and sequence number, so that none can be moved to
+another
 message. The tag is over the Merkle root of the leaves: one signature for a batch, and with the path to the root each
 statement can be verified alone (paper 003, section 5.2: the triplet of principal, signature and tuple).
 """

@@ -1,7 +1,9 @@
 """One principal as a process of its own: signed tuples over TCP, commands over standard input.
 
-`headgate sendlog node CONFIG` runs it. The network side believes nothing that the node does not verify; the control side
-is the pipe to whoever started the process, so tables are never served to the network. Messages are repeated until they are
+`headgate sendlog node CONFIG` runs it. The network side believes nothing that the node does not verify; the control
+side
+is the pipe to whoever started the process, so tables are never served to the network. Messages are repeated until
+they are
 acknowledged; `loss` and `delay` make the network worse on purpose.
 """
 
@@ -91,7 +93,7 @@ class Process:
     async def run(self) -> None:
         server = await asyncio.start_server(self._serve, *self.listen)
         tasks = [asyncio.create_task(self._send()), asyncio.create_task(self._resend())]
-        print(json.dumps({"ready": self.node.principal}), flush=True)  # noqa: T201 - the control side
+        print(json.dumps({"ready": self.node.principal}), flush=True)
         try:
             await self._control()
         finally:
@@ -143,7 +145,7 @@ class Process:
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while line := await reader.readline():
-            print(json.dumps(self._command(json.loads(line))), flush=True)  # noqa: T201
+            print(json.dumps(self._command(json.loads(line))), flush=True)
             self._wake.set()
 
     def _command(self, command: dict[str, Any]) -> Any:

@@ -26,7 +26,8 @@ def node(rel: Rel) -> Node:
 
 
 def check_recursion(made: Core) -> None:
-    """Refuses negation and aggregates in recursion, but for monotone ones. Events only set off rules, and order nothing."""
+    """Refuses negation and aggregates in recursion, but for monotone ones. Events only set off rules, and order
+    nothing."""
     rules = [rule for rule in made.rules if not made.triggered(rule)]
     needs: dict[Node, list[Node]] = {}
     for rule in rules:

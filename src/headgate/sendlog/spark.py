@@ -1,6 +1,7 @@
 """Principals as partitions of one Spark application.
 
-A principal is a cell. In every superstep Spark brings each cell its state and its messages, a task lets the node run to its
+A principal is a cell. In every superstep Spark brings each cell its state and its messages, a task lets the node run
+to its
 local fixpoint, and returns the new state and the signed messages it wants delivered; when no message is left, the
 distributed fixpoint is reached. The driver holds no tuples: it counts messages. Each superstep is checkpointed, so the
 lineage never grows. All of it is one trust domain: keys of all principals are with the application.
@@ -88,11 +89,25 @@ class SparkNetwork:
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for (universe, cell), rows in _cells(batches):
                 node = _node(given, universe, cell, step, rows["state"][0])
-                made = [(universe, cell, table, 0, encoded(_table(node, table))) for table in tables]
+                made = [(universe, cell, table, 0, encoded(sorted(_rows(node, table), key=repr))) for table in tables]
                 yield _batch(made)
 
         found = self._state.mapInArrow(read, _SCHEMA).collect()
         return {(r.universe, r.cell, r.kind): [_row(x) for x in decoded(bytes(r.payload))] for r in found}
+
+    def summary(self, table: str, column: int | None = None) -> list[tuple[str, str, int, float]]:
+        """For each universe and principal the number of rows of a table, and the sum of a column: computed in the
+        tasks."""
+        given, step = self._given, self.steps
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for (universe, cell), rows in _cells(batches):
+                held = _rows(_node(given, universe, cell, step, rows["state"][0]), table)
+                total = sum(float(str(row[column])) for row in held) if column is not None else 0.0
+                yield _batch([(universe, cell, "sum", len(held), encoded(total))])
+
+        found = self._state.mapInArrow(read, _SCHEMA).collect()
+        return [(r.universe, r.cell, r.place, float(decoded(bytes(r.payload)))) for r in found]
 
     def _change(self, op: str, facts: Facts, universe: str) -> None:
         name = universe or next(iter(self.universes))
@@ -199,9 +214,9 @@ def _node(given: _Given, universe: str, cell: str, step: int, state: bytes) -> N
     return node
 
 
-def _table(node: Node, table: str) -> list[Row]:
-    kind, name = ("said", table.removeprefix("says ")) if table.startswith("says ") else ("local", table)
-    return sorted(node.engine.rows(Rel(name, "said" if kind == "said" else "local")), key=repr)
+def _rows(node: Node, table: str) -> set[Row]:
+    said = table.startswith("says ")
+    return node.engine.rows(Rel(table.removeprefix("says "), "said" if said else "local"))
 
 
 def _row(data: Any) -> Row:

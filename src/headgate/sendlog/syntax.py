@@ -118,7 +118,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`materialize(p, 30, keys(1)).`: how long a tuple lives (None: until deleted; 0: an event) and what replaces it."""
+    """`materialize(p, 30, keys(1)).`: how long a tuple lives (None: until deleted; 0: an event) and what replaces
+    it."""
 
     name: str
     lifetime: float | None

@@ -1,6 +1,7 @@
 """A principal's part of the provenance: the trees of its tuples, of what was said to it, and of what is gone.
 
-Online provenance is that of tuples that hold now. Offline provenance keeps the tree of a tuple when the tuple goes, with
+Online provenance is that of tuples that hold now. Offline provenance keeps the tree of a tuple when the tuple goes,
+with
 the time, for forensics (paper 003, section 6.2).
 """
 

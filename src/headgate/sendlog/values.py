@@ -49,16 +49,26 @@ def canonical(value: object, depth: int = 0) -> Value:
 
 
 def encoded(value: object) -> bytes:
-    """The canonical bytes of a canonical value, or of a list of them."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """The canonical bytes of a canonical value, or of a list of them; a ValueFault for what has none."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        raise ValueFault("this value cannot be written") from None
 
 
 def decoded(data: bytes) -> Any:
     """What `encoded` wrote; a ValueFault for anything else that somebody may have sent."""
     try:
-        return json.loads(data.decode())
+        return json.loads(data.decode(), parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise ValueFault("these bytes are no message") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is finite")
+    return number
 
 
 def shown(value: Value) -> str:

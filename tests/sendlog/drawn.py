@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from headgate.errors import HeadgateError
@@ -56,17 +57,16 @@ def _plain(random: Random, name: str, known: list[str], said: list[str]) -> str:
             return f"{random.choice(['Q', 'Q', random.choice(PEOPLE)])} says {random.choice(said)}({x},{y})"
         return f"{random.choice(names)}({x},{y})"
 
-    body = random.choice(
-        [
-            lambda: [atom("X", "Y")],
-            lambda: [atom("Y", "X")],
-            lambda: [atom("X", "Z"), atom("Z", "Y")],
-            lambda: [atom("X", "Z"), atom("Y", "Z")],
-            lambda: [atom("X", "Y"), atom("Y", "X")],
-            lambda: [atom("X", "Z"), "Y = Z + 1", "Y < 5"],
-            lambda: [atom("X", str(random.randrange(4))), atom("X", "Y")],
-        ]
-    )()
+    bodies: list[Callable[[], list[str]]] = [
+        lambda: [atom("X", "Y")],
+        lambda: [atom("Y", "X")],
+        lambda: [atom("X", "Z"), atom("Z", "Y")],
+        lambda: [atom("X", "Z"), atom("Y", "Z")],
+        lambda: [atom("X", "Y"), atom("Y", "X")],
+        lambda: [atom("X", "Z"), "Y = Z + 1", "Y < 5"],
+        lambda: [atom("X", str(random.randrange(4))), atom("X", "Y")],
+    ]
+    body = random.choice(bodies)()
     if random.random() < 0.4:
         body.append(random.choice([f"not {random.choice(known)}(X,Y)", f"not {random.choice(known)}(Y,_)"]))
     if random.random() < 0.3:

@@ -7,7 +7,9 @@ component, so negation and aggregates see finished tables; aggregates inside rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from headgate.sendlog.core import Core, CoreRule, Lit, Rel
 from headgate.sendlog.functions import FAILURES, FUNCTIONS
@@ -19,6 +21,15 @@ from headgate.sendlog.values import Row, Value
 State = dict[tuple[str, Rel], set[Row]]
 Bindings = dict[str, Value]
 PASSES = 500
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def evaluate(core: Core, principals: Iterable[str], facts: Iterable[tuple[str, Rel, Row]]) -> State:
@@ -75,16 +86,16 @@ def _derived(rules: list[CoreRule], who: str, state: State) -> set[Row]:
                 continue
             aggregate, width = rule.aggregate, len(rule.aggregate.over)
             kept = [a for i, a in enumerate(rule.args) if not aggregate.column <= i < aggregate.column + width]
-            key = (aggregate.name, aggregate.column, tuple([_value(arg, bindings) for arg in kept]))
-            groups.setdefault(key, []).append(tuple([bindings.get(v.name, 0) for v in aggregate.over]))
-    for (name, column, key), values in groups.items():
+            group = (aggregate.name, aggregate.column, tuple([_value(arg, bindings) for arg in kept]))
+            groups.setdefault(group, []).append(tuple([bindings.get(v.name, 0) for v in aggregate.over]))
+    for (name, column, kept_key), values in groups.items():
         if name == "count":
             value: tuple[Value, ...] = (len(values),)
         elif name == "sum":
             value = (sum(v[0] for v in values if not isinstance(v[0], str | tuple)),)
         else:
             value = min(values) if name == "min" else max(values)
-        found.add((*key[:column], *value, *key[column:]))
+        found.add((*kept_key[:column], *value, *kept_key[column:]))
     return found
 
 
@@ -144,15 +155,7 @@ def _compared(step: Compare, bindings: Bindings) -> Iterator[Bindings]:
                     yield bindings | {target.name: _value(source, bindings)}
                     return
         left, right = _value(step.left, bindings), _value(step.right, bindings)
-        holds = {
-            "=": lambda: left == right,
-            "==": lambda: left == right,
-            "!=": lambda: left != right,
-            "<": lambda: left < right,  # type: ignore[operator]
-            "<=": lambda: left <= right,  # type: ignore[operator]
-            ">": lambda: left > right,  # type: ignore[operator]
-            ">=": lambda: left >= right,  # type: ignore[operator]
-        }[step.op]()
+        holds: bool = _COMPARED[step.op](left, right)
     except FAILURES:
         return
     if holds:

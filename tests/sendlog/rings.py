@@ -5,6 +5,7 @@ from __future__ import annotations
 from headgate.sendlog.network import Network
 from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
+from headgate.sendlog.values import Row
 
 BITS = (0, 28, 29, 30, 31)
 
@@ -14,7 +15,11 @@ def ring(members: list[str], settings: Settings, *, others: tuple[str, ...] = ()
     network = Network(text("chord", "pier"), ["ca", *members, *others], settings)
     network.insert({"ca": [("secret", ("ca", member, f"secret of {member}")) for member in members]})
     for member in members:
-        facts = [("startNetwork", (member,)), ("publicKey", (member, f"key of {member}")), ("myCA", (member, "ca"))]
+        facts: list[tuple[str, Row]] = [
+            ("startNetwork", (member,)),
+            ("publicKey", (member, f"key of {member}")),
+            ("myCA", (member, "ca")),
+        ]
         facts += [("landmark", (member, members[0])), *(("bit", (bit,)) for bit in BITS)]
         network.insert({member: facts})
     network.run()

@@ -94,7 +94,8 @@ def check_programs(seed: int, count: int) -> tuple[int, int]:
 
 def check_messages(seed: int, count: int) -> None:
     random = Random(seed)
-    rules = "At N,\np(X)@T :- tell(T,X).\nS says q(X)@T :- S says q(X), on(T).\nheard(S,X) :- S says p(X).\nq(X)@T :- ask(T,X).\n"
+    rules = "At N,\np(X)@T :- tell(T,X).\nS says q(X)@T :- S says q(X), on(T).\n"
+    rules += "heard(S,X) :- S says p(X).\nq(X)@T :- ask(T,X).\n"
     network = Network(rules, ["a", "b", "c"], Settings("ed25519", provenance="local"))
     kept: list[bytes] = []
     network.tap = lambda message: kept.append(message[2]) or [message]  # type: ignore[func-returns-value]

@@ -23,11 +23,13 @@ Facts = Iterable[tuple[str, Row]]
 class SparkData:
     """A program's tables on Spark; `parts` is how many tasks share the work."""
 
-    def __init__(self, spark: SparkSession, program: str, *, parts: int = 2) -> None:
+    def __init__(
+        self, spark: SparkSession, program: str, *, parts: int = 2, watch: tuple[tuple[str, int], ...] = ()
+    ) -> None:
         found = dealing(load(program))
         self.dealing: Dealing = found or {}
         self._parts = [f"part{i}" for i in range(parts if found else 1)]
-        universe = Universe("data", program, tuple(self._parts), Settings("none"))
+        universe = Universe("data", program, tuple(self._parts), Settings("none"), watch)
         self._network = SparkNetwork(spark, [universe], partitions=len(self._parts))
 
     def insert(self, facts: Facts) -> None:
@@ -41,9 +43,9 @@ class SparkData:
         found = self._network.rows(table)
         return sorted({row for rows in found.values() for row in rows}, key=repr)
 
-    def summary(self, table: str, column: int | None = None) -> tuple[int, float]:
-        """How many rows a dealt table has, and the sum of a column."""
-        found = self._network.summary(table, column)
+    def summary(self, table: str) -> tuple[int, float]:
+        """How many rows a dealt and watched table has, and the sum of its column."""
+        found = self._network.summary(table)
         return sum(count for _, _, count, _ in found), sum(total for _, _, _, total in found)
 
     def _dealt(self, facts: Facts) -> dict[str, list[tuple[str, Row]]]:

@@ -100,8 +100,9 @@ class Network:
                 continue
             if self._on_the_way[0][0] > until:
                 break
-            self.now, _, message = heapq.heappop(self._on_the_way)
-            self._deliver(message)
+            self.now = self._on_the_way[0][0]
+            while self._on_the_way and self._on_the_way[0][0] <= self.now:  # what is due together is answered together
+                self._deliver(heapq.heappop(self._on_the_way)[2])
         if until != float("inf"):
             self.now = until
 

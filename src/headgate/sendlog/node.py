@@ -31,10 +31,11 @@ OVERLAY_SEND, OVERLAY_RECEIVE = "overlaySend", "overlayRecv"
 class Settings:
     """How a node speaks and listens.
 
-    `scheme`: how `says` without a level is authenticated; less is not accepted. `batch`: statements under one tag, 0 for
-    as many as there are. `provenance`: none, distributed (pointers) or local (derivations travel). `offline`: derivations
-    are kept after their tuples are gone. `distrust`: statements that cannot do without these principals are refused.
-    `keep`: messages are kept until they are acknowledged. `limit`: derivations in one change.
+    `scheme`: how `says` without a level is authenticated; less is not accepted. `batch`: statements under one tag, 0
+    for as many as there are. `provenance`: none, distributed (pointers), local (whole derivations travel) or statements
+    (of derivations only what was said travels: a packet's path). `offline`: trees are kept after their tuples are gone.
+    `distrust`: statements that cannot do without these principals are refused. `keep`: messages are kept until they are
+    acknowledged. `limit`: derivations in one change.
     """
 
     scheme: str = "ed25519"
@@ -189,8 +190,9 @@ class Node:
             sources = (rel.name, *sorted(self.core.carries.get(rel.name, ())))
             proof = next((p for s in sources if (p := self._proofs.get((s, (speaker, *values))))), None)
         tree = None
-        if self.settings.provenance == "local" and op != DELETE:
-            tree = self.tracing.tree(rel, row).listed()
+        if self.settings.provenance in ("local", "statements") and op != DELETE:
+            found = self.tracing.tree(rel, row, statements=self.settings.provenance == "statements")
+            tree = found.listed(Tree(speaker, rel.name, values, speaker))
         self.traffic.statements += 1
         self._route(to, rel, Statement(op, rel.name, speaker, values, tree, proof))
 
@@ -335,7 +337,7 @@ class Node:
         if statement.provenance is None:
             return leaf
         try:
-            found = Tree.of(statement.provenance)
+            found = Tree.of(statement.provenance, leaf)
         except HeadgateError:
             return None
         return found if (found.name, found.row) == (statement.name, statement.row) else None
@@ -385,7 +387,7 @@ class Node:
         """All that this node cannot compute again: base facts, statements with their proofs, numbers, soft state."""
         rels = {rel: [rel.name, rel.kind, rel.level] for rel in self.engine.tables}
         state = {
-            "base": [[rels[rel], sorted(rows, key=repr)] for rel, rows in self.engine.base.items() if rows],
+            "base": [[rels[rel], list(rows)] for rel, rows in self.engine.base.items() if rows],
             "support": [[rels[rel], row, sorted(via)] for (rel, row), via in self._support.items()],
             "proofs": [[name, row, proof] for (name, row), proof in self._proofs.items()],
             "expiry": [[rels[rel], row, end] for (rel, row), end in self._expiry.items()],

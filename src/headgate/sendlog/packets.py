@@ -48,7 +48,10 @@ class Statement:
     proof: Any = None
 
     def listed(self) -> list[Any]:
-        found: list[Any] = [self.op, self.name, self.speaker, self.row, self.provenance, self.proof]
+        said = [self.op, self.name, self.speaker, self.row]
+        found: list[Any] = [*said, self.provenance, self.proof]
+        if self.proof is not None and encoded(self.proof[2]) == encoded(said):
+            found[5] = [*self.proof[:2], 0, *self.proof[3:]]  # the statement that it proves stands beside it
         while found[-1] is None:
             found.pop()
         return found
@@ -60,6 +63,8 @@ class Statement:
         if data[0] not in (INSERT, DELETE, EVENT, HELLO) or not isinstance(data[3], list):
             raise ValueFault("this is no statement")
         row = canonical(data[3])
+        if len(data) == 6 and isinstance(data[5], list) and len(data[5]) == 5 and data[5][2] == 0:
+            data = [*data[:5], [*data[5][:2], data[:4], *data[5][3:]]]
         return cls(data[0], data[1], data[2], row if isinstance(row, tuple) else (), *data[4:])
 
 

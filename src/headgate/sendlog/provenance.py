@@ -59,27 +59,34 @@ class Tree:
             found = found.plus(product)
         return found.times(Expression.of(self.speaker)) if self.speaker else found
 
-    def listed(self) -> list[Any]:
-        """As it travels with a message."""
-        uses = [[use.rule, [tree.listed() for tree in use.body]] for use in self.uses]
-        return [self.at, self.name, self.row, self.speaker, uses]
+    def listed(self, above: Tree | None = None) -> list[Any]:
+        """As it travels with a message; 0 stands for the same tuple, or the same speaker, as one place above."""
+        uses = [[use.rule, [tree.listed(self) for tree in use.body]] for use in self.uses]
+        same = above is not None and (above.name, above.row) == (self.name, self.row)
+        what = [0] if same else [self.name, self.row]
+        return [self.at, 0 if self.speaker == self.at else self.speaker, uses, *what]
 
     @classmethod
-    def of(cls, data: Any, depth: int = 0) -> Tree:
+    def of(cls, data: Any, above: Tree | None = None, depth: int = 0) -> Tree:
         """What `listed` made; a ValueFault for anything else that somebody may have sent."""
-        if not isinstance(data, list) or len(data) != 5 or depth > 200:
+        if not isinstance(data, list) or len(data) not in (4, 5) or depth > 200:
             raise ValueFault("this is no derivation")
-        at, name, row, speaker, uses = data
-        values = canonical(row)
+        at, speaker, uses, *what = data
+        if what == [0] and above is not None:
+            what = [above.name, above.row]
+        if len(what) != 2:
+            raise ValueFault("this is no derivation")
+        name, values, speaker = what[0], canonical(what[1]), at if speaker == 0 else speaker
         if not all(isinstance(x, str) for x in (at, name, speaker)) or not isinstance(values, tuple):
             raise ValueFault("this is no derivation")
         if not isinstance(uses, list) or not all(isinstance(u, list) and len(u) == 2 for u in uses):
             raise ValueFault("this is no derivation")
+        own = cls(at, name, values, speaker)
         made = []
         for rule, body in uses:
             if not isinstance(rule, str) or not isinstance(body, list):
                 raise ValueFault("this is no derivation")
-            made.append(Use(rule, tuple([cls.of(one, depth + 1) for one in body])))
+            made.append(Use(rule, tuple([cls.of(one, own, depth + 1) for one in body])))
         return cls(at, name, values, speaker, tuple(made))
 
 

@@ -42,12 +42,15 @@ Facts = Mapping[str, Iterable[tuple[str, Row]]]
 
 @dataclass(frozen=True)
 class Universe:
-    """One program with its principals; several run side by side and do not know of each other."""
+    """One program with its principals; several run side by side and do not know of each other.
+
+    `watch`: tables, each with a column to be added up, whose sizes every principal tells after each change."""
 
     name: str
     program: str
     principals: tuple[str, ...]
     settings: Settings = field(default_factory=Settings)
+    watch: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class _Given:
 
     run: str
     universes: dict[str, tuple[str, Settings, bytes, dict[str, bytes]]]
+    watch: dict[str, tuple[tuple[str, int], ...]]
 
 
 _compiled: dict[tuple[str, bool], Compiled] = {}
@@ -70,7 +74,7 @@ class SparkNetwork:
         self._spark, self._partitions = spark, partitions
         self.universes = {universe.name: universe for universe in universes}
         given = {u.name: _keys(u) for u in self.universes.values()}
-        self._given = _Given(uuid4().hex, given)
+        self._given = _Given(uuid4().hex, given, {u.name: u.watch for u in self.universes.values()})
         self.steps = 0
         cells = [(u.name, p, "fact", 0, encoded(["+", []])) for u in self.universes.values() for p in u.principals]
         self._state = self._frame(cells)
@@ -95,18 +99,9 @@ class SparkNetwork:
         found = self._state.mapInArrow(read, _SCHEMA).collect()
         return {(r.universe, r.cell, r.kind): [_row(x) for x in decoded(bytes(r.payload))] for r in found}
 
-    def summary(self, table: str, column: int | None = None) -> list[tuple[str, str, int, float]]:
-        """For each universe and principal the number of rows of a table, and the sum of a column: computed in the
-        tasks."""
-        given, step = self._given, self.steps
-
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for (universe, cell), rows in _cells(batches):
-                held = _rows(_node(given, universe, cell, step, rows["state"][0]), table)
-                total = sum(float(str(row[column])) for row in held) if column is not None else 0.0
-                yield _batch([(universe, cell, "sum", len(held), encoded(total))])
-
-        found = self._state.mapInArrow(read, _SCHEMA).collect()
+    def summary(self, table: str) -> list[tuple[str, str, int, float]]:
+        """For each universe and principal the rows of a watched table, and the sum of its column: from the tasks."""
+        found = self._state.filter(f.col("kind") == f"watch {table}").collect()
         return [(r.universe, r.cell, r.place, float(decoded(bytes(r.payload)))) for r in found]
 
     def _change(self, op: str, facts: Facts, universe: str) -> None:
@@ -177,7 +172,7 @@ def _advanced(
         return []  # addressed to nobody
     state = rows.get("state", [b""])[0]
     idle = not rows.get("fact") and not rows.get("message")
-    if idle and state:
+    if idle and state and not given.watch[universe]:
         kept = _nodes.get((given.run, universe, cell))
         if kept is not None and kept[0] == step:
             _nodes[given.run, universe, cell] = (step + 1, kept[1])
@@ -194,7 +189,14 @@ def _advanced(
         _nodes.clear()
     _nodes[given.run, universe, cell] = (step + 1, node)
     messages = [(universe, to, "message", i, data) for i, (to, data) in enumerate(sent)]
-    return [(universe, cell, "state", 0, node.snapshot()), *messages]
+    return [(universe, cell, "state", 0, node.snapshot()), *messages, *_watched(given, universe, node)]
+
+
+def _watched(given: _Given, universe: str, node: Node) -> Iterator[tuple[str, str, str, int, bytes]]:
+    for table, column in given.watch[universe]:
+        rows = _rows(node, table)
+        total = sum(float(str(row[column])) for row in rows)
+        yield universe, node.principal, f"watch {table}", len(rows), encoded(total)
 
 
 def _node(given: _Given, universe: str, cell: str, step: int, state: bytes) -> Node:

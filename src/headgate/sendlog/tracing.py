@@ -35,6 +35,7 @@ class Tracing:
         self._came: dict[tuple[str, Row], tuple[Tree, str]] = {}
         self._trees: dict[tuple[Rel, Row], Tree] = {}
         self._budget = 0
+        self._statements = False
 
     def came(self, statement: tuple[str, Row], tree: Tree, via: str) -> None:
         """A statement arrived, with as much of its tree as was sent along."""
@@ -63,9 +64,10 @@ class Tracing:
                 for row in rows:
                     self._trees[rel, row] = self.tree(rel, row)
 
-    def tree(self, rel: Rel, row: Row, remote: Remote | None = None) -> Tree:
-        """Why a tuple of this principal is there; `remote` follows what others said."""
+    def tree(self, rel: Rel, row: Row, remote: Remote | None = None, *, statements: bool = False) -> Tree:
+        """Why a tuple is there; `remote` follows what others said; `statements` leaves local facts out."""
         self._budget = MAX_NODES
+        self._statements = statements
         return self._tree(rel, row, remote, frozenset())
 
     def _tree(self, rel: Rel, row: Row, remote: Remote | None, above: frozenset[tuple[Rel, Row]]) -> Tree:
@@ -81,10 +83,17 @@ class Tracing:
         uses: list[Use] = []
         inside = above | {(rel, row)}
         for label, body in derivations.of((rel, row)) if derivations is not None else ():
-            flat = [fact for one in body for fact in self._solutions(one)]
+            flat = [fact for one in body for fact in self._solutions(one) if not self._left_out(fact)]
             if self._budget > 0 and not inside & set(flat):
                 uses.append(Use(label, tuple([self._tree(r, t, remote, inside) for r, t in flat])))
         return Tree(self.principal, name, values, speaker, tuple(uses))
+
+    def _left_out(self, fact: tuple[Rel, Row]) -> bool:
+        """Where only statements are wanted: local facts, but for events that follow from statements."""
+        rel, derivations = fact[0], self.engine.derivations
+        if not self._statements or rel.kind != "local" or derivations is None:
+            return False
+        return not (self.engine.compiled.core.is_event(rel.name) and derivations.of(fact))
 
     def _solutions(self, fact: tuple[Rel, Row]) -> list[tuple[Rel, Row]]:
         """Solutions of an aggregate's body are no tuples of anybody's: the tuples behind them are."""

@@ -26,7 +26,7 @@ def consoles(document: str) -> list[tuple[str, str]]:
     return steps
 
 
-@pytest.mark.parametrize(("document", "commands"), [("README.md", 7), ("docs/tables.md", 6)])
+@pytest.mark.parametrize(("document", "commands"), [("README.md", 7), ("docs/tables.md", 6), ("docs/sendlog.md", 5)])
 def test_a_document_shows_what_happens(document: str, commands: int, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{HEADGATE.parent}:{os.environ['PATH']}"}
     ran = 0

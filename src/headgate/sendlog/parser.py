@@ -156,9 +156,11 @@ class _Parser(Cursor):
 
     def _labelled(self) -> bool:
         """`r1 p(`, `r1 p :-`, `r1 X says`: two names, and what follows is no third but `says`."""
-        if self._kind(0) != "name" or self._kind(1) != "name":
+        if self._kind(0) != "name" or self.token.text in _RESERVED or self._kind(1) not in ("name", "text"):
             return False
-        if self.tokens[self.index].text in _RESERVED or self.tokens[self.index + 1].text in _RESERVED:
+        if self._kind(1) == "text":
+            return self._kind(2) == "name" and self.tokens[self.index + 2].text in _SAYS
+        if self.tokens[self.index + 1].text in _RESERVED:
             return False
         return self._kind(2) != "name" or self.tokens[self.index + 2].text in _SAYS
 

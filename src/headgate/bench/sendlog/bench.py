@@ -168,10 +168,11 @@ def _plots(rows: list[Row]) -> list[Plot]:
 
 
 _NOTES = (
-    "Best paths: outdegree 3, a ring and random links, as in the paper. Each tuple signed: one message and one signature "
-    + "for every tuple. Batches: what is ready for one neighbour goes under one signature (a Merkle root).",
-    "Chord: four rounds of maintenance of a stabilised ring; latency is simulated, 10 to 100 ms for each message. "
-    + "Certificates are forwarded with the authority's signature, which the paper's Chord does not do.",
+    "Best paths: outdegree 3, a ring and random links, as in the paper.",
+    "Each tuple signed: one message and one signature for every tuple.",
+    "Batches: what is ready for one neighbour goes under one signature (a Merkle root).",
+    "Chord: four rounds of maintenance of a stabilised ring; latency is simulated, 10 to 100 ms for each message.",
+    "Chord's certificates are forwarded with the authority's signature, which the paper's Chord does not do.",
     "PIER: 640 bytes of padding in each tuple, selectivity 1/16, 16 nodes; Chord's steps are signed as well as tuples.",
     "Tracing: 200 packets of 800 bytes; signed provenance is held against unsigned provenance, as in the paper.",
     "Answers with and without signatures were compared, and decisions with Cedar's.",

@@ -62,7 +62,7 @@ def run(quick: bool, progress: Progress) -> Report:
         for one in measure(*(QUICK if quick else FULL))
     ]
     notes = [
-        "Wall time, from the facts in the driver to the counts from the tasks. Spark: two tasks; the others: one thread.",
+        "Wall time, from facts in the driver to counts from the tasks. Spark: two tasks; the others: one thread.",
         "Routes and the sum of their costs are scipy's; pairs and the sum of their nodes are DuckDB's.",
     ]
     return Report("SeNDlog: recursion on Spark", rows, (), notes, environment("pyspark", "scipy", "duckdb"))

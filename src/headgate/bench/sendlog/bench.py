@@ -30,10 +30,10 @@ class Sizes:
 QUICK = Sizes((16, 32), (16,), (50,), (16,), 16, 5000)
 FULL = Sizes(
     best_path=(16, 32, 64, 128),
-    chord=(16, 32, 64),
-    pier=(100, 200, 400),
+    chord=(16, 32),
+    pier=(100, 200),
     tracing=(16, 32, 64),
-    rsa=32,
+    rsa=16,
     people=5000,
 )
 _EACH = ("each tuple signed", Settings("none", batch=1), Settings("ed25519", batch=1))

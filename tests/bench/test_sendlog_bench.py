@@ -6,7 +6,7 @@ import pytest
 
 from headgate.bench.harness import Silent
 from headgate.bench.sendlog import bench, networks, policies, scale
-from headgate.sendlog.node import Settings
+from headgate.sendlog.settings import Settings
 
 
 def test_the_bench_reports_every_experiment() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import Row
 
 BITS = (0, 28, 29, 30, 31)

@@ -13,10 +13,11 @@ from headgate.sendlog.compiled import compile_program
 from headgate.sendlog.desugar import core
 from headgate.sendlog.keys import Authority
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Node, Settings
+from headgate.sendlog.node import Node
 from headgate.sendlog.packets import Header, Statement, pack
 from headgate.sendlog.parser import parse
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 from sendlog.attackers import MALLORY, altering, renumbered, send_as
 from sendlog.rings import identifiers, ring
 

@@ -8,9 +8,9 @@ from headgate.errors import HeadgateError
 from headgate.sendlog import merkle
 from headgate.sendlog.keys import Authority
 from headgate.sendlog.network import Network, Weather
-from headgate.sendlog.node import Settings
 from headgate.sendlog.packets import Header, Statement, pack, proven, unpack
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 
 TELL = "At N,\np(X)@T :- tell(T,X).\nheard(S,X) :- S says p(X).\n"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from labels.ebnf import read_grammar, sentences, symbols
 
 from headgate.sendlog.functions import FUNCTIONS
 from headgate.sendlog.parser import parse
-from labels.ebnf import read_grammar, sentences, symbols
 
 PAGE = (Path(__file__).parents[2] / "docs/sendlog.md").read_text()
 WORDS = """

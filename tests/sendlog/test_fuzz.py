@@ -12,8 +12,8 @@ from headgate.errors import HeadgateError
 from headgate.sendlog.check import load
 from headgate.sendlog.compiled import compile_program
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import NAMES, text
+from headgate.sendlog.settings import Settings
 from sendlog.golden import cases
 
 DAMAGE = Damage(

@@ -7,7 +7,7 @@ import pytest
 from headgate.errors import HeadgateError
 from headgate.sendlog.check import load
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
+from headgate.sendlog.settings import Settings
 from sendlog.golden import Case, cases, line
 
 GOOD, REFUSED = cases(errors=False), cases(errors=True)

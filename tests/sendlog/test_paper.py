@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from headgate.sendlog.check import load
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 
 BINDER = """
 b1 may-access(P,O,read) :- good(P), object(O).

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from headgate.sendlog.cluster import Cluster
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 from sendlog.graphs import topology
 
 

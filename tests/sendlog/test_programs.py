@@ -10,8 +10,8 @@ from scipy.sparse.csgraph import shortest_path
 
 from headgate.errors import NotFound
 from headgate.sendlog.network import Network, Weather
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import NAMES, text
+from headgate.sendlog.settings import Settings
 from sendlog.graphs import costs, topology
 from sendlog.rings import identifiers, ring
 

@@ -6,9 +6,9 @@ import pytest
 
 from headgate.errors import HeadgateError
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
 from headgate.sendlog.provenance import Expression, Tree
+from headgate.sendlog.settings import Settings
 
 CHAIN = {"a": [("link", ("a", "b"))], "b": [("link", ("b", "c"))], "c": [("link", ("c", "d"))]}
 

@@ -9,7 +9,7 @@ import pytest
 from headgate.sendlog.compiled import compile_program
 from headgate.sendlog.core import Core, Rel
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import Row
 from sendlog import naive
 from sendlog.drawn import PEOPLE, Facts, draw_fact, draw_program

@@ -13,8 +13,8 @@ from headgate.sendlog.core import Rel
 from headgate.sendlog.data import SparkData
 from headgate.sendlog.decompose import dealing
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.spark import SparkNetwork, Universe
 from headgate.sendlog.values import Row, shown
 from sendlog import naive

@@ -14,9 +14,9 @@ from headgate.sendlog.check import load
 from headgate.sendlog.core import Core
 from headgate.sendlog.explain import explain as explained
 from headgate.sendlog.network import Network
-from headgate.sendlog.node import Settings
 from headgate.sendlog.parser import parse_fact
 from headgate.sendlog.process import run_node
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import shown
 
 _SCHEMES = click.Choice(["none", "hmac", "ed25519", "rsa"])

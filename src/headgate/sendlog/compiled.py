@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from headgate.sendlog.codegen import Generated, generate
@@ -25,17 +25,16 @@ class Delta:
 
 @dataclass(frozen=True)
 class RuleCode:
-    """`target` is where its rows go: its head, or for an aggregate the relation of its body's solutions."""
+    """`target` is where its rows go: its head, or for an aggregate the relation of its body's solutions.
+
+    `grouping`: how an event's solutions are aggregated at once."""
 
     rule: CoreRule
     target: Rel
     deltas: tuple[Delta, ...]
     again: Generated | None
     full: Generated
-
-    @cached_property
-    def label(self) -> str:
-        return self.rule.label
+    grouping: Grouping | None = None
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,6 @@ class Compiled:
     components: tuple[Component, ...]
     triggers: dict[Rel, list[RuleCode]]
     tracing: bool
-    groupings: dict[str, Grouping] = field(default_factory=dict)
 
 
 def compile_program(core: Core, *, tracing: bool = False) -> Compiled:
@@ -104,16 +102,14 @@ class _Compiler:
         rels: dict[Rel, None] = dict.fromkeys(_all_relations(self.core))
         flat = [component for found in components(list(rels), needs) for component in self._components(found)]
         triggers: dict[Rel, list[RuleCode]] = {}
-        groupings: dict[str, Grouping] = {}
         for rule in self.triggered:
             event = next(a.rel for a in rule.atoms() if self.core.is_event(a.rel.name) and not a.negated)
             place = next(i for i, s in enumerate(rule.body) if getattr(s, "rel", None) == event)
-            runs = rule
-            if rule.aggregate is not None:
-                groupings[rule.label], runs = _solutions(rule, rule.aggregate)
-            triggers.setdefault(event, []).append(self._code(rule, runs, [strand(runs, place)]))
+            grouping, runs = (None, rule) if rule.aggregate is None else _solutions(rule, rule.aggregate)
+            code = self._code(rule, runs, [strand(runs, place)])
+            triggers.setdefault(event, []).append(replace(code, grouping=grouping))
         known = dict.fromkeys([*rels, *(rel for component in flat for rel in component.rels)])
-        return Compiled(self.core, tuple(known), tuple(flat), triggers, self.tracing, groupings)
+        return Compiled(self.core, tuple(known), tuple(flat), triggers, self.tracing)
 
     def _components(self, rels: list[Rel]) -> list[Component]:
         """The component, after those of the solutions that its aggregates range over."""
@@ -157,7 +153,7 @@ def _solutions(rule: CoreRule, aggregate: Aggregate) -> tuple[Grouping, CoreRule
     over = tuple([v for v in aggregate.over if not v.name.startswith("_.")])
     body = Rel(f"{rule.rel} {aggregate.name} {aggregate.column} {width}", "body")
     rest = tuple([Var(name) for name in _body_variables(rule)])
-    runs = replace(rule, rel=body, args=(*grouped, *over, Const(rule.label), *rest), aggregate=None)
+    runs = replace(rule, rel=body, args=(*grouped, *over, Const(f"{rule.label} {rule.at}"), *rest), aggregate=None)
     start = len(grouped)
     return Grouping(rule, aggregate, body, tuple(range(start)), tuple(range(start, start + len(over)))), runs
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from headgate.sendlog.check import load
 from headgate.sendlog.decompose import Dealing, dealing
-from headgate.sendlog.node import Settings
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.spark import SparkNetwork, Universe
 from headgate.sendlog.values import Row, encoded
 

@@ -18,6 +18,7 @@ from headgate.sendlog.compiled import Compiled, Component, Grouping, RuleCode
 from headgate.sendlog.core import Rel
 from headgate.sendlog.derivations import Derivations
 from headgate.sendlog.functions import FAILURES
+from headgate.sendlog.groups import Groups
 from headgate.sendlog.tables import Table
 from headgate.sendlog.values import Row, Value
 
@@ -85,7 +86,7 @@ class Engine:
         self.failures = 0
         self.derivations = Derivations() if compiled.tracing else None
         self._keyed: dict[Rel, dict[Row, Row]] = {}
-        self._heads: dict[tuple[Rel, str, Row], Row] = {}
+        self._groups = Groups(self.tables, self._failed)
         self._best: dict[tuple[Rel, Row], Row] = {}
         self._undo: list[tuple[Rel, Row, bool]] = []
         self._steps = 0
@@ -173,7 +174,7 @@ class Engine:
                 found: list[Any] = []
                 loop(row, found)
                 self._count(len(found))
-                for made, label, body in self._aggregated(rule.label, found):
+                for made, label, body in self._aggregated(bound.code, found):
                     if self.derivations is not None:
                         self.derivations.add((rule.rel, made), label, body)
                     if rule.rel.kind == "out":
@@ -181,10 +182,11 @@ class Engine:
                     else:
                         pending.append((rule.rel, made))
 
-    def _aggregated(self, label: str, found: list[Any]) -> list[tuple[Row, str, tuple[Fact, ...]]]:
+    def _aggregated(self, code: RuleCode, found: list[Any]) -> list[tuple[Row, str, tuple[Fact, ...]]]:
         """The rows of an event's rule; an aggregate ranges over the solutions for this one event."""
+        label = code.rule.label
         rows = found if self.derivations is not None else [(row, label, ()) for row in found]
-        grouping = self.compiled.groupings.get(label)
+        grouping = code.grouping
         if grouping is None:
             return rows
         groups: dict[Row, dict[Row, tuple[Fact, ...]]] = {}
@@ -192,7 +194,7 @@ class Engine:
             groups.setdefault(grouping.key(row), {})[row] = body
         made = []
         for key, solutions in groups.items():
-            value, chosen = self._value(grouping, set(solutions))
+            value, chosen = self._groups.value(grouping, set(solutions))
             if value is not None:
                 bodies = tuple([fact for row in chosen for fact in solutions[row]])
                 made.append((grouping.head(key, value), label, bodies))
@@ -216,7 +218,7 @@ class Engine:
             self._maintain_best(component, codes, new, gone, plus, minus)
             return
         added: dict[Rel, set[Row]] = {}
-        grouped_new, grouped_gone = self._regroup(component, plus, minus)
+        grouped_new, grouped_gone = self._groups.regroup(component, plus, minus, self.derivations)
         seeds = [(rel, row) for rel in component.rels for row in gone.get(rel, ())] + grouped_gone
         marked = self._mark(component, codes, seeds, plus, minus)
         for rel, row in marked:
@@ -292,15 +294,12 @@ class Engine:
 
     def _still(self, component: Component, codes: list[_Bound], marked: dict[Fact, None]) -> list[Fact]:
         """Marked tuples that are base facts, values of an aggregate, or derived in another way."""
-        grouped = {(g.rule.rel, row) for g in component.groupings for row in self._current(g)} if marked else set()
+        grouped = {(g.rule.rel, row) for g in component.groupings for row in self._groups.heads(g)} if marked else set()
         kept = []
         for rel, row in marked:
             if row in self.base.get(rel, ()) or (rel, row) in grouped or self._derivable(codes, rel, row):
                 kept.append((rel, row))
         return kept
-
-    def _current(self, grouping: Grouping) -> list[Row]:
-        return [row for (rel, label, _), row in self._heads.items() if (rel, label) == _identity(grouping)]
 
     def _derivable(self, codes: list[_Bound], rel: Rel, row: Row) -> bool:
         possible = False
@@ -381,60 +380,6 @@ class Engine:
                 plus[rel] = came - went
             if went - came:
                 minus[rel] = went - came
-
-    # Aggregates
-
-    def _regroup(
-        self, component: Component, plus: dict[Rel, set[Row]], minus: dict[Rel, set[Row]]
-    ) -> tuple[list[Fact], list[Fact]]:
-        """The heads of groups whose solutions changed: new ones, and old ones that no longer hold."""
-        new: list[Fact] = []
-        gone: list[Fact] = []
-        for grouping in component.groupings:
-            changed = {grouping.key(row) for rows in (plus, minus) for row in rows.get(grouping.body, ())}
-            rel, label = _identity(grouping)
-            for key in changed:
-                old = self._heads.pop((rel, label, key), None)
-                made = self._group(grouping, key)
-                if made is not None:
-                    self._heads[(rel, label, key)] = made
-                if made != old:
-                    gone += [(rel, old)] if old is not None else []
-                    new += [(rel, made)] if made is not None else []
-        return new, gone
-
-    def _group(self, grouping: Grouping, key: Row) -> Row | None:
-        table = self.tables[grouping.body]
-        solutions = table.rows
-        if grouping.group:
-            found = key[0] if len(key) == 1 else key
-            solutions = table.index(grouping.group).get(found, set())
-        value, chosen = self._value(grouping, solutions)
-        if value is None:
-            return None
-        made = grouping.head(key, value)
-        if self.derivations is not None:
-            fact = (grouping.rule.rel, made)
-            self.derivations.replace(fact, grouping.rule.label, tuple([(grouping.body, row) for row in chosen]))
-        return made
-
-    def _value(self, grouping: Grouping, solutions: set[Row]) -> tuple[Row | None, list[Row]]:
-        """The aggregate over these solutions, and those it comes from; None where there are none, or it cannot be."""
-        aggregate = grouping.aggregate
-        if not solutions:
-            return None, []
-        if aggregate.name == "count":
-            return (len(solutions),), sorted(solutions, key=repr)
-        values = {row: tuple([row[i] for i in grouping.over]) for row in solutions}
-        try:
-            if aggregate.name == "sum":
-                total: Value = _total([value[0] for value in values.values()])
-                return (total,), sorted(solutions, key=repr)
-            best = min(values.values()) if aggregate.name == "min" else max(values.values())
-        except FAILURES:
-            self._failed()
-            return None, []
-        return best, sorted([row for row, value in values.items() if value == best], key=repr)
 
     # Aggregates inside recursion
 
@@ -553,7 +498,7 @@ class Engine:
         facts = [(rel, row) for rel, rows in self.base.items() for row in rows]
         for table in self.tables.values():
             table.clear()
-        self._heads.clear()
+        self._groups.clear()
         self._best.clear()
         self._keyed.clear()
         self.base = {}
@@ -563,16 +508,3 @@ class Engine:
         self._first = True
         self._round(facts, [], Changes())
         self._first = False
-
-
-def _identity(grouping: Grouping) -> tuple[Rel, str]:
-    return grouping.rule.rel, grouping.body.name
-
-
-def _total(values: list[Value]) -> Value:
-    total: int | float = 0
-    for value in values:
-        if isinstance(value, str | tuple):
-            raise TypeError("this is no number")
-        total += value
-    return int(total) if isinstance(total, float) and total.is_integer() else total

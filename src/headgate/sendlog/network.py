@@ -17,9 +17,10 @@ from headgate.sendlog.check import load
 from headgate.sendlog.compiled import Compiled, compile_program
 from headgate.sendlog.core import Rel
 from headgate.sendlog.keys import Authority
-from headgate.sendlog.node import Node, Settings
+from headgate.sendlog.node import Node
 from headgate.sendlog.packets import proven
 from headgate.sendlog.provenance import Tree, Use
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import Row, shown_fact
 
 Message = tuple[str, str, bytes]

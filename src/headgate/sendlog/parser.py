@@ -1,16 +1,14 @@
 """Text to program: the grammar of docs/sendlog.md, one function per production.
 
-Every refusal is a TextError with its position. The tokens are SeNDlog's own (`:-`, `@`, `::`, names with hyphens);
-reading them is the common Cursor's.
+Every refusal is a TextError with its position. The tokens are SeNDlog's own; reading them is the common Cursor's.
 """
 
 from __future__ import annotations
 
-import re
 from typing import cast
 
 from headgate.errors import TextError
-from headgate.lexing import Cursor, Kind, Token, fail
+from headgate.lexing import Cursor, Token, fail
 from headgate.sendlog.syntax import (
     Aggregate,
     AggregateName,
@@ -30,6 +28,7 @@ from headgate.sendlog.syntax import (
     Term,
     Var,
 )
+from headgate.sendlog.tokens import tokens
 from headgate.sendlog.values import Value, canonical
 
 MAX_PROGRAM = 1_000_000
@@ -37,20 +36,10 @@ MAX_NESTING = 32
 ANYWHERE = Context(Var("Self_"))
 """Rules outside every `At` belong to whoever runs them (Binder, paper 003 section 2.1)."""
 
-_TOKEN = re.compile(
-    r"""(?P<space>(?:[ \t\r\n]+|--[^\r\n]*|/\*(?s:.*?)\*/)++)
-      | (?P<name>[a-z][A-Za-z0-9_]*(?:-[a-z][A-Za-z0-9_]*)*|[A-Z_][A-Za-z0-9_]*)
-      | (?P<text>"(?:[^"]|"")*+")
-      | (?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?(?![A-Za-z0-9_]))
-      | (?P<symbol>:-|::|<=|>=|!=|==|[@:(),.\[\]=<>*+/%-])
-    """,
-    re.VERBOSE,
-)
 _COMPARISONS = ("==", "!=", "<=", ">=", "=", "<", ">")
 _AGGREGATES = ("min", "max", "count", "sum")
 _SAYS = {"says": None, "says_0": 0, "says_1": 1, "says_2": 2}
 _RESERVED = frozenset({"At", "not", "of", *_SAYS})
-_REFUSED = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def parse(text: str) -> Program:
@@ -72,41 +61,10 @@ def parse_fact(text: str) -> tuple[str, tuple[Value, ...]]:
     return atom.name, tuple([arg.value for arg in atom.args if isinstance(arg, Const)])
 
 
-def _tokens(text: str) -> list[Token]:
-    if not text.isascii() and (found := _REFUSED.search(text)):
-        raise fail(text, found.start(), f"character U+{ord(found.group()):04X} must not stand in a text")
-    tokens: list[Token] = []
-    offset = 0
-    while offset < len(text):
-        match = _TOKEN.match(text, offset)
-        if match is None:
-            raise _stray(text, offset)
-        kind, found_text = cast(Kind, match.lastgroup), match.group()
-        if kind == "text":
-            found_text = found_text[1:-1].replace('""', '"')
-        if match.lastgroup != "space":
-            tokens.append(Token(kind, found_text, offset, match.end()))
-        offset = match.end()
-    tokens.append(Token("end", "", len(text), len(text)))
-    return tokens
-
-
-def _stray(text: str, offset: int) -> TextError:
-    char = text[offset]
-    if char == '"':
-        return fail(text, offset, "this text is not closed")
-    if text.startswith("/*", offset):
-        return fail(text, offset, "this comment is not closed")
-    if char.isdigit():
-        return fail(text, offset, "this is not a number", hint="a number has at most 18 digits and no letters")
-    shown = f"`{char}`" if char.isprintable() else f"character U+{ord(char):04X}"
-    return fail(text, offset, f"unexpected {shown}", hint="texts stand in double quotes")
-
-
 class _Parser(Cursor):
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _tokens(text)
+        self.tokens = tokens(text)
         self.index = 0
         self._fresh = 0
         self._depth = 0

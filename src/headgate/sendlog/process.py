@@ -26,8 +26,9 @@ from headgate.errors import HeadgateError
 from headgate.sendlog.check import load
 from headgate.sendlog.compiled import compile_program
 from headgate.sendlog.keys import KeyRing, private_key
-from headgate.sendlog.node import Node, Settings
+from headgate.sendlog.node import Node
 from headgate.sendlog.packets import MAX_PACKET
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import Row, canonical
 
 RESEND = 0.25

@@ -23,7 +23,8 @@ from headgate.sendlog.check import load
 from headgate.sendlog.compiled import Compiled, compile_program
 from headgate.sendlog.core import Rel
 from headgate.sendlog.keys import Authority, new_key, private_bytes, private_key
-from headgate.sendlog.node import Node, Settings
+from headgate.sendlog.node import Node
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import Row, canonical, decoded, encoded
 
 _SCHEMA = "universe string, cell string, kind string, place long, payload binary"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.sendlog import networks, policies
 from headgate.bench.sendlog.networks import Measured
-from headgate.sendlog.node import Settings
+from headgate.sendlog.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from headgate.sendlog.check import load
 from headgate.sendlog.compiled import Compiled, compile_program
 from headgate.sendlog.functions import ID_BITS
 from headgate.sendlog.network import Network, Weather
-from headgate.sendlog.node import Settings
 from headgate.sendlog.programs import text
+from headgate.sendlog.settings import Settings
 from headgate.sendlog.values import Row
 
 Facts = dict[str, list[tuple[str, Row]]]

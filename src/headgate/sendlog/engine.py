@@ -8,12 +8,14 @@ component, so that the tables always equal those computed from the base facts al
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from headgate.errors import HeadgateError
-from headgate.sendlog.codegen import Loop
+from headgate.sendlog.codegen import Generated, Loop
 from headgate.sendlog.compiled import Compiled, Component, Grouping, RuleCode
 from headgate.sendlog.core import Rel
 from headgate.sendlog.derivations import Derivations
@@ -57,13 +59,21 @@ class Changes:
 
 @dataclass
 class _Bound:
-    """A rule's loops over this engine's tables."""
+    """A rule's loops over this engine's tables. Those that only deletions and recomputing need are made when they are
+    needed: each loop's indexes must be kept up to date from then on."""
 
     code: RuleCode
     derive: list[tuple[Rel, bool, Loop]]
     mark: list[tuple[Rel, bool, Loop]]
-    again: Loop | None
-    full: Loop
+    bind: Callable[[Generated], Loop]
+
+    @cached_property
+    def again(self) -> Loop | None:
+        return self.bind(self.code.again) if self.code.again is not None else None
+
+    @cached_property
+    def full(self) -> Loop:
+        return self.bind(self.code.full)
 
 
 @dataclass
@@ -74,6 +84,28 @@ class _Slot:
     table: Table
     added: set[Row]
     loops: list[tuple[_Slot, Loop]] = field(default_factory=list)
+
+
+@dataclass
+class _BestSlot:
+    """A relation inside a recursion of `min` or `max`: the row held for each group, and better ones of this round."""
+
+    rel: Rel
+    table: Table
+    group: Callable[[Row], Any] | None
+    over: Callable[[Row], Any] | None
+    held: dict[Any, Row]
+    better: dict[Any, Row] = field(default_factory=dict)
+    loops: list[tuple[_BestSlot, Loop]] = field(default_factory=list)
+
+    def keep(self, key: Any, row: Row) -> bool:
+        """Whether the row is new; it takes the place of the one it beats."""
+        if self.over is not None:
+            old = self.held.get(key)
+            if old is not None:
+                self.table.remove(old)
+            self.held[key] = row
+        return self.table.add(row)
 
 
 class Engine:
@@ -87,7 +119,7 @@ class Engine:
         self.derivations = Derivations() if compiled.tracing else None
         self._keyed: dict[Rel, dict[Row, Row]] = {}
         self._groups = Groups(self.tables, self._failed)
-        self._best: dict[tuple[Rel, Row], Row] = {}
+        self._best: dict[Rel, dict[Any, Row]] = {}
         self._undo: list[tuple[Rel, Row, bool]] = []
         self._steps = 0
         self._components = [(c, self._bound(c.codes)) for c in compiled.components]
@@ -409,7 +441,8 @@ class Engine:
         else:
             for rel in component.rels:
                 self.tables[rel].clear()
-            self._best = {key: row for key, row in self._best.items() if key[0] not in component.rels}
+            for rel in component.rels:
+                self._best.pop(rel, None)
             for bound in codes:
                 self._run(bound, bound.full, None, queue)
             queue.extend((rel, row) for rel in component.rels for row in self.base.get(rel, ()))
@@ -422,36 +455,49 @@ class Engine:
     def _improve(
         self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping], queue: deque[Fact]
     ) -> None:
-        """Keeps the best row of each group, and derives only from rows that are better than before."""
-        while queue:
-            better: dict[tuple[Rel, Row], Row] = {}
-            for rel, row in queue:
-                if rel in bests:
-                    self._consider(component.best, bests[rel], rel, row, better)
-                else:
-                    better[rel, row] = row
-            queue.clear()
-            for (rel, key), row in better.items():
-                if rel in bests:
-                    old = self._best.get((rel, key))
-                    if old is not None:
-                        self.tables[rel].remove(old)
-                    self._best[rel, key] = row
-                if self.tables[rel].add(row):
-                    self._derive(codes, rel, row, queue, negated=False)
+        """Keeps the best row of each group, and derives only from rows that are better than before, round by round."""
+        slots = {rel: self._best_slot(rel, bests.get(rel)) for rel in component.rels}
+        for bound in codes:
+            for trigger, negated, loop in bound.derive:
+                if trigger in slots and not negated:
+                    slots[trigger].loops.append((slots[bound.code.target], loop))
+        pending = [(slots[rel], row) for rel, row in queue]
+        least = component.best == "min"
+        while pending:
+            for slot, row in pending:
+                self._consider(slot, row, least=least)
+            pending = []
+            for slot in slots.values():
+                better, slot.better = slot.better, {}
+                for key, row in better.items():
+                    if slot.keep(key, row):
+                        for target, loop in slot.loops:
+                            found: list[Any] = []
+                            loop(row, found)
+                            if found:
+                                self._count(len(found))
+                                pending += [(target, one) for one in self._record(target.rel, found)]
 
-    def _consider(self, name: str, grouping: Grouping, rel: Rel, row: Row, better: dict[tuple[Rel, Row], Row]) -> None:
-        key = grouping.key(row)
-        known = better.get((rel, key)) or self._best.get((rel, key))
+    def _best_slot(self, rel: Rel, grouping: Grouping | None) -> _BestSlot:
+        group = itemgetter(*grouping.group) if grouping and grouping.group else None
+        over = itemgetter(*grouping.over) if grouping else None
+        return _BestSlot(rel, self.tables[rel], group, over, self._best.setdefault(rel, {}))
+
+    def _consider(self, slot: _BestSlot, row: Row, *, least: bool) -> None:
+        if slot.over is None:
+            slot.better[row] = row
+            return
+        key = slot.group(row) if slot.group is not None else ()
+        known = slot.better.get(key) or slot.held.get(key)
         if known is not None:
-            value, held = ([r[i] for i in grouping.over] for r in (row, known))
             try:
-                if not (value < held if name == "min" else value > held):
+                value, held = slot.over(row), slot.over(known)
+                if not (value < held if least else value > held):
                     return
             except FAILURES:
                 self._failed()
                 return
-        better[rel, key] = row
+        slot.better[key] = row
 
     def _others(self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping]) -> None:
         """Relations in the recursion that are no aggregates followed every improvement; now only the last ones
@@ -471,16 +517,17 @@ class Engine:
         found = []
         for code in codes:
             if code.rule.owner in (None, self.principal):
-
-                def bind(generated: Any) -> Loop:
-                    loop: Loop = generated.bind(self.principal, self.tables, self._failed)
-                    return loop
-
-                derive = [(d.trigger, d.negated, bind(d.derive)) for d in code.deltas]
-                mark = [(d.trigger, d.negated, bind(d.mark)) for d in code.deltas]
-                again = bind(code.again) if code.again is not None else None
-                found.append(_Bound(code, derive, mark, again, bind(code.full)))
+                derive = [(d.trigger, d.negated, self._bind(d.derive)) for d in code.deltas]
+                apart = [d.mark is not d.derive for d in code.deltas]
+                mark = [
+                    (d.trigger, d.negated, self._bind(d.mark)) if differs else one
+                    for d, differs, one in zip(code.deltas, apart, derive, strict=True)
+                ]
+                found.append(_Bound(code, derive, mark, self._bind))
         return found
+
+    def _bind(self, generated: Generated) -> Loop:
+        return generated.bind(self.principal, self.tables, self._failed)
 
     def _failed(self) -> None:
         self.failures += 1

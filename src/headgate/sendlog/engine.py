@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import itemgetter
 from typing import Any
 
 from headgate.errors import HeadgateError
+from headgate.sendlog.best import Best
 from headgate.sendlog.codegen import Generated, Loop
 from headgate.sendlog.compiled import Compiled, Component, Grouping, RuleCode
 from headgate.sendlog.core import Rel
 from headgate.sendlog.derivations import Derivations
-from headgate.sendlog.functions import FAILURES
 from headgate.sendlog.groups import Groups
 from headgate.sendlog.tables import Table
 from headgate.sendlog.values import Row, Value
@@ -86,28 +85,6 @@ class _Slot:
     loops: list[tuple[_Slot, Loop]] = field(default_factory=list)
 
 
-@dataclass
-class _BestSlot:
-    """A relation inside a recursion of `min` or `max`: the row held for each group, and better ones of this round."""
-
-    rel: Rel
-    table: Table
-    group: Callable[[Row], Any] | None
-    over: Callable[[Row], Any] | None
-    held: dict[Any, Row]
-    better: dict[Any, Row] = field(default_factory=dict)
-    loops: list[tuple[_BestSlot, Loop]] = field(default_factory=list)
-
-    def keep(self, key: Any, row: Row) -> bool:
-        """Whether the row is new; it takes the place of the one it beats."""
-        if self.over is not None:
-            old = self.held.get(key)
-            if old is not None:
-                self.table.remove(old)
-            self.held[key] = row
-        return self.table.add(row)
-
-
 class Engine:
     """Tables by relation. `apply` is the only way in; reading is `rows`."""
 
@@ -119,7 +96,7 @@ class Engine:
         self.derivations = Derivations() if compiled.tracing else None
         self._keyed: dict[Rel, dict[Row, Row]] = {}
         self._groups = Groups(self.tables, self._failed)
-        self._best: dict[Rel, dict[Any, Row]] = {}
+        self._best = Best(self.tables, self._record, self._count, self._failed)
         self._undo: list[tuple[Rel, Row, bool]] = []
         self._steps = 0
         self._components = [(c, self._bound(c.codes)) for c in compiled.components]
@@ -430,6 +407,7 @@ class Engine:
         only_more = not any(gone.get(rel) for rel in component.rels) and not any(
             minus.get(rel) for rel in component.inputs
         )
+        strands = [(t, bound.code.target, loop) for bound in codes for t, n, loop in bound.derive if not n]
         negated = any(is_negated for bound in codes for _, is_negated, _ in bound.derive)
         queue: deque[Fact] = deque()
         if only_more and not negated and len(bests) == len(component.rels):
@@ -437,67 +415,19 @@ class Engine:
                 for row in plus[rel]:
                     self._derive(codes, rel, row, queue, negated=False)
             queue.extend((rel, row) for rel in component.rels for row in new.get(rel, ()))
-            self._improve(component, codes, bests, queue)
+            self._best.improve(component, strands, queue)
         else:
             for rel in component.rels:
                 self.tables[rel].clear()
-            for rel in component.rels:
-                self._best.pop(rel, None)
+            self._best.forget(component.rels)
             for bound in codes:
                 self._run(bound, bound.full, None, queue)
             queue.extend((rel, row) for rel in component.rels for row in self.base.get(rel, ()))
-            self._improve(component, codes, bests, queue)
+            self._best.improve(component, strands, queue)
             self._others(component, codes, bests)
         for rel in component.rels:
             rows = self.tables[rel].rows
             plus[rel], minus[rel] = rows - before[rel], before[rel] - rows
-
-    def _improve(
-        self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping], queue: deque[Fact]
-    ) -> None:
-        """Keeps the best row of each group, and derives only from rows that are better than before, round by round."""
-        slots = {rel: self._best_slot(rel, bests.get(rel)) for rel in component.rels}
-        for bound in codes:
-            for trigger, negated, loop in bound.derive:
-                if trigger in slots and not negated:
-                    slots[trigger].loops.append((slots[bound.code.target], loop))
-        pending = [(slots[rel], row) for rel, row in queue]
-        least = component.best == "min"
-        while pending:
-            for slot, row in pending:
-                self._consider(slot, row, least=least)
-            pending = []
-            for slot in slots.values():
-                better, slot.better = slot.better, {}
-                for key, row in better.items():
-                    if slot.keep(key, row):
-                        for target, loop in slot.loops:
-                            found: list[Any] = []
-                            loop(row, found)
-                            if found:
-                                self._count(len(found))
-                                pending += [(target, one) for one in self._record(target.rel, found)]
-
-    def _best_slot(self, rel: Rel, grouping: Grouping | None) -> _BestSlot:
-        group = itemgetter(*grouping.group) if grouping and grouping.group else None
-        over = itemgetter(*grouping.over) if grouping else None
-        return _BestSlot(rel, self.tables[rel], group, over, self._best.setdefault(rel, {}))
-
-    def _consider(self, slot: _BestSlot, row: Row, *, least: bool) -> None:
-        if slot.over is None:
-            slot.better[row] = row
-            return
-        key = slot.group(row) if slot.group is not None else ()
-        known = slot.better.get(key) or slot.held.get(key)
-        if known is not None:
-            try:
-                value, held = slot.over(row), slot.over(known)
-                if not (value < held if least else value > held):
-                    return
-            except FAILURES:
-                self._failed()
-                return
-        slot.better[key] = row
 
     def _others(self, component: Component, codes: list[_Bound], bests: dict[Rel, Grouping]) -> None:
         """Relations in the recursion that are no aggregates followed every improvement; now only the last ones
@@ -546,7 +476,7 @@ class Engine:
         for table in self.tables.values():
             table.clear()
         self._groups.clear()
-        self._best.clear()
+        self._best.forget(self.tables)
         self._keyed.clear()
         self.base = {}
         if self.derivations is not None:

@@ -50,14 +50,20 @@ def _bounded(value: Value) -> Value:
 
 
 def add(a: Value, b: Value) -> Value:
+    if type(a) is int and type(b) is int:  # nearly always, and often
+        return _bounded(a + b)
     return _bounded(_number(a) + _number(b))
 
 
 def subtract(a: Value, b: Value) -> Value:
+    if type(a) is int and type(b) is int:  # nearly always, and often
+        return _bounded(a - b)
     return _bounded(_number(a) - _number(b))
 
 
 def multiply(a: Value, b: Value) -> Value:
+    if type(a) is int and type(b) is int:  # nearly always, and often
+        return _bounded(a * b)
     return _bounded(_number(a) * _number(b))
 
 

@@ -1,8 +1,7 @@
 """Principals as separate processes on this machine, with an authority that answers for their keys.
 
-Sets up keys and addresses, starts `headgate sendlog node` for each, and speaks to each through its pipe. `host` gives
-each
-principal an address of its own where the machine has several (network namespaces).
+Sets up keys and addresses, starts a process for each, and speaks to each through its pipe. `places` gives principals
+addresses of their own and the command that starts a process there, where the machine has several (`ip netns exec`).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,6 +25,14 @@ from headgate.sendlog.keys import Authority, new_key, private_bytes
 from headgate.sendlog.values import Row, canonical
 
 _LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a principal's process runs: its address, and what is put before the command that starts it."""
+
+    host: str = _LOOPBACK
+    command: tuple[str, ...] = ()
 
 
 class AuthorityServer:
@@ -68,17 +76,19 @@ class Cluster:
         principals: Iterable[str],
         *,
         scheme: str = "ed25519",
-        hosts: Mapping[str, str] | None = None,
+        places: Mapping[str, Place] | None = None,
+        authority_host: str = _LOOPBACK,
         **options: Any,
     ) -> None:
         self.folder, self._processes = folder, dict[str, subprocess.Popen[str]]()
         names = list(principals)
         authority = Authority()
-        self.server = AuthorityServer(authority)
+        self.server = AuthorityServer(authority, authority_host)
+        self._places = places or {}
         keys = {name: new_key(scheme) for name in names}
         for name, key in keys.items():
             authority.certify(name, key.public_key())
-        ports = {name: [(hosts or {}).get(name, _LOOPBACK), _free_port()] for name in names}
+        ports = {name: [self._place(name).host, _free_port()] for name in names}
         self._configs: dict[str, Path] = {}
         for name in names:
             config = {
@@ -112,13 +122,16 @@ class Cluster:
 
     def start(self, name: str) -> None:
         """Starts a process, or starts it again: it has its key, and no memory."""
-        command = [sys.executable, "-m", "headgate.sendlog", str(self._configs[name])]
+        command = [*self._place(name).command, sys.executable, "-m", "headgate.sendlog", str(self._configs[name])]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
         self._processes[name] = process
         if not process.stdout or not process.stdout.readline():
             raise HeadgateError(
                 f"cannot start `{name}`: its process ended", hint=f"its settings are in `{self.folder}`"
             )
+
+    def _place(self, name: str) -> Place:
+        return self._places.get(name, Place())
 
     def stop(self, name: str) -> None:
         process = self._processes.pop(name)

@@ -1,7 +1,7 @@
 """The embedded engine: one principal's tables, kept up to date by every insertion and deletion.
 
-Insertions run through rule strands one tuple at a time (pipelined semi-naive, paper 003 section 5.1). A deletion first
-takes away all that may have depended on it and then derives again what still can be (delete and rederive), component by
+Insertions run through rule strands, many tuples at a time (semi-naive, paper 003 section 5.1). A deletion first takes
+away all that may have depended on it and then derives again what still can be (delete and rederive), component by
 component, so that the tables always equal those computed from the base facts alone.
 """
 
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from headgate.errors import HeadgateError
@@ -28,6 +29,7 @@ LIMIT = 20_000_000
 """Derivations in one change; beyond, a program is taken not to end."""
 
 
+_PORTION = 4096
 _DELIVERED = Rel("overlayRecv")
 """The event by which an overlay's program hands a packet to the node above it."""
 
@@ -82,6 +84,7 @@ class _Slot:
     rel: Rel
     table: Table
     added: set[Row]
+    pending: set[Row] = field(default_factory=set)
     loops: list[tuple[_Slot, Loop]] = field(default_factory=list)
 
 
@@ -346,28 +349,36 @@ class Engine:
             self.derivations.add((rel, row), label, body)
         return [row for row, _, _ in found]
 
-    def _insert(self, codes: list[_Bound], queue: deque[Fact], added: dict[Rel, set[Row]]) -> None:
-        """The hot loop: each new tuple runs through the strands it sets off; relations are looked up once, not per
-        tuple."""
-        slots = {rel: _Slot(rel, self.tables[rel], added.setdefault(rel, set())) for rel in {fact[0] for fact in queue}}
+    def _insert(self, codes: list[_Bound], queue: Iterable[Fact], added: dict[Rel, set[Row]]) -> None:
+        """The hot loop: new tuples are stored and run through the strands they set off, many at a time."""
+        slots: dict[Rel, _Slot] = {}
         for bound in codes:
             target = slots.setdefault(bound.code.target, self._slot(bound.code.target, added))
             for trigger, negated, loop in bound.derive:
                 if not negated:
                     slots.setdefault(trigger, self._slot(trigger, added)).loops.append((target, loop))
-        work = deque([(slots[rel], row) for rel, row in queue])
-        while work:
-            slot, row = work.popleft()
-            if not slot.table.add(row):
-                continue
-            slot.added.add(row)
-            for target, loop in slot.loops:
-                found: list[Any] = []
+        for rel, row in queue:
+            if rel not in slots:
+                slots[rel] = self._slot(rel, added)
+            slots[rel].pending.add(row)
+        while waiting := [slot for slot in slots.values() if slot.pending]:
+            for slot in waiting:
+                delta, slot.pending = slot.pending - slot.table.rows, set()
+                slot.table.add_all(delta)
+                slot.added |= delta
+                for target, loop in slot.loops:
+                    self._advance(delta, target, loop)
+
+    def _advance(self, delta: set[Row], target: _Slot, loop: Loop) -> None:
+        """In portions: candidates are many more than the tuples that are new."""
+        rows = iter(delta)
+        while portion := list(islice(rows, _PORTION)):
+            found: list[Any] = []
+            for row in portion:
                 loop(row, found)
-                if found:
-                    self._count(len(found))
-                    rows = target.table.rows
-                    work.extend([(target, one) for one in self._record(target.rel, found) if one not in rows])
+            if found:
+                self._count(len(found))
+                target.pending |= set(self._record(target.rel, found)) - target.table.rows
 
     def _slot(self, rel: Rel, added: dict[Rel, set[Row]]) -> _Slot:
         return _Slot(rel, self.tables[rel], added.setdefault(rel, set()))

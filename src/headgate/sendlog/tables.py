@@ -31,6 +31,17 @@ class Table:
                 found.add(row)
         return True
 
+    def add_all(self, rows: set[Row]) -> None:
+        """Rows that are all new."""
+        self.rows |= rows
+        for key, index in self._indexes.values():
+            for row in rows:
+                found = index.get(k := key(row))
+                if found is None:
+                    index[k] = {row}
+                else:
+                    found.add(row)
+
     def remove(self, row: Row) -> bool:
         """Whether it was there."""
         if row not in self.rows:

@@ -242,11 +242,9 @@ class Engine:
             if all(atom.negated for atom in bound.code.rule.atoms()):  # no tuple ever sets it off
                 self._run(bound, bound.full, None, queue)
         for rel in component.inputs.intersection(plus):
-            for row in plus[rel]:
-                self._derive(codes, rel, row, queue, negated=False)
+            self._derive(codes, rel, plus[rel], queue, negated=False)
         for rel in component.inputs.intersection(minus):
-            for row in minus[rel]:
-                self._derive(codes, rel, row, queue, negated=True)
+            self._derive(codes, rel, minus[rel], queue, negated=True)
         self._insert(codes, queue, added)
         self._settle(component, marked, added, plus, minus)
 
@@ -324,11 +322,12 @@ class Engine:
                     self._record(rel, found)
         return possible
 
-    def _derive(self, codes: list[_Bound], rel: Rel, row: Row, queue: deque[Fact], *, negated: bool) -> None:
+    def _derive(self, codes: list[_Bound], rel: Rel, rows: set[Row], queue: deque[Fact], *, negated: bool) -> None:
         for bound in codes:
             for trigger, is_negated, loop in bound.derive:
                 if trigger == rel and is_negated == negated:
-                    self._run(bound, loop, row, queue)
+                    for row in rows:
+                        self._run(bound, loop, row, queue)
 
     def _run(self, bound: _Bound, loop: Loop, row: Row | None, queue: deque[Fact]) -> None:
         found: list[Any] = []
@@ -423,8 +422,7 @@ class Engine:
         queue: deque[Fact] = deque()
         if only_more and not negated and len(bests) == len(component.rels):
             for rel in component.inputs.intersection(plus):
-                for row in plus[rel]:
-                    self._derive(codes, rel, row, queue, negated=False)
+                self._derive(codes, rel, plus[rel], queue, negated=False)
             queue.extend((rel, row) for rel in component.rels for row in new.get(rel, ()))
             self._best.improve(component, strands, queue)
         else:

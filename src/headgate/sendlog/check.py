@@ -6,10 +6,8 @@ arities, functions, safety (every variable gets a value), events, lifetimes, and
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from headgate.lexing import fail
-from headgate.sendlog.core import Core, CoreRule, Lit, Rel
+from headgate.sendlog.core import Core, CoreRule, Lit
 from headgate.sendlog.desugar import core
 from headgate.sendlog.functions import FUNCTIONS
 from headgate.sendlog.parser import parse
@@ -157,14 +155,3 @@ def _check_tables(made: Core) -> None:
             hint = "its tuples live as long as what they are derived from; give that a lifetime"
             what = "a lifetime" if table.lifetime is not None else "keys"
             raise fail(made.text, table.at, f"`{table.name}` cannot have {what}: rules derive it", hint=hint)
-
-
-def relations(made: Core) -> list[Rel]:
-    """Every relation of the program, in the order of first use; an export of an own predicate arrives as `said`."""
-    found: dict[Rel, None] = {}
-    for rule in (*made.rules, *made.facts):
-        for rel in (*(x.rel for x in rule.atoms()), rule.rel):
-            found[rel] = None
-            if rel.kind == "out":
-                found[replace(rel, kind="said", level=None)] = None
-    return list(found)

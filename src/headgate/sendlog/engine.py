@@ -47,7 +47,7 @@ class Changes:
     sent: list[Fact] = field(default_factory=list)
     received: list[Value] = field(default_factory=list)
 
-    def _merge(self, plus: dict[Rel, set[Row]], minus: dict[Rel, set[Row]]) -> None:
+    def merge(self, plus: dict[Rel, set[Row]], minus: dict[Rel, set[Row]]) -> None:
         for rel, rows in minus.items():
             came = self.inserted.get(rel, set())
             self.deleted.setdefault(rel, set()).update(rows - came)
@@ -148,7 +148,7 @@ class Engine:
         if new or gone or self._first:
             for component, codes in self._components:
                 self._maintain(component, codes, new, gone, plus, minus)
-            done._merge(plus, minus)
+            done.merge(plus, minus)
         pending: list[Fact] = []
         for rel, row in events:
             self._fire(rel, row, pending, done)

@@ -47,7 +47,6 @@ class Node:
         self._busy = False
         self._waiting: list[tuple[str, str, Statement]] = []
         self._ready: list[tuple[str, bytes]] = []
-        self._levels = {rel.level for rel in compiled.rels if rel.kind == "said"}
         self._stored = {rel for rel in compiled.rels if rel.kind == "said"}
         self._arities = {rel.name: n for rel, n in _arities(compiled)}
         self.tracing.remember(self.engine.initial.inserted)

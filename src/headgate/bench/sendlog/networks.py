@@ -135,14 +135,13 @@ def tracing(nodes: int, settings: Settings, *, packets: int = 200) -> Measured:
 
 
 def _ring(members: list[str], settings: Settings, *more: str) -> Network:
-    """A Chord ring whose members know their neighbours."""
+    """A Chord ring whose members know their neighbours; all of them have joined through the first."""
     weather = Weather(delay=(0.01, 0.1))
     network = Network(_program(settings, "chord", *more), ["ca", *members], settings, weather=weather)
     network.insert({"ca": [("secret", ("ca", member, f"secret of {member}")) for member in members]})
-    for place, member in enumerate(members):
-        landmark = members[max(0, place // 2)]
+    for member in members:
         facts: list[tuple[str, Row]] = [("startNetwork", (member,)), ("publicKey", (member, f"key of {member}"))]
-        facts += [("myCA", (member, "ca")), ("landmark", (member, landmark))]
+        facts += [("myCA", (member, "ca")), ("landmark", (member, members[0]))]
         network.insert({member: facts + [("bit", (bit,)) for bit in BITS]})
     network.run()
     ids = sorted((network.rows(m, "nodeID")[0][1], m) for m in members)

@@ -22,6 +22,7 @@ def ring(members: list[str], settings: Settings, *, others: tuple[str, ...] = ()
         ]
         facts += [("landmark", (member, members[0])), *(("bit", (bit,)) for bit in BITS)]
         network.insert({member: facts})
+    network.insert({members[0]: [("lead", (members[0],))]})
     network.run()
     for time in range(1, rounds + 1):
         network.tick(10.0 * time)

@@ -30,9 +30,9 @@ class Sizes:
 QUICK = Sizes((16, 32), (16,), (50,), (16,), 16, 5000)
 FULL = Sizes(
     best_path=(16, 32, 64, 128),
-    chord=(16, 32),
+    chord=(16, 32, 64),
     pier=(100, 200),
-    tracing=(16, 32, 64),
+    tracing=(16, 32),
     rsa=16,
     people=5000,
 )

@@ -73,6 +73,8 @@ def chord(nodes: int, settings: Settings, *, lookups: int = 50) -> Measured:
     """A ring that has stabilised; then four rounds of maintenance, and lookups over links of 10 to 100 ms."""
     members = [f"n{i}" for i in range(nodes)]
     network = _ring(members, settings)
+    for _ in range(3):  # until everyone has its fingers
+        network.tick(network.now + 10.0)
     before = _sent(network)
     start = time.process_time()
     for _ in range(4):
@@ -143,6 +145,7 @@ def _ring(members: list[str], settings: Settings, *more: str) -> Network:
         facts: list[tuple[str, Row]] = [("startNetwork", (member,)), ("publicKey", (member, f"key of {member}"))]
         facts += [("myCA", (member, "ca")), ("landmark", (member, members[0]))]
         network.insert({member: facts + [("bit", (bit,)) for bit in BITS]})
+    network.insert({members[0]: [("lead", (members[0],))]})
     network.run()
     ids = sorted((network.rows(m, "nodeID")[0][1], m) for m in members)
     for _ in range(4 * len(members)):

@@ -13,6 +13,11 @@ from headgate.engine.session import spark_session
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that other tests have started, as it is, or a new one."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
     home: Path = tmp_path_factory.mktemp("spark")
     session = spark_session(home, **{"spark.sql.shuffle.partitions": "2"})
     yield session

@@ -82,3 +82,9 @@ def test_strands_are_explained() -> None:
     output = typed("sendlog", "explain", "reachability").output
     assert "strand s3a@S\n  Network-In\n  SigChecker the node's level\n  Delta Z says linkD(Z, S)\n" in output
     assert "  SigGenerator the node's level\n  LocSpecDemux Z\n  Network-Out\n" in output
+
+
+@pytest.mark.long
+def test_a_program_gives_the_same_tables_on_spark(links: str) -> None:
+    words = ("sendlog", "run", "reachability", links, "--at", "c", "--table", "reachable", "--table", "says linkD")
+    assert typed(*words, "--spark").output == typed(*words).output

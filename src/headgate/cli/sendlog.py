@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from headgate.cli.context import reported
+from headgate.engine.session import spark_session
 from headgate.errors import HeadgateError
 from headgate.plain import format_table
 from headgate.sendlog import drawing, programs
@@ -17,7 +20,11 @@ from headgate.sendlog.network import Network
 from headgate.sendlog.parser import parse_fact
 from headgate.sendlog.process import run_node
 from headgate.sendlog.settings import Settings
-from headgate.sendlog.values import shown
+from headgate.sendlog.spark import SparkNetwork, Universe
+from headgate.sendlog.values import Row, shown
+
+Found = Iterator[tuple[str, str, list[Row]]]
+"""A principal, a table, its rows."""
 
 _SCHEMES = click.Choice(["none", "hmac", "ed25519", "rsa"])
 _files = click.argument("files", nargs=-1, required=True)
@@ -88,8 +95,9 @@ def explain_command(files: tuple[str, ...]) -> None:
 @_files
 @click.option("--at", "principals", multiple=True, metavar="PRINCIPAL", help="A principal (may be repeated).")
 @click.option("--table", "tables", multiple=True, metavar="NAME", help="A table to print; `says p` for statements.")
+@click.option("--spark", is_flag=True, help="Run the principals as partitions of a Spark application.")
 @_scheme
-def run(files: tuple[str, ...], principals: tuple[str, ...], tables: tuple[str, ...], scheme: str) -> None:
+def run(files: tuple[str, ...], principals: tuple[str, ...], tables: tuple[str, ...], spark: bool, scheme: str) -> None:
     """Run a program until nobody has anything to say, and print its tables.
 
     Without --table all tables are printed that rules derive.
@@ -97,18 +105,29 @@ def run(files: tuple[str, ...], principals: tuple[str, ...], tables: tuple[str, 
     with reported(files[-1]):
         text = _text(files)
         core = load(text)
-        network = Network(text, _principals(core, principals), Settings(scheme))
-        network.run()
+        names = _principals(core, principals)
         derived = dict.fromkeys(r.rel.name for r in core.rules if r.rel.kind == "local" and "$" not in r.rel.name)
-        rows = [
-            [name, table, ", ".join(map(shown, row))]
-            for name in network.nodes
-            for table in tables or derived
-            for row in (network.said(name, table[5:]) if table.startswith("says ") else network.rows(name, table))
-        ]
+        found = (_on_spark if spark else _embedded)(text, names, tables or tuple(derived), Settings(scheme))
+    rows = [[name, table, ", ".join(map(shown, row))] for name, table, held in found for row in held]
     click.echo(format_table(["at", "table", "values"], rows))
-    for reason, count in network.rejected().items():
-        click.echo(f"refused: {count} {reason}")
+
+
+def _embedded(text: str, names: list[str], tables: tuple[str, ...], settings: Settings) -> Found:
+    network = Network(text, names, settings)
+    network.run()
+    for name in names:
+        for table in tables:
+            said = table.startswith("says ")
+            yield name, table, network.said(name, table[5:]) if said else network.rows(name, table)
+
+
+def _on_spark(text: str, names: list[str], tables: tuple[str, ...], settings: Settings) -> Found:
+    with tempfile.TemporaryDirectory() as folder:
+        universe = Universe("program", text, tuple(names), settings)
+        found = SparkNetwork(spark_session(Path(folder)), [universe]).rows(*tables)
+    for name in names:
+        for table in tables:
+            yield name, table, found["program", name, table]
 
 
 @sendlog.command()

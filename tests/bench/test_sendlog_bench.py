@@ -10,7 +10,7 @@ from headgate.sendlog.settings import Settings
 
 
 def test_the_bench_reports_every_experiment() -> None:
-    sizes = bench.Sizes((6,), (4,), (20,), (6,), 6, 100)
+    sizes = bench.Sizes((6,), (4,), (20,), (6,), rsa=6, people=100)
     report = bench.measure(sizes, Silent())
     assert {row["experiment"] for row in report.rows} == {"best path", "chord", "pier", "tracing", "policy decision"}
     assert len(report.goals) == 2 and len(report.plots) == 5

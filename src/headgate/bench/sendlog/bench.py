@@ -19,23 +19,16 @@ from headgate.sendlog.settings import Settings
 class Sizes:
     """`rsa`: up to how many nodes RSA is measured, for making its keys takes long."""
 
-    best_path: tuple[int, ...]
-    chord: tuple[int, ...]
-    pier: tuple[int, ...]
-    tracing: tuple[int, ...]
-    rsa: int
-    people: int
+    best_path: tuple[int, ...] = ()
+    chord: tuple[int, ...] = ()
+    pier: tuple[int, ...] = ()
+    tracing: tuple[int, ...] = ()
+    rsa: int = 0
+    people: int = 0
 
 
-QUICK = Sizes((16, 32), (16,), (50,), (16,), 16, 5000)
-FULL = Sizes(
-    best_path=(16, 32, 64, 128),
-    chord=(16, 32, 64),
-    pier=(100, 200),
-    tracing=(16, 32),
-    rsa=16,
-    people=5000,
-)
+QUICK = Sizes(best_path=(16, 32), rsa=16, people=5000)
+FULL = Sizes(best_path=(16, 32, 64, 128), rsa=16, people=5000)
 _EACH = ("each tuple signed", Settings("none", batch=1), Settings("ed25519", batch=1))
 _RSA = ("each tuple signed, RSA", Settings("none", batch=1), Settings("rsa", batch=1))
 _BATCH = ("batches", Settings("none"), Settings("ed25519"))
@@ -57,16 +50,18 @@ def measure(sizes: Sizes, progress: Progress) -> Report:
     ):
         rows += _experiment(name, run_one, counts, sizes.rsa, progress)
     rows += _tracing(sizes.tracing, progress)
-    decided = policies.measure(sizes.people, sizes.people, 500)
-    rows += [{"experiment": "policy decision", "size": decided.facts, "way": "lookup", "µs": decided.decide}]
-    rows += [{"experiment": "policy decision", "size": decided.facts, "way": "a grant", "µs": decided.grant}]
-    rows += [{"experiment": "policy decision", "size": decided.facts, "way": "a revocation", "µs": decided.revoke}]
-    if decided.cedar is not None:
-        rows += [{"experiment": "policy decision", "size": decided.facts, "way": "cedarpy", "µs": decided.cedar}]
+    goals: list[Goal] = []
+    if sizes.best_path:
+        goals.append(_batch_goal(rows))
+    if sizes.people:
+        decided = policies.measure(sizes.people, sizes.people, 500)
+        rows += _decisions(decided)
+        name = f"a decision with {decided.facts:,} facts and {decided.rules} rules"
+        goals.append(Goal(name, decided.decide, 1000, "µs"))
     return Report(
         title="SeNDlog: bytes and messages per node, seconds of processor time",
         rows=rows,
-        goals=_goals(rows, decided),
+        goals=goals,
         notes=_NOTES,
         environment=environment("cryptography", "cedarpy"),
         plots=_plots(rows),
@@ -122,48 +117,48 @@ def _tracing(counts: tuple[int, ...], progress: Progress) -> list[Row]:
     return rows
 
 
-def _goals(rows: list[Row], decided: policies.Decisions) -> list[Goal]:
-    largest = max(int(str(r["size"])) for r in rows if r["experiment"] == "best path")
-    (batched,) = [r for r in rows if (r["experiment"], r["size"], r["way"]) == ("best path", largest, "batches")]
-    more = float(str(batched["% more bytes"]))
+def _decisions(decided: policies.Decisions) -> list[Row]:
+    ways = {
+        "lookup": decided.decide,
+        "a grant": decided.grant,
+        "a revocation": decided.revoke,
+        "cedarpy": decided.cedar,
+    }
     return [
-        Goal(f"bytes with batch signatures, best path, {largest} nodes", more, 5, "% more"),
-        Goal(f"a decision with {decided.facts:,} facts and {decided.rules} rules", decided.decide, 1000, "µs"),
+        {"experiment": "policy decision", "size": decided.facts, "way": way, "µs": taken}
+        for way, taken in ways.items()
+        if taken is not None
     ]
 
 
-def _plots(rows: list[Row]) -> list[Plot]:
-    def series(experiment: str, column: str) -> dict[str, list[tuple[float, float]]]:
-        found: dict[str, list[tuple[float, float]]] = {}
-        for row in rows:
-            if row["experiment"] == experiment and row.get(column) is not None:
-                found.setdefault(str(row["way"]), []).append((float(str(row["size"])), float(str(row[column]))))
-        return found
+def _batch_goal(rows: list[Row]) -> Goal:
+    batched = [row for row in rows if (row["experiment"], row["way"]) == ("best path", "batches")]
+    last = max(batched, key=lambda row: int(str(row["size"])))
+    return Goal(
+        f"bytes with batch signatures, best path, {last['size']} nodes", float(str(last["% more bytes"])), 5, "% more"
+    )
 
+
+def _series(rows: list[Row], experiment: str, column: str) -> dict[str, list[tuple[float, float]]]:
+    """The points of each way of signing, RSA left out: it has one size."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["experiment"] == experiment and row.get(column) is not None and "RSA" not in str(row["way"]):
+            found.setdefault(str(row["way"]), []).append((float(str(row["size"])), float(str(row[column]))))
+    return found
+
+
+def _plots(rows: list[Row]) -> list[Plot]:
     plots = []
     for name, x in (("best path", "nodes"), ("chord", "nodes"), ("pier", "tuples in each table"), ("tracing", "nodes")):
-        levels = (
-            {f"paper, {PAPER[name]} %": float(PAPER[name])}
-            if name in PAPER
-            else {"paper, 12 %": 12.0, "paper, 10 %": 10.0}
-        )
-        plots.append(
-            Plot(f"{name}: bytes more with authentication", x, "%", series(name, "% more bytes"), levels, log_x=True)
-        )
-    without, with_ = series("best path", "s"), series("best path", "s with")
-    both = {f"{way}, none": points for way, points in without.items()} | {
-        f"{way}, Ed25519": p for way, p in with_.items() if "RSA" not in way
-    }
-    plots.append(
-        Plot(
-            "best path: processor time of all nodes",
-            "nodes",
-            "s",
-            {k: v for k, v in both.items() if "RSA" not in k},
-            log_x=True,
-            log_y=True,
-        )
-    )
+        points = _series(rows, name, "% more bytes")
+        levels = {f"paper, {value} %": float(value) for known, value in PAPER.items() if known.startswith(name)}
+        if points:
+            plots.append(Plot(f"{name}: bytes more with authentication", x, "%", points, levels, log_x=True))
+    without, with_ = (_series(rows, "best path", column) for column in ("s", "s with"))
+    both = {f"{way}, none": p for way, p in without.items()} | {f"{way}, Ed25519": p for way, p in with_.items()}
+    if both:
+        plots.append(Plot("best path: processor time of all nodes", "nodes", "s", both, log_x=True, log_y=True))
     return plots
 
 

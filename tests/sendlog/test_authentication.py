@@ -46,11 +46,11 @@ def test_a_second_key_for_a_principal_is_refused() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8])
 def test_each_leaf_of_a_merkle_tree_leads_to_the_root(size: int) -> None:
-    leaves = [merkle.leaf(bytes([i])) for i in range(size)]
-    for place, leaf in enumerate(leaves):
-        path = merkle.path(leaves, place)
-        assert merkle.climbed(leaf, path) == merkle.root(leaves)
-        assert merkle.climbed(merkle.leaf(b"other"), path) != merkle.root(leaves)
+    tree = merkle.levels([merkle.leaf(bytes([i])) for i in range(size)])
+    for place, leaf in enumerate(tree[0]):
+        path = merkle.path(tree, place)
+        assert merkle.climbed(leaf, path) == merkle.root(tree)
+        assert merkle.climbed(merkle.leaf(b"other"), path) != merkle.root(tree)
 
 
 def test_each_statement_of_a_batch_is_proven_alone() -> None:

@@ -17,25 +17,27 @@ def _inner(left: bytes, right: bytes) -> bytes:
     return hashlib.sha256(b"\1" + left + right).digest()
 
 
-def root(leaves: Sequence[bytes]) -> bytes:
-    """The root of at least one leaf; an odd one out moves up unchanged."""
-    level = list(leaves)
-    while len(level) > 1:
-        paired = [_inner(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = paired + ([level[-1]] if len(level) % 2 else [])
-    return level[0]
+def levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
+    """The tree from its leaves (at least one) to its root; an odd one out moves up unchanged."""
+    found = [list(leaves)]
+    while len(found[-1]) > 1:
+        below = found[-1]
+        paired = [_inner(below[i], below[i + 1]) for i in range(0, len(below) - 1, 2)]
+        found.append(paired + ([below[-1]] if len(below) % 2 else []))
+    return found
 
 
-def path(leaves: Sequence[bytes], place: int) -> Path:
+def root(tree: list[list[bytes]]) -> bytes:
+    return tree[-1][0]
+
+
+def path(tree: list[list[bytes]], place: int) -> Path:
     """What proves that the leaf at `place` is under the root."""
     found: list[tuple[bool, bytes]] = []
-    level = list(leaves)
-    while len(level) > 1:
+    for level in tree[:-1]:
         other = place ^ 1
         if other < len(level):
             found.append((other < place, level[other]))
-        paired = [_inner(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = paired + ([level[-1]] if len(level) % 2 else [])
         place //= 2
     return tuple(found)
 

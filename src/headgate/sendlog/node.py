@@ -153,7 +153,7 @@ class Node:
         proof = None
         if speaker != self.principal:
             sources = (rel.name, *sorted(self.core.carries.get(rel.name, ())))
-            proof = next((p for s in sources if (p := self._proofs.get((s, (speaker, *values))))), None)
+            proof = next((p for s in sources if (p := self.proof(s, (speaker, *values)))), None)
         tree = None
         if self.settings.provenance in ("local", "statements") and op != DELETE:
             found = self.tracing.tree(rel, row, statements=self.settings.provenance == "statements")
@@ -262,7 +262,7 @@ class Node:
                     return
                 proof = statement.proof
         elif level == 2:
-            proof = packet.proof(place)
+            proof = (packet, place)
         self._take(packet.header.sender, statement, level, proof, holds)
 
     def _is_proven(self, statement: Statement) -> bool:
@@ -354,7 +354,7 @@ class Node:
         state = {
             "base": [[rels[rel], list(rows)] for rel, rows in self.engine.base.items() if rows],
             "support": [[rels[rel], row, sorted(via)] for (rel, row), via in self._support.items()],
-            "proofs": [[name, row, proof] for (name, row), proof in self._proofs.items()],
+            "proofs": [[name, row, self.proof(name, row)] for name, row in self._proofs],
             "expiry": [[rels[rel], row, end] for (rel, row), end in self._expiry.items()],
             "seen": sorted(self._seen),
             "came": self.tracing.listed(),
@@ -382,8 +382,12 @@ class Node:
         self._waiting, self._ready = [], []
 
     def proof(self, name: str, row: Row) -> Any:
-        """The signature that came with `row[0] says name(...)`, or None."""
-        return self._proofs.get((name, row))
+        """The signature that came with `row[0] says name(...)`, or None; its path is found when it is asked for."""
+        found = self._proofs.get((name, row))
+        if isinstance(found, tuple):
+            packet, place = found
+            found = self._proofs[name, row] = packet.proof(place)
+        return found
 
 
 def _row(data: Any) -> Row:

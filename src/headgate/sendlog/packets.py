@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from headgate.sendlog import merkle
@@ -77,7 +78,7 @@ def pack(keys: KeyRing, scheme: str, header: Header, statements: Sequence[Statem
     listed = [statement.listed() for statement in statements]
     tag = b""
     if scheme != "none":
-        root = merkle.root([_leaf(header, one) for one in listed])
+        root = merkle.root(merkle.levels([_leaf(header, one) for one in listed]))
         tag = keys.tag(scheme, header.receiver, _ROOT + root)
     return encoded([scheme, header.listed(), listed]) + b"\n" + tag
 
@@ -95,13 +96,15 @@ class Packet:
     def authentic(self, keys: KeyRing) -> bool:
         if self.scheme == "none":
             return self.tag == b""
-        root = merkle.root([_leaf(self.header, one) for one in self.listed])
-        return keys.authentic(self.scheme, self.header.sender, self.tag, _ROOT + root)
+        return keys.authentic(self.scheme, self.header.sender, self.tag, _ROOT + merkle.root(self._tree))
+
+    @cached_property
+    def _tree(self) -> list[list[bytes]]:
+        return merkle.levels([_leaf(self.header, one) for one in self.listed])
 
     def proof(self, place: int) -> Any:
         """The signature on one statement of the batch, with the path to the root."""
-        leaves = [_leaf(self.header, one) for one in self.listed]
-        steps = [[on_left, base64.b64encode(x).decode()] for on_left, x in merkle.path(leaves, place)]
+        steps = [[on_left, base64.b64encode(x).decode()] for on_left, x in merkle.path(self._tree, place)]
         tag = base64.b64encode(self.tag).decode()
         return [self.scheme, self.header.listed(), self.listed[place], steps, tag]
 

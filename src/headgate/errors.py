@@ -72,5 +72,9 @@ class StoreError(HeadgateError):
     """The store cannot be opened, or does not hold what it should."""
 
 
+class LeaseLost(StoreError):
+    """What the rights of a moment permit may not go out any more: they may have changed meanwhile."""
+
+
 class SourceError(HeadgateError):
     """A source that cannot be read; what reads others is not harmed."""

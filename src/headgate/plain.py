@@ -1,13 +1,36 @@
-"""Tables as plain text: the same on a terminal, in a pipe and in a document."""
+"""Plain text for people: the same on a terminal, in a pipe and in a document, and nothing in it but what can be seen.
+
+Texts of tuples, queries and files are other people's. A control character among them could move the cursor of whoever
+reads, colour what stands elsewhere or begin a line that nobody wrote, so it is shown escaped.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+
+# Control characters (of ASCII and of Latin-1), separators of lines, what reorders a text, halves of characters.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """One line: characters that act instead of showing are escaped, as `\\x1b`, `\\n` or `\\u202e`."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def json_line(value: object) -> str:
+    """A value as one line of JSON, which a terminal shows as it is; the same characters are escaped as JSON does it."""
+    line = json.dumps(value, ensure_ascii=False)
+    if line.isascii() and "\x7f" not in line:
+        return line
+    return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned by spaces; a table without rows says so."""
-    widths = [max(len(cell) for cell in column) for column in zip(columns, *rows, strict=True)]
-    lines = [columns, ["-" * width for width in widths], *rows]
+    """Columns aligned by spaces, a line for each row; a table without rows says so."""
+    seen = [[visible(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(map(len, column)) for column in zip(*seen, strict=True)]
+    lines = [seen[0], ["-" * width for width in widths], *seen[1:]]
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join(shown if rows else [*shown, "(none)"])

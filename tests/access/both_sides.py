@@ -227,6 +227,10 @@ class BothSides(RuleBasedStateMachine):
             name, roles = min(able.items(), key=lambda item: self.model.users[item[0]].locked_until)
             if self.model.users[name].locked_until > self.model.now:
                 self.advance(self.model.users[name].locked_until - self.model.now)
+            for old in [x for x in self.live() if self.model.sessions[x].user == name]:  # there may be too many
+                self.gates[0].logout(old)
+                self.model.logout(old)
+                self.records += 1
             token = self.login(self.gates[0], name, self.model.users[name].password, roles, Level())
             assert token
             assert self.gates[0].check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "SYSTEM")

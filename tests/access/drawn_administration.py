@@ -128,6 +128,7 @@ class Administration(Words):
                 ("lockout_failures", "2"),
                 ("lockout_minutes", "1"),
                 ("lockout_minutes", "0"),
+                ("max_sessions", "3"),
                 ("colour", "blue"),
             )
         )

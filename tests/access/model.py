@@ -77,9 +77,7 @@ class Model(Roles, People):
             user = self.users.get(session.user)
             roles = session.roles & self.authorised(session.user)
             covered = user and not user.locked and self.dominates(user.clearance, session.level)
-            if covered and not self.broken(roles, dynamic=True):
-                self.sessions[token] = replace(session, roles=roles)
-            else:
+            if not covered or self.broken(roles, dynamic=True):
                 del self.sessions[token]
         self._expire()
 

@@ -36,6 +36,8 @@ class People(Objects):
             self._check_roles(user, roles)
             level = level or found.clearance
             refuse_if(not self.dominates(found.clearance, level), "AccessDenied")
+            mine = [x for x in self.sessions.values() if x.user == user and self.dominates(level, x.level)]
+            refuse_if(len(mine) >= int(self.parameters["max_sessions"]), "Conflict")
         except Refused as refused:
             return refused.kind
         self.users[user] = replace(found, failures=0, locked_until=0.0)
@@ -44,16 +46,19 @@ class People(Objects):
         return None
 
     def _admit(self, name: str, password: str) -> User:
-        """What is refused during a lockout is not counted."""
+        """After some wrong passwords each makes the next try wait twice as long, up to a limit; what comes too early is
+        not counted; after as long as the limit again all is forgotten."""
         user = self.users.get(name)
         if user is None or user.locked or self.now < user.locked_until:
             raise Refused("AuthenticationFailed")
         if user.password == password:
             return user
-        self.users[name] = replace(user, failures=user.failures + 1)
-        if user.failures + 1 >= int(self.parameters["lockout_failures"]):
-            until = self.now + 60 * int(self.parameters["lockout_minutes"])
-            self.users[name] = replace(user, failures=0, locked_until=until)
+        longest = 60 * int(self.parameters["lockout_minutes"])
+        forgotten = user.locked_until > 0 and self.now >= user.locked_until + longest
+        failures = 1 if forgotten else user.failures + 1
+        beyond = failures - int(self.parameters["lockout_failures"])
+        until = self.now + min(2**beyond, longest) if beyond >= 0 else 0.0
+        self.users[name] = replace(user, failures=failures, locked_until=until)
         raise Refused("AuthenticationFailed")
 
     def _check_roles(self, user: str, roles: frozenset[str]) -> None:

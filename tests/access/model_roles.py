@@ -49,6 +49,7 @@ class Roles(Decisions):
         self.grants = {key: limits for key, limits in self.grants.items() if key[2] != name}
         rest = {key: replace(x, roles=x.roles - {name}) for key, x in self.separations.items()}
         self.separations = {key: x for key, x in rest.items() if len(x.roles) > x.at_most}
+        self.sessions = {token: replace(x, roles=x.roles - {name}) for token, x in self.sessions.items()}
         del self.roles[name]
 
     def grant_roles(self, me: Caller, roles: Sequence[str], users: Sequence[str], seniors: Sequence[str]) -> None:

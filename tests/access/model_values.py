@@ -35,6 +35,7 @@ PARAMETERS = {
     "idle_minutes": "30",
     "lockout_failures": "5",
     "lockout_minutes": "15",
+    "max_sessions": "20",
     "default_rights": "OWNER",
 }
 

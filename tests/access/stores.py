@@ -36,6 +36,18 @@ EVERYTHING = """
 SHOWN = ["CATALOG", "SCHEMAS", "STREAMS", "QUERIES", "OPERATORS", "USERS", "ROLES", "SEPARATIONS", "LEVELS"]
 SHOWN += ["COMPARTMENTS", "GRANTS", "PERMISSIONS", "SESSION", "SESSIONS", "SYSTEM"]
 
+_LATE = "DEFERRABLE INITIALLY DEFERRED"
+AT_SESSIONS = (
+    "DROP TABLE login_sources",
+    "DROP TABLE subscriptions",
+    (
+        f"CREATE TABLE subscriptions (session TEXT NOT NULL REFERENCES sessions (token_hash) {_LATE}, "
+        f"stream INTEGER NOT NULL REFERENCES objects (id) {_LATE}, PRIMARY KEY (session, stream))"
+    ),
+    "UPDATE alembic_version SET version_num = '0005'",
+)
+"""Back to when subscriptions were those of sessions."""
+
 Rows = dict[str, dict[Any, Any]]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,15 @@ import pytest
 from conftest import PASSWORD
 from sqlalchemy import event
 
-from headgate.errors import AuthenticationFailed, HeadgateError
+from headgate.errors import AuthenticationFailed, Conflict, HeadgateError
 
 from .attacked import World, seen_by
+
+
+def refusal(act: Callable[[], object]) -> HeadgateError:
+    with pytest.raises(HeadgateError) as caught:
+        act()
+    return caught.value
 
 
 def test_what_the_store_and_the_trail_hold_of_a_token_does_not_open_its_session(world: World) -> None:
@@ -134,23 +141,107 @@ def test_passwords_cannot_be_guessed_past_the_lock_even_at_once(world: World) ->
         thread.start()
     for thread in threads:
         thread.join()
-    for seconds in (0, 599):
+    for seconds in (0, 0.9):
         world.clock.advance(seconds)
         seen_by(lambda: world.login("al"))
-    world.clock.advance(1)
+    world.clock.advance(0.1)
     assert world.login("al")
 
 
-def test_tries_during_a_lock_do_not_bring_the_next_one(world: World) -> None:
-    """SPEC 3.4: only wrong passwords in a row lock; here they were right, or refused unread."""
+def test_the_wait_doubles_with_each_wrong_password_up_to_the_longest(world: World) -> None:
+    world.run("SET SYSTEM lockout_failures = 3; SET SYSTEM lockout_minutes = 1")
+    guesses, begin = 0, world.clock.now()
+    while world.clock.now() - begin < 600:  # a guesser who never waits longer than it must
+        seen_by(lambda: world.login("al", password="wrong one"))
+        guesses += 1
+        while world.headgate._state.users.get("al").locked_until > world.clock.now():  # type: ignore[union-attr]
+            world.clock.advance(1)
+    assert guesses == 17  # two at once, then after 1, 2, 4, 8, 16, 32, 60, 60, ... seconds
+    assert world.login("al")
+
+
+def test_tries_that_came_too_early_do_not_make_the_wait_longer(world: World) -> None:
+    """SPEC 3.4: only wrong passwords in a row count; here they were right, or refused unread."""
     world.run("SET SYSTEM lockout_failures = 3; SET SYSTEM lockout_minutes = 10")
     for _ in range(3):
         seen_by(lambda: world.login("al", password="wrong one"))
     for _ in range(3):
         seen_by(lambda: world.login("al"))
-    world.clock.advance(600)
-    seen_by(lambda: world.login("al", password="wrong one"))
+    world.clock.advance(1)
     assert world.login("al")
+
+
+def test_six_wrong_passwords_of_a_stranger_do_not_keep_the_only_administrator_out(world: World) -> None:
+    """The attack: whoever knew a name could lock its user out for a quarter of an hour, again and again."""
+    login, admin = world.headgate.login, world.headgate.principal(world.root).user
+    login(admin, PASSWORD, source="10.0.0.1")
+    for attempt in range(60):
+        seen_by(lambda n=attempt: login(admin, "wrong one", source=f"10.6.6.{n}"))  # type: ignore[misc]
+    assert login(admin, PASSWORD, source="10.0.0.1")
+    assert world.alive(world.root)
+    world.clock.advance(2)
+    assert login(admin, PASSWORD, source="10.0.0.2")  # a new place has to wait as long as the strangers, and no longer
+
+
+def test_strangers_cannot_guess_faster_from_many_places(world: World) -> None:
+    for attempt in range(100):
+        seen_by(lambda n=attempt: world.headgate.login("al", "wrong one", source=f"10.6.6.{n}"))  # type: ignore[misc]
+    assert world.headgate._state.users.get("al").failures == 5  # type: ignore[union-attr]
+
+
+def test_a_known_place_is_no_way_around_the_wait(world: World) -> None:
+    world.headgate.login("al", PASSWORD, source="10.0.0.1")
+    for _ in range(5):
+        seen_by(lambda: world.headgate.login("al", "wrong one", source="10.0.0.1"))
+    assert isinstance(refusal(lambda: world.headgate.login("al", PASSWORD, source="10.0.0.1")), AuthenticationFailed)
+    assert world.login("al")  # from elsewhere
+
+
+def test_a_user_has_a_certain_number_of_sessions(world: World) -> None:
+    """The attack: 150 sessions of one user, each with views of its own in the engine."""
+    opened = [world.login("al") for _ in range(20)]
+    error = refusal(lambda: world.login("al"))
+    assert isinstance(error, Conflict) and "20 open sessions" in str(error) and "log out" in str(error)
+    assert all(map(world.alive, opened))
+    world.headgate.logout(opened[0])
+    assert world.login("al")
+    world.clock.advance(31 * 60)
+    assert world.login("al")
+    world.run("SET SYSTEM max_sessions = 1", world.login("root"))
+    assert isinstance(refusal(lambda: world.login("al")), Conflict)
+
+
+def test_sessions_at_a_high_level_take_no_place_at_a_low_one(world: World) -> None:
+    world.run("SET SYSTEM max_sessions = 2")
+    for _ in range(2):
+        world.login("al", level="S")
+    assert isinstance(refusal(lambda: world.login("al", level="S")), Conflict)
+    assert world.login("al", level="U")
+    assert world.login("al", level="U")
+    assert isinstance(refusal(lambda: world.login("al", level="U")), Conflict)
+
+
+def test_a_role_that_was_given_back_is_active_again(world: World) -> None:
+    """The reader was not told that it had to log in again, and saw nothing any more."""
+    world.run("CREATE ROLE back; GRANT ROLE back TO USER al")
+    al = world.login("al")
+    assert "back" in world.headgate.principal(al).roles
+    world.run("REVOKE ROLE back FROM USER al")
+    assert "back" not in world.headgate.principal(al).roles
+    assert "back" not in world.run("SHOW SESSION", al)[0][2]
+    world.run("GRANT ROLE back TO USER al")
+    assert "back" in world.headgate.principal(al).roles
+    world.run("DROP ROLE back; CREATE ROLE back; GRANT ROLE back TO USER al")
+    assert "back" not in world.headgate.principal(al).roles  # another role of that name
+
+
+def test_a_role_that_was_given_back_does_not_get_around_a_separation(world: World) -> None:
+    world.run("CREATE ROLE buyer; CREATE ROLE payer; GRANT ROLE buyer, payer TO USER al")
+    al = world.login("al")
+    world.run("REVOKE ROLE payer FROM USER al; CREATE SEPARATION money DYNAMIC OF buyer, payer")
+    assert world.alive(al)
+    world.run("GRANT ROLE payer TO USER al")
+    assert not world.alive(al)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from alembic.migration import MigrationContext
 from conftest import KEY, System, cheap_passwords
 from sqlalchemy import NullPool, create_engine, inspect
 
-from access.stores import EVERYTHING, in_store, opened, refused
+from access.stores import AT_SESSIONS, EVERYTHING, in_store, opened, refused
 from headgate.access import tables
 from headgate.service import Headgate
 
@@ -61,3 +62,39 @@ def test_a_store_that_is_not_there_is_made_only_if_that_is_wanted(store_url: str
     assert said.startswith("there is no Headgate in this store")
     opened(store_url)
     Headgate(store_url, KEY, passwords=cheap_passwords(), create=False).close()
+
+
+def test_what_sessions_had_subscribed_to_their_users_have_after_the_migration(system: System) -> None:
+    """Several sessions of one user at one level: one subscription, with the roles of the one used last."""
+    system.run("CREATE LEVEL S; CREATE STREAM a (n INT); CREATE STREAM b (n INT)")
+    system.new_user("ann", "nurse", "doctor", clearance="S")
+    tokens = [
+        system.login("ann", level="U"),
+        system.login("ann", level="S"),
+        system.login("ann", level="U", roles=frozenset({"nurse"})),
+    ]
+    system.clock.advance(60)
+    system.run("SHOW SESSION", tokens[0])
+    low, high, narrow = (hashlib.sha256(token.encode()).hexdigest() for token in tokens)
+    streams = dict(system.sql("SELECT name, id FROM objects WHERE kind = 'STREAM'"))
+    system.sql(*AT_SESSIONS)
+    for session, name in ((low, "a"), (narrow, "a"), (narrow, "b"), (high, "a")):
+        system.sql("INSERT INTO subscriptions VALUES (:session, :stream)", session=session, stream=streams[name])
+    (first,) = system.sql("SELECT next_object FROM head")[0]
+    head = system.headgate.audit_head()
+    system.reopen()
+    found = system.sql('SELECT "user", level, stream, roles, number FROM subscriptions ORDER BY number')
+    both, one = '["doctor", "nurse"]', '["nurse"]'
+    assert found == [
+        ("ann", "S", streams["a"], both, first),
+        ("ann", "U", streams["a"], both, first + 1),
+        ("ann", "U", streams["b"], one, first + 2),
+    ]
+    assert system.sql("SELECT next_object FROM head") == [(first + 3,)]
+    assert system.headgate.verify_audit(f"{head.count}:{head.mac}") == []
+    system.run("GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM a TO nurse")
+    ann = system.login("ann", level="U")
+    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("a", "root", "U", "doctor, nurse", ""),)
+    assert len({x.name for x in system.headgate.snapshot().subscribers}) == 3
+    test_the_migrations_make_exactly_the_tables(system)
+    test_the_migrations_make_the_same_keys_and_references(system)

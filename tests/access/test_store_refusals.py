@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ADMIN, KEY, PASSWORD, System
 from sqlalchemy import make_url
 
 from access.stores import SECRET, opened, refused
+from headgate.access import database
 from headgate.errors import StoreError
 from headgate.service import Headgate
 from headgate.testing.postgres import fresh_database
@@ -43,6 +46,46 @@ def test_a_wrong_password_for_the_server_is_refused_in_plain_words(postgres_url:
     url = make_url(fresh_database(postgres_url))
     refused(lambda: opened(url.set(password=SECRET).render_as_string(hide_password=False)))
     refused(lambda: opened(url.set(database="no such database").render_as_string(hide_password=False)))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"port": 1}, "cannot reach the store at `127.0.0.1:1`: connection refused"),
+        ({"password": SECRET}, "cannot reach the store at `{here}`: it refused the password"),
+        ({"password": ""}, "cannot reach the store at `{here}`: it wants a password"),
+        ({"username": SECRET}, "cannot reach the store at `{here}`: it refused the password"),
+        ({"database": SECRET}, "cannot reach the store at `{here}`: it has no such user or database"),
+        (
+            {"host": "no-such-host.invalid", "port": 5432},
+            "cannot reach the store at `no-such-host.invalid:5432`: there is",
+        ),
+        (
+            {"host": "", "query": {"host": "/no/such/folder"}},
+            "cannot reach the store at `/no/such/folder:{port}`: no server listens at this socket",
+        ),
+    ],
+)
+def test_a_server_that_cannot_be_reached_is_named_with_the_cause_and_without_secrets(
+    postgres_url: str, change: dict[str, Any], said: str
+) -> None:
+    url = make_url(fresh_database(postgres_url)).set(drivername="postgresql")
+    here = f"{url.host}:{url.port}"
+    secret = str(url.password)
+    with pytest.raises(StoreError) as caught:
+        opened(url.set(**change).render_as_string(hide_password=False))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert str(caught.value).startswith(said.format(here=here, port=url.port)), str(caught.value)
+    assert SECRET not in shown and secret not in shown
+
+
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts, and says nothing; the time is short here."""
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(StoreError, match=f"cannot reach the store at `127.0.0.1:{port}`: no answer in time"):
+            opened(f"postgresql://joe:{SECRET}@127.0.0.1:{port}/db")
 
 
 def test_a_damaged_file_is_refused_in_plain_words(tmp_path: Path) -> None:

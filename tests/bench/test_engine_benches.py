@@ -39,15 +39,15 @@ def test_users() -> None:
 
 
 def test_users_receive_what_their_roles_and_alarms_say() -> None:
-    batch, demand = Vitals().batch(5_000), users.apart(8)
+    batch, snapshot = Vitals().batch(5_000), users.apart(8)
     rows = batch["hr"].to_pylist()
-    with measured({0: demand}) as pipelines:
+    with measured({0: snapshot}) as pipelines:
         pipelines[0].take(batch)
         counts = pipelines[0].pipeline.counts.results
     for number in range(8):
         alarm, role = 11_000 + (number + 1) * 1_237 % 4_000, ROLES[number % 4]
-        wanted = sum(row["hr"] > alarm and role in row["roles"] for row in rows)
-        assert counts[f"q{number:04}", f"u{number}"] == wanted
+        pushdown = sum(row["hr"] > alarm and role in row["roles"] for row in rows)
+        assert counts[f"q{number:04}", f"u{number}"] == pushdown
     assert len(LABELS) == 15
 
 

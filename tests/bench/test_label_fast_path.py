@@ -15,7 +15,7 @@ from headgate.labels.roles import MAX_TERMS
 from headgate.labels.text import MAX_TEXT, parse_any_label, parse_label, parse_plain_label
 from headgate.lexing import MAX_NAME
 
-ORDER = LevelOrder.chain("U", "C", "S")
+ORDER = LevelOrder.total("U", "C", "S")
 ORDERS = st.sampled_from([None, ORDER])
 
 Outcome = Label | tuple[str, Position | None, str]

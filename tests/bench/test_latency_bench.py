@@ -13,7 +13,7 @@ import pytest
 
 from headgate.bench import latency
 from headgate.bench.latency import PARTS, Followed, Sender, Watch, latencies, prepared, row, timed
-from headgate.engine.egress import Parcel
+from headgate.model.results import ResultBatch
 
 
 def test_files_come_whole_and_their_names_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,7 +36,8 @@ def test_the_mailbox_notes_what_came() -> None:
     watch = Watch()
     values = (pa.array([4, 4, 5], pa.int32()),)
     zeros = np.zeros(3, np.int64)
-    watch.write([Parcel(("ann",), "q", zeros, zeros, values, zeros, ())], [], as_staged=True)
+    watch.prepare([ResultBatch(("ann",), "q", zeros, zeros, values, zeros, ())], [], as_staged=True)
+    watch.publish(lambda: None)
     assert watch.tuples == 3
     assert watch.flows.is_set()
 

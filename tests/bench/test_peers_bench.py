@@ -16,7 +16,7 @@ from headgate.bench.peers.bench import (
     AS_WRITTEN,
     HEADGATE,
     SPARK,
-    Found,
+    Outcome,
     Way,
     best,
     goals,
@@ -30,8 +30,8 @@ from headgate.bench.peers.workloads import WORKLOADS
 from headgate.bench.plot import draw
 
 
-def found(workload: str, engine: str, seconds: float, *, tuples: int = 1_000, agrees: bool = True) -> Found:
-    return Found(Way(engine), workload, tuples, seconds, agrees)
+def found(workload: str, engine: str, seconds: float, *, tuples: int = 1_000, agrees: bool = True) -> Outcome:
+    return Outcome(Way(engine), workload, tuples, seconds, agrees)
 
 
 def test_a_wrong_result_has_no_time() -> None:
@@ -63,7 +63,7 @@ def test_goals_are_ratios_at_the_largest_size_to_the_best_of_others() -> None:
         found("W3r", HEADGATE, 1),
         found("W3r", HEADGATE, 2, tuples=10_000),
         found("W3r", SPARK, 20, tuples=10_000),
-        Found(AS_WRITTEN["W3r"], "W3r", 10_000, 200, True),
+        Outcome(AS_WRITTEN["W3r"], "W3r", 10_000, 200, True),
         found("W3r", "flink", 40, tuples=10_000),
         found("W3r", "bytewax", 20, tuples=10_000),
     ]
@@ -85,7 +85,7 @@ def test_what_is_right_and_in_time_is_drawn(tmp_path: Path) -> None:
         replace(late, done=False),
         wrong,
     ]
-    drawn = plot([*runs, Found(AS_WRITTEN["W3r"], "W3r", 1_000, 200, True)])
+    drawn = plot([*runs, Outcome(AS_WRITTEN["W3r"], "W3r", 1_000, 200, True)])
     assert drawn.series == {"headgate": [(0, 1000), (3, 250)], "structured streaming": [(0, 500)]}
     draw([drawn], tmp_path / "peers.svg")
     assert b"<svg" in (tmp_path / "peers.svg").read_bytes()

@@ -47,10 +47,10 @@ def test_streams_have_so_many_roles_and_are_made_once(tmp_path: Path, roles: int
 def test_everyone_of_an_experiment_looks_at_the_same_query(experiment: Experiment, tmp_path: Path) -> None:
     headgate = prepared(experiment, make(tmp_path, 10, experiment.roles), tmp_path / "home")
     try:
-        demand = headgate.demand()
-        assert len(demand.queries) == 1
-        assert len(demand.subscribers) == max(1, len(experiment.users))
-        assert all(bool(x.labels) == bool(experiment.users) for x in demand.entrances.values())
+        snapshot = headgate.snapshot()
+        assert len(snapshot.queries) == 1
+        assert len(snapshot.subscribers) == max(1, len(experiment.users))
+        assert all(bool(x.labels) == bool(experiment.users) for x in snapshot.descriptors.values())
     finally:
         headgate.close()
 

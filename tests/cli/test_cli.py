@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import datetime as dt
 import json
+import os
 import stat
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
+from headgate.access.statements import queries as statements
 from headgate.cli import main
 
 PASSWORD = "correct horse"
@@ -212,10 +217,9 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
     result = terminal.type("run", str(script), "--everyone", *words)
     assert result.exit_code == 1
     errors = [line for line in result.output.splitlines() if line.startswith("error: ")]
-    assert errors == ["error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND)"]
-    (folder,) = (out / "joe").glob("joe.fine.*")
-    assert pq.read_table(folder / "000000001.parquet").column("x").to_pylist() == [1, 2]
-    (told,) = (out / "joe").glob("joe.lost.*.jsonl")
+    assert errors == [f"error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"]
+    assert pq.read_table(out / "joe" / "joe.fine" / "000000001.parquet").column("x").to_pylist() == [1, 2]
+    told = out / "joe" / "joe.lost.jsonl"
     assert json.loads(told.read_text()) == {"ended": "a stream that it reads could not be read to its end"}
     rows = [json.loads(line) for file in table.glob("*.json") for line in file.read_text().splitlines()]
     found = sorted((x["stream"], x["batch"], x["row"], json.loads(x["value"]).get("values")) for x in rows)
@@ -226,14 +230,118 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
         ("joe.lost", 1, -1, None),
     ]
     assert len({x["key"] for x in rows}) == 4
+    refused = terminal.type("run", "--out", str(out))  # its own queries, with a state of their own
+    assert refused.exit_code == 1
+    assert refused.output.startswith(
+        f"error: `{out}` holds the results of another engine, with a state of its own (use "
+    )
+    told.write_bytes(told.read_bytes()[:-5])
+    again = terminal.type("run", "--everyone", *words)
+    assert f"warning: the file of results `joe/{told.name}` in `{out}` was cut or removed: 5 bytes" in again.output
+
+
+def test_a_subscription_that_cannot_be_run_ends_alone(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that an older version allowed: `run --everyone` ended with it before anybody received anything."""
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "1.json").write_text('{"x": 1}\n{"x": 2}\n')
+    terminal.run(TWO.format(folder=tmp_path))
+    columns = ", ".join(f"c{n} INT" for n in range(251))
+    terminal.run(f"CREATE STREAM wide ({columns}) SOURCE json (path = '{tmp_path}/good')")
+    refused = terminal.run("SUBSCRIBE TO fine; SUBSCRIBE TO wide")
+    assert refused.exit_code == 1
+    assert "cannot subscribe to stream joe.wide: it has 251 columns, results have at most 200" in refused.output
+    with monkeypatch.context() as older:
+        older.setattr(statements, "whole_stream", lambda _: None)
+        older.setattr(statements, "lower", lambda _: None)
+        script = tmp_path / "mine.cql"
+        script.write_text("SUBSCRIBE TO wide; SUBSCRIBE TO fine")
+        terminal.type("run", str(script), "--everyone", "--out", str(tmp_path / "out"))
+    (file,) = (tmp_path / "out/joe").glob("joe.fine.*")
+    assert len(file.read_text().splitlines()) == 2
+    (file,) = (tmp_path / "out/joe").glob("joe.wide.*")
+    assert json.loads(file.read_text()) == {"ended": "it cannot be run (Conflict)"}
+
+
+FAST = """
+CREATE STREAM rates (at TIMESTAMP, x INT) EVENT TIME at LATENESS 1 MINUTE SKEW 1 HOUR
+  SOURCE json (path = '{folder}/rates', maxFilesPerTrigger = 1);
+CREATE QUERY last AS SELECT x FROM rates [ROWS 1];
+START QUERY last; SUBSCRIBE TO last;
+"""
+
+
+def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_path: Path) -> None:
+    """The first file ends with a tuple from 3,500 s ahead; of what follows only what is truly late is left out."""
+    now = dt.datetime.now(dt.UTC)
+    (tmp_path / "rates").mkdir()
+    for number, seconds in enumerate([(-30, 3500), (-20, -15), (-10, -600, -5)]):
+        rows = [{"at": (now + dt.timedelta(seconds=x)).isoformat(), "x": x} for x in seconds]
+        file = tmp_path / "rates" / f"{number}.json"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(file, (number, number))
+    script = tmp_path / "fast.cql"
+    script.write_text(FAST.format(folder=tmp_path))
+    result = terminal.type("run", str(script), "--everyone", "--out", str(tmp_path / "out"))
+    (file,) = (tmp_path / "out/joe").glob("joe.last.*")
+    assert [json.loads(line)["values"]["x"] for line in file.read_text().splitlines()] == [-30, -20, -15, -10, -5, 3500]
+    told = json.loads((tmp_path / "out/joe/joe.rates.refused.jsonl").read_text())
+    assert told["reason"].endswith(": 1 tuples")
+    words = [line.split() for line in result.output.splitlines()]
+    assert ["stream", "tuples", "late"] in [line[:3] for line in words]
+    assert ["joe.rates", "7", "1"] in [line[:3] for line in words]
+
+
+NOTES = """
+CREATE ROLE viewer; GRANT ROLE viewer TO USER joe;
+CREATE STREAM notes (at TIMESTAMP, k INT, note STRING, policy STRING) EVENT TIME at ROLES FROM policy
+  SOURCE csv (path = '{file}', header = 'true');
+CREATE QUERY counted AS SELECT COUNT(*) AS n FROM notes [ROWS 9];
+START QUERY counted;
+"""
+
+
+def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
+    """The attack: a text with a line break in a row that one may not see was read as a row with a label of its own."""
+    file = tmp_path / "notes of today.csv"
+    at = "2025-06-01T00:00:0{}Z".format
+    rows = [
+        (at(1), 1, f"hello\n{at(1)},777,forged,viewer\nbye", "boss"),
+        (at(2), 2, 'say "hi"', "viewer"),
+        (at(0), 3, "late", "viewer"),
+        (at(3), 8.0, "no INT", "viewer"),
+        (at(3), 4, "for nobody", "FALSE"),
+    ]
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([("at", "k", "note", "policy"), *rows])
+    assert terminal.run(NOTES.format(file=file)).exit_code == 0
+    script = tmp_path / "mine.cql"
+    script.write_text("SUBSCRIBE TO notes; SUBSCRIBE TO counted")
+    terminal.type("login", "joe")  # with the role that is new
+    result = terminal.type("run", str(script), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    received = next(x for x in (tmp_path / "out" / "joe").glob("joe.notes*.jsonl") if "refused" not in x.name)
+    seen = [json.loads(line)["values"] for line in received.read_text().splitlines()]
+    assert [(x["k"], x["note"]) for x in seen] == [(2, 'say "hi"'), (3, "late")]
+    (told,) = map(json.loads, (tmp_path / "out" / "joe" / "joe.notes.refused.jsonl").read_text().splitlines())
+    assert told["reason"] == "it does not have the stream's form: k: `8.0` is not INT"
+    lines = [line.split() for line in result.output.splitlines() if line.startswith("joe.notes ")]
+    assert lines[0][1:6] == ["5", "1", "2", "2", "1"]  # tuples, refused, seen by nobody, routed, late
+    with file.open("a") as out:
+        out.write(f"{at(5)},5,more,viewer\n")
+    os.utime(file, (time.time() + 10, time.time() + 10))
+    result = terminal.type("run", "--out", str(tmp_path / "out"), text="SHOW STREAMS")
+    expected = f"stream joe.notes: file `{file}` changed after it was read: what it holds now is not read; "
+    assert expected in result.output and result.exit_code == 0
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--option", "path=x"], "--option is for --to, which names the format"),
-        (["--to", "jdbc", "--option", "secret"], "an --option is written NAME=VALUE"),
-        (["--to", "jdbc", "--option", "=secret"], "an --option is written NAME=VALUE"),
+        (["--option", "path=x"], "--option and --options-from are for --to, which names the format"),
+        (["--to", "jdbc", "--option", "secret"], "an option is written NAME=VALUE, and not so in --option"),
+        (["--to", "jdbc", "--option", "=secret"], "an option is written NAME=VALUE, and not so in --option"),
     ],
 )
 def test_options_that_are_none_are_refused_before_anything_runs(

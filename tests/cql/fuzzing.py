@@ -57,7 +57,14 @@ KNOWN = {
     "query": ["q1", "q2", "jq"],
     "operator": ["select", "project", "union", "distinct", "join", "aggregate", "window"],
     "column": ["patient", "pulse", "bed", "n"],
-    "parameter": ["session_minutes", "idle_minutes", "lockout_failures", "lockout_minutes", "default_rights"],
+    "parameter": [
+        "session_minutes",
+        "idle_minutes",
+        "lockout_failures",
+        "lockout_minutes",
+        "max_sessions",
+        "default_rights",
+    ],
     "limit": ["rows", "seconds", "kinds", "functions", "groups", "streams"],
 }
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()

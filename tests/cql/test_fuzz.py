@@ -30,7 +30,7 @@ from headgate.testing.postgres import fresh_database
 from . import fuzzing
 
 LAST = 'DROP ROLE "no such role"'
-ORDER = LevelOrder.chain("U", "C", "S")
+ORDER = LevelOrder.total("U", "C", "S")
 PARSERS: list[Callable[[str], object]] = [parse_label, parse_roles, parse_level]
 MANY = 10_000  # texts for one system, after which the next one begins
 

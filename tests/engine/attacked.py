@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.harness import Bench, Row, stream
-from headgate.engine.kernels.limits import Limits
-from headgate.engine.pipeline import Pipeline
+from headgate.model.limits import Limits
+from headgate.recovery.pipeline import Pipeline
 
 COLUMNS = "a INT, w STRING"
-FEW = Limits(rows=1000, tuples=100, text=1000, texts=100_000)
+FEW = Limits(rows=1000, tuples=100, text=1000, bytes=1_000_000)
 
 
 def bench(home: Path, **queries: str) -> Bench:
@@ -30,5 +30,5 @@ def small(rows: int, label: str = "TRUE") -> list[Row]:
 def begin(found: Bench, few: Limits = FEW) -> Pipeline:
     make = found.begin()
     make.close()
-    found.pipeline = Pipeline(found.home, found, make._chain._make, [found.mailbox, found.files()], found.clock, few)
+    found.pipeline = Pipeline(found.home, found, make._graph._make, [found.mailbox, found.files()], found.clock, few)
     return found.pipeline

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engine.sql.spark import SETTINGS
+from headgate.expressions.sql.spark import SETTINGS
 
 
 @pytest.fixture(scope="session")

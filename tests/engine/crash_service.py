@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headgate.engine.chain import Chain
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.runner import Runner
-from headgate.engine.session import spark_session
-from headgate.engine.state import StateFolder
+from headgate.ingress.spark import spark_session
+from headgate.recovery.pipeline import Pipeline
+from headgate.recovery.query_graph import QueryGraph
+from headgate.recovery.state import StateFolder
 from headgate.service import Headgate
-from headgate.service.desk import Desk
+from headgate.service.run_client import RunClient
+from headgate.service.streams import Runner
 
 T = TypeVar("T")
 PAGE = 32
@@ -51,7 +51,7 @@ def watch(page: mmap.mmap) -> None:
         (Pipeline, "_go_on", "recovering"),
         (Runner, "read", "starting streams", "Spark between batches"),
         (Pipeline, "take", "taking", "Spark between batches"),
-        (Chain, "batch", "computing"),
+        (QueryGraph, "batch", "computing"),
         (StateFolder, "_save", "saving"),
         (Pipeline, "_deliver", "delivering"),
         (Pipeline, "end", "ending"),
@@ -68,8 +68,8 @@ def main(folder: Path, page_file: Path) -> None:
     page[:] = b"opening".ljust(PAGE)
     watch(page)
     headgate = Headgate.at_home(folder / "headgate")
-    desk = Desk(headgate, (folder / "token").read_text(), everyone=True)
-    with desk.at_work(folder / "headgate" / "engine", folder / "out") as work:
+    client = RunClient(headgate, (folder / "token").read_text(), everyone=True)
+    with client.at_work(folder / "headgate" / "engine", folder / "out") as work:
         (work.follow if how == "follow" else work.replay)()
     print("done", flush=True)
 

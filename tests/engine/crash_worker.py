@@ -32,26 +32,28 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headgate.cql.queries import parse_query
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.chain import Chain
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.duck import evaluate
-from headgate.engine.ingress import Entrance
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sights import Running
-from headgate.engine.sinks import Address, FileSink
-from headgate.engine.sql.types import ARROW
-from headgate.engine.state import StateFolder
+from headgate.egress.sinks import Address, FileSink, Verify
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.expressions.sql.types import ARROW
 from headgate.labels import Clearance
 from headgate.labels.levels import Level
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.plan.secure import Mode
+from headgate.recovery.pipeline import Pipeline
+from headgate.recovery.query_graph import QueryGraph
+from headgate.recovery.state import StateFolder
 from headgate.testing import ManualClock
 
 T = TypeVar("T")
 LEVEL = Level("U")
 LATENESS = 2000
+LATER = 4_000_000_000.0
+"""Where the clock stands: ahead of all that comes."""
 COLUMNS = {
     "V": (("at", Type.TIMESTAMP), ("sid", Type.INT), ("bp", Type.INT), ("policy", Type.STRING)),
     "W": (("at", Type.TIMESTAMP), ("sid", Type.INT), ("x", Type.INT), ("policy", Type.STRING)),
@@ -73,7 +75,7 @@ PEOPLE = {
 }
 
 
-def running(names: Iterable[str] = tuple(TEXTS)) -> dict[str, Running]:
+def running(names: Iterable[str] = tuple(TEXTS)) -> dict[str, ContinuousQuery]:
     """These queries, as the catalog would say."""
     streams, found = dict(STREAMS), {}
     for name in names:
@@ -81,11 +83,11 @@ def running(names: Iterable[str] = tuple(TEXTS)) -> dict[str, Running]:
         output, mode = MADE.get(name, ""), Mode.CUMULATIVE if name in CUMULATIVE else Mode.EXACT
         streams[output] = Stream(output, query.columns)
         lateness = dict.fromkeys(COLUMNS, LATENESS)
-        found[name] = Running(name, query, LEVEL, lateness, mode, output, STAGES.get(name, 0))
+        found[name] = ContinuousQuery(name, query, LEVEL, lateness, mode, output, STAGES.get(name, 0))
     return found
 
 
-ENTRANCES = {name: Entrance(name, columns, "at", {"ROLES": "policy"}) for name, columns in COLUMNS.items()}
+ENTRANCES = {name: StreamDescriptor(name, columns, "at", {"ROLES": "policy"}) for name, columns in COLUMNS.items()}
 
 
 @dataclass(frozen=True)
@@ -104,30 +106,33 @@ class Rights:
 class ScriptedGate:
     """Rights change between two batches, always the same two: so what everyone receives is certain."""
 
-    def __init__(self, queries: dict[str, Running], changes: Iterable[Rights]) -> None:
+    def __init__(self, queries: dict[str, ContinuousQuery], changes: Iterable[Rights]) -> None:
         self._queries = queries
         self._changes = sorted(changes, key=lambda x: x.after)
-        self._known: dict[int, Demand] = {}
+        self._known: dict[int, CatalogSnapshot] = {}
         self.taken = 0
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         past = [x for x in self._changes if x.after <= self.taken]
         if len(past) not in self._known:
             clearances: dict[str, Clearance | None] = {**PEOPLE, **{x.who: x.clearance for x in past}}
             subscribers = tuple(Subscriber(w, q, c) for w, c in clearances.items() for q in self._queries)
-            entrances = {
-                name: entrance
-                for name, entrance in ENTRANCES.items()
+            descriptors = {
+                name: descriptor
+                for name, descriptor in ENTRANCES.items()
                 if any(name in query.streams for query in self._queries.values())
             }
-            self._known[len(past)] = Demand(
-                entrances=entrances, queries=tuple(self._queries.values()), subscribers=subscribers
+            self._known[len(past)] = CatalogSnapshot(
+                descriptors=descriptors, queries=tuple(self._queries.values()), subscribers=subscribers
             )
         return self._known[len(past)]
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
-        yield self.demand()
+    def open(self) -> Iterator[CatalogSnapshot]:
+        yield self.snapshot()
+
+    def verify(self) -> None:
+        pass
 
 
 class Files:
@@ -147,9 +152,9 @@ def made_pipeline(folder: Path, gate: ScriptedGate) -> Pipeline:
     return Pipeline(
         folder / "home",
         gate,
-        lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+        lambda _, program, schema: LocalExecutor(program, schema, evaluate),
         [FileSink(folder / "out", Files())],
-        ManualClock(),
+        ManualClock(LATER),
     )
 
 
@@ -226,21 +231,20 @@ class Killer:
             self("an old state half removed")
             rmtree(path, *more, **options)
 
-        def appended(sink: FileSink, path: str, lines: Iterable[str]) -> None:
-            whole = list(lines)
+        def appended(sink: FileSink, path: str, verify: Verify) -> None:
+            content = sink._ready[path]
             if self._step == "half a line written":
                 file = sink._folder.path / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with file.open("ab") as stream:
-                    content = "\n".join(whole).encode()
                     stream.write(content[: len(content) // 2 + 1])
                     stream.flush()
                     self("half a line written")
-            append(sink, path, whole)
+            append(sink, path, verify)
             self("some files written")
 
         for owner, name, step in (
-            (Chain, "batch", "computing"),
+            (QueryGraph, "batch", "computing"),
             (StateFolder, "save", "saving"),
             (Pipeline, "_deliver", "delivering"),
         ):

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.cql.queries import parse_query
-from headgate.engine import duck
-from headgate.engine.sql import arrow_type, duckdb_sql, spark_sql, spark_type
+from headgate.expressions import duck
+from headgate.expressions.sql import arrow_type, duckdb_sql, spark_sql, spark_type
 from headgate.plan.expressions import AggregateCall, Column, Expr, Type, Value
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.oracle import value_of

@@ -21,32 +21,36 @@ from engine.noninterference_noise import Noise
 from engine.noninterference_values import AT, BEGIN, OBSERVER, POLICY, Batch, Fetch, Restart, Row, Step, Wanted, World
 from engine.noninterference_worlds import random_world
 from engine.test_dealing_meaning import evaluate as plainly
-from headgate.engine import duck
-from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
-from headgate.engine.demand import Demand
-from headgate.engine.egress import deliveries
-from headgate.engine.ingress import SPOILT, Entrance
-from headgate.engine.kernels.given import Program
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.shares import dealt
-from headgate.engine.sights import Running
-from headgate.engine.sinks import Address, FileSink, Sink
-from headgate.engine.sql.types import ARROW
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import Address, FileSink, Sink
+from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
+from headgate.execution.partition_groups import partition_groups
+from headgate.expressions import duck
+from headgate.expressions.sql.types import ARROW
+from headgate.ingress.validation import MALFORMED, Whole
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import delivered_results
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
+from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
+from headgate.recovery.pipeline import Pipeline
 from headgate.testing import ManualClock
 
 
 class Gate:
     def __init__(self) -> None:
-        self.now = Demand()
+        self.now = CatalogSnapshot()
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         yield self.now
+
+    def verify(self) -> None:
+        pass
 
 
 class Places:
@@ -91,14 +95,14 @@ class Run:
         home, read = self._home / "engine", self._read_table
         self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
 
-    def _read_table(self, entrance: Entrance) -> pa.Table:
-        return _table(entrance.columns, self._content)
+    def _read_table(self, descriptor: StreamDescriptor) -> Whole:
+        return Whole(_table(descriptor.columns, self._content))
 
-    def _make(self, running: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
+    def _make(self, running: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
         values = plainly if self._world.quick else duck.evaluate
-        if self._world.cells:
-            return DealtCarrier(program, dealt(running), self._world.cells, values)
-        return LocalCarrier(program, schema, values)
+        if self._world.partitions:
+            return PartitionedExecutor(program, partition_groups(running), self._world.partitions, values)
+        return LocalExecutor(program, schema, values)
 
     def all(self, steps: Iterable[Step]) -> Seen:
         try:
@@ -117,17 +121,18 @@ class Run:
 
     def _step(self, step: Step) -> None:
         match step:
-            case Wanted(demand):
-                self._gate.now = demand
+            case Wanted(snapshot):
+                self._gate.now = snapshot
             case Fetch():
                 self._fetch()
             case Restart():
                 self._count()
                 self._pipeline.close()
                 self._begin()
-            case Batch(stream, rows):
+            case Batch(stream, rows, clock):
                 number = self._numbers[stream] = self._numbers.get(stream, -1) + 1
-                self._pipeline.take(stream, number, _table(self._columns[stream], rows))
+                came = int(BEGIN.timestamp() * 1000) + clock
+                self._pipeline.take(stream, number, _table(self._columns[stream], rows), came)
 
     def _look(self) -> None:
         """A file that changes tells something each time."""
@@ -138,11 +143,13 @@ class Run:
 
     def _fetch(self) -> None:
         now = self._gate.now
-        for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
-            parcels = self._mailbox.fetch(OBSERVER, query, now)
-            self.seen.told += [(parcel.ended, deliveries([parcel])) for parcel in parcels]
-            self.seen.ended += sum(bool(parcel.ended) for parcel in parcels)
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
+        for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
+            result_batches = self._mailbox.fetch(OBSERVER, query, now)
+            self.seen.told += [
+                (result_batch.ended, delivered_results([result_batch])) for result_batch in result_batches
+            ]
+            self.seen.ended += sum(bool(result_batch.ended) for result_batch in result_batches)
 
     def _count(self) -> None:
         counted = {k: n for k, n in self._pipeline.counts.results.items() if k[1] == OBSERVER}
@@ -151,13 +158,13 @@ class Run:
 
 
 def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Table:
-    def cell(row: Row, name: str) -> Value:
+    def partition(row: Row, name: str) -> Value:
         if name == AT:
             return None if row.time is None else BEGIN + dt.timedelta(milliseconds=row.time)
         return row.label if name == POLICY else row.values[name]
 
-    known = {name: pa.array([cell(row, name) for row in rows], ARROW[type_]) for name, type_ in columns}
-    return pa.table(known | {SPOILT: pa.array([row.spoilt for row in rows], pa.string())})
+    known = {name: pa.array([partition(row, name) for row in rows], ARROW[type_]) for name, type_ in columns}
+    return pa.table(known | {MALFORMED: pa.array([row.malformed for row in rows], pa.string())})
 
 
 def pair(seed: int, home: Path, *, together: bool = False) -> tuple[Seen, Seen, int]:

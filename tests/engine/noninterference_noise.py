@@ -21,10 +21,13 @@ class Noise:
         self.rows = 0
 
     def steps(self, steps: Sequence[Step]) -> Iterator[Step]:
+        clock = 0
         for step in steps:
             if self._rng.random() < 0.15 * self._much:
                 stream = self._rng.choice(list(self._streams))
-                yield Batch(stream, tuple(x for _ in range(3) if (x := self._hidden(stream))))
+                rows = tuple(x for _ in range(3) if (x := self._hidden(stream)))
+                yield Batch(stream, rows, clock + 500 * len(rows))
+            clock = step.clock if isinstance(step, Batch) else clock
             yield self._noisy(step) if isinstance(step, Batch) else step
 
     def content(self, rows: tuple[Row, ...]) -> tuple[Row, ...]:
@@ -51,7 +54,7 @@ class Noise:
                 hidden = {x for x in row.values if not self._visible.column(batch.stream, x)}
                 other = random_values(self._rng, self._streams[batch.stream])
                 rows.append(replace(row, values={k: other[k] if k in hidden else v for k, v in row.values.items()}))
-        return Batch(batch.stream, tuple(rows))
+        return replace(batch, rows=tuple(rows))
 
     def _hidden(self, stream: str) -> Row | None:
         rng, self.rows = self._rng, self.rows + 1
@@ -59,9 +62,9 @@ class Noise:
         if rng.random() < 0.2:  # no tuple at all
             label = rng.choice(LABELS)
             bad = (
-                Row(stream, 0, label, values, spoilt=rng.choice(("{", "\x00", "x" * 500))),
+                Row(stream, 0, label, values, malformed=rng.choice(("{", "\x00", "x" * 500))),
                 Row(stream, None, label, values),
-                Row(stream, SKEW + rng.choice((1, 10**12)), label, values),
+                Row(stream, SKEW + SKEW // 10 + rng.choice((1, 10**12)), label, values),
                 Row(
                     stream, 0, rng.choice((None, "doctor &", "TRUE AT NOWHERE", "no such thing (", "x" * 9999)), values
                 ),

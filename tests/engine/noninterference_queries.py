@@ -12,9 +12,9 @@ from engine.dealt_queries import STREAMS, dealt_query
 from engine.noninterference_values import AT, LABELS, LEVELS, POLICY
 from engine.pipeline_queries import tabled
 from headgate.cql.queries import parse_query
-from headgate.engine.sights import Running
 from headgate.errors import HeadgateError
 from headgate.labels import Level, parse_label
+from headgate.model.query import ContinuousQuery
 from headgate.plan.expressions import Type, written
 from headgate.plan.queries import Stream, bind_query
 from headgate.plan.secure import Mode
@@ -34,20 +34,20 @@ def labelled(rng: Random, stream: Stream, *more: tuple[str, Type]) -> Stream:
 
 def queries_beside(
     rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int]
-) -> list[Running]:
+) -> list[ContinuousQuery]:
     """Queries that read the table beside a stream."""
-    found: list[Running] = []
+    found: list[ContinuousQuery] = []
     while len(found) < 2 and streams[0].name == "s":
         try:
             query = bind_query(parse_query(tabled(rng, (table,))), finder((*streams, table)))
         except HeadgateError:
             continue
-        found.append(Running(f"d{len(found)}", query, Level("S"), lateness, Mode.EXACT, f"out.d{len(found)}"))
+        found.append(ContinuousQuery(f"d{len(found)}", query, Level("S"), lateness, Mode.EXACT, f"out.d{len(found)}"))
     return found
 
 
-def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, int]) -> list[Running]:
-    found: list[Running] = []
+def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[str, int]) -> list[ContinuousQuery]:
+    found: list[ContinuousQuery] = []
     limits = Random(f"limits {rng.getstate()[1][:3]}")
     known = list(streams)
     while len(found) < 4:
@@ -64,17 +64,17 @@ def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[s
         except HeadgateError:
             continue
         names = {reading.stream.name for block in query.blocks for reading in block.readings}
-        makers = [x for x in found if x.output in names]
-        stage = 1 + max((x.stage for x in makers), default=-1)
+        producers = [x for x in found if x.output in names]
+        stage = 1 + max((x.stage for x in producers), default=-1)
         level = max(
-            [rng.choice(("U", "C", "S", "S", "S", "S", "TS")), *(x.level.name for x in makers)], key=LEVELS.index
+            [rng.choice(("U", "C", "S", "S", "S", "S", "TS")), *(x.level.name for x in producers)], key=LEVELS.index
         )
         mode = Mode.CUMULATIVE if not stage and rng.random() < 0.15 else Mode.EXACT
         own = {x: lateness.get(x, 0) for x in names}
         state, results = (limits.choice((None, None, 2, 4, 8)) for _ in range(2))
         if mode == Mode.CUMULATIVE:  # all who share it have one count, of what any of them may see (SPEC.md, 4.3)
             state = results = None
-        found.append(Running(name, query, Level(level), own, mode, f"out.{name}", stage, False, state, results))
+        found.append(ContinuousQuery(name, query, Level(level), own, mode, f"out.{name}", stage, False, state, results))
         if len(found) >= 2:
             known = [*streams, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
     if not any(x.mode == Mode.EXACT for x in found):
@@ -89,9 +89,9 @@ def _over_results(rng: Random, stream: str) -> str:
     return f"SELECT {items} FROM {stream} {window}"
 
 
-def with_makers(queries: Sequence[Running], names: set[str]) -> tuple[Running, ...]:
-    wanted = set(names)
+def with_makers(queries: Sequence[ContinuousQuery], names: set[str]) -> tuple[ContinuousQuery, ...]:
+    pushdown = set(names)
     for query in reversed(queries):
-        if query.name in wanted:
-            wanted |= {x.name for x in queries if x.output in query.streams}
-    return tuple(x for x in queries if x.name in wanted)
+        if query.name in pushdown:
+            pushdown |= {x.name for x in queries if x.output in query.streams}
+    return tuple(x for x in queries if x.name in pushdown)

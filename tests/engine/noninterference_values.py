@@ -9,9 +9,9 @@ from random import Random
 
 from plan import test_meaning as random_plans
 
-from headgate.engine.demand import Demand
-from headgate.engine.sights import Running
 from headgate.labels import Clearance, Label, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Stream
 from headgate.testing.queries import random_value
@@ -48,20 +48,23 @@ class Row:
     time: int | None
     label: str | None
     values: Mapping[str, Value]
-    spoilt: str | None = None
+    malformed: str | None = None
 
 
 @dataclass(frozen=True)
 class Batch:
+    """`clock` is where the clock stands when it comes, in milliseconds after BEGIN: less than a tenth of SKEW."""
+
     stream: str
     rows: tuple[Row, ...]
+    clock: int = 0
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What is wanted from here on."""
 
-    demand: Demand
+    snapshot: CatalogSnapshot
 
 
 class Fetch:
@@ -81,9 +84,9 @@ class World:
     steps: list[Step]
     clearances: list[Clearance]
     """All that the observer holds, one after the other."""
-    cells: int
+    partitions: int
     quick: bool
-    queries: list[Running] = field(default_factory=list)
+    queries: list[ContinuousQuery] = field(default_factory=list)
     table: Stream = TABLE
     content: tuple[Row, ...] = ()
 

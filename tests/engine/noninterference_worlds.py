@@ -30,10 +30,10 @@ from engine.noninterference_values import (
     random_row,
     random_values,
 )
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.ingress import Entrance
-from headgate.engine.views import Running
 from headgate.labels import Clearance, Level
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
 
@@ -46,11 +46,13 @@ def random_world(rng: Random, *, together: bool = False) -> World:
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
     queries = random_queries(rng, streams, lateness)
     apart = Random(repr(rng.getstate()))  # what concerns the table, so that all else is what it is without one
+    clocks = Random(f"clocks {rng.getstate()}")
+    fast = clocks.random() < 0.5  # some tuples are ahead of the clock
     table = labelled(apart, TABLE, (POLICY, Type.STRING))
     beside = queries_beside(apart, streams, table, lateness)
-    entrances = {x.name: Entrance(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
-    entrances[table.name] = Entrance(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
-    sources = frozenset({*entrances, *(query.output for query in queries)})
+    descriptors = {x.name: StreamDescriptor(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
+    descriptors[table.name] = StreamDescriptor(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
+    sources = frozenset({*descriptors, *(query.output for query in queries)})
     own = [x for x in queries if x.mode == Mode.EXACT and (together or not _together(x, queries))]
     watched = rng.sample(own, min(3, len(own)))
 
@@ -63,7 +65,7 @@ def random_world(rng: Random, *, together: bool = False) -> World:
     clearances, others = [held], dict[tuple[str, str], Clearance | None]()
     world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, [*queries, *beside], table)
 
-    def wanted() -> Wanted:
+    def pushdown() -> Wanted:
         subscribers = [Subscriber(OBSERVER, query.name, held) for query in watched]
         subscribers += [Subscriber(name, query, x) for (name, query), x in others.items()]
         rng.shuffle(subscribers)
@@ -71,7 +73,9 @@ def random_world(rng: Random, *, together: bool = False) -> World:
         names = {x.query for x in subscribers}
         running = with_makers(world.queries, names)
         read = {stream for query in running for stream in query.streams}
-        return Wanted(Demand(RULES, {k: x for k, x in entrances.items() if k in read}, running, tuple(subscribers)))
+        return Wanted(
+            CatalogSnapshot(RULES, {k: x for k, x in descriptors.items() if k in read}, running, tuple(subscribers))
+        )
 
     def others_change() -> None:
         for number in range(rng.randint(0, 3)):
@@ -82,19 +86,20 @@ def random_world(rng: Random, *, together: bool = False) -> World:
                 others[key] = clearance() if rng.random() < 0.9 else None
 
     others_change()
-    world.steps.append(wanted())
+    world.steps.append(pushdown())
     times = [0]
     for _ in range(rng.randint(3, 6)):
         stream = rng.choice(streams)
         seen = [x for x in LABELS if RULES.permits(label_from(x, stream.name), held)]
         rows = [random_row(rng, stream, times, lateness, seen) for _ in range(rng.randint(3, 9))]
-        world.steps.append(Batch(stream.name, tuple(rows)))
+        clock = max(0, times[-1] - clocks.choice((0, 0, 0, 500, 2500))) if fast else SKEW // 20
+        world.steps.append(Batch(stream.name, tuple(rows), clock))
         if rng.random() < 0.35:
             others_change()
             if rng.random() < 0.3:
                 held = clearance()
                 clearances.append(held)
-            world.steps.append(wanted())
+            world.steps.append(pushdown())
         if rng.random() < 0.2:
             world.steps.append(Fetch())
         if rng.random() < 0.1:
@@ -111,12 +116,13 @@ def random_world(rng: Random, *, together: bool = False) -> World:
 def _only_visible(step: Step, visible: Visible) -> Step:
     if not isinstance(step, Batch):
         return step
-    return Batch(step.stream, tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label)))
+    rows = tuple(x for x in step.rows if x.label is not None and visible.row(x.stream, x.label))
+    return Batch(step.stream, rows, step.clock)
 
 
-def _together(query: Running, queries: Sequence[Running]) -> bool:
+def _together(query: ContinuousQuery, queries: Sequence[ContinuousQuery]) -> bool:
     """Whether it reads, at any distance, results of a cumulative query with windows: these are made of what any
     subscriber may see, and show it where owners have consented to that (SPEC.md, 4.3)."""
-    makers = [x for x in queries if x.output in query.streams]
-    cumulative = (x.mode == Mode.CUMULATIVE and not all(b.stateless for b in x.query.blocks) for x in makers)
-    return any(cumulative) or any(_together(x, queries) for x in makers)
+    producers = [x for x in queries if x.output in query.streams]
+    cumulative = (x.mode == Mode.CUMULATIVE and not all(b.stateless for b in x.query.blocks) for x in producers)
+    return any(cumulative) or any(_together(x, queries) for x in producers)

@@ -13,10 +13,9 @@ from functools import cache
 from typing import Any
 
 from engine.pipeline_worlds import World
-from headgate.engine.demand import Demand
-from headgate.engine.sights import Running
-from headgate.errors import LabelError
-from headgate.labels import FALSE, Clearance, Label
+from headgate.labels import Clearance, Label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import Mode
 from headgate.testing.oracle import Change, Event, Limit, Result, Tuple, cumulative, exact
 
@@ -30,7 +29,7 @@ Wanted = dict[tuple[str, str], list[Result]]
 class Model:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.looking = [dict(_looking(step.demand)) for step in world.steps]
+        self.looking = [dict(_looking(step.snapshot)) for step in world.steps]
         self._shared: dict[str, list[dict[Path, list[Result]]]] = {}
         self.ends: dict[Key, set[int]] = {}
         """The steps in which views ended that exceeded a limit, or read from one that did."""
@@ -43,7 +42,7 @@ class Model:
         for number, step in enumerate(self.world.steps):
             if step.kind != "restart":
                 last = self._computed(number)
-            out = last if step.kind != "restart" and step.during is step.demand else self._allowed(last, step.during)
+            out = last if step.kind != "restart" and step.during is step.snapshot else self._allowed(last, step.during)
             found.append({} if step.lost else {key: results for key, results in out.items() if results})
             if not step.lost:  # what is out does not come again
                 last = {}
@@ -52,7 +51,7 @@ class Model:
     def _computed(self, step: int) -> Wanted:
         return {(path[0], query): self.of((path, query))[step] for path, query in self.looking[step] if len(path) == 1}
 
-    def _allowed(self, results: Wanted, now: Demand) -> Wanted:
+    def _allowed(self, results: Wanted, now: CatalogSnapshot) -> Wanted:
         found: Wanted = {}
         for (name, query), own in results.items():
             running, clearance = now.running.get(query), now.clearances.get((name, query))
@@ -71,7 +70,7 @@ class Model:
         """What one who looks receives at each step."""
         path, query = key
         found: list[list[Result]] = [[] for _ in self.world.steps]
-        running = next(step.demand.running[query] for step in self.world.steps if query in step.demand.running)
+        running = next(step.snapshot.running[query] for step in self.world.steps if query in step.snapshot.running)
         if running.mode == Mode.CUMULATIVE:
             for number, results in enumerate(self._of_shared(running)):
                 found[number] = results.get(path, [])
@@ -102,23 +101,23 @@ class Model:
                 self.ends[key] = self.ends.get(key, set()) - {end - 1} | {[*steps, end - 1][ends[me]]}
         return found
 
-    def _limit(self, running: Running, number: int) -> Limit:
-        now = self.world.steps[number].demand.running[running.name]
+    def _limit(self, running: ContinuousQuery, number: int) -> Limit:
+        now = self.world.steps[number].snapshot.running[running.name]
         return Limit(now.most_state, now.most_results)
 
-    def _reads_no_more(self, running: Running, path: Path, number: int) -> bool:
+    def _reads_no_more(self, running: ContinuousQuery, path: Path, number: int) -> bool:
         """Whether a query that it reads ended for this reader in this step, who may know of it: of one at a level that
         it does not look from, it may not."""
         step, here = self.world.steps[number], (*path, running.name)
         told = (
-            maker.name
-            for maker in _makers(step.demand, running)
-            if (clearance := self.looking[number].get((here, maker.name))) is not None
-            and step.demand.rules.order.dominates(clearance.level, maker.level)
+            producer.name
+            for producer in _producers(step.snapshot, running)
+            if (clearance := self.looking[number].get((here, producer.name))) is not None
+            and step.snapshot.rules.order.dominates(clearance.level, producer.level)
         )
         return any(number in self.ends.get((here, name), ()) for name in told)
 
-    def _of_shared(self, running: Running) -> list[dict[Path, list[Result]]]:
+    def _of_shared(self, running: ContinuousQuery) -> list[dict[Path, list[Result]]]:
         if running.name not in self._shared:
             self._shared[running.name] = [{} for _ in self.world.steps]
             here = [{p: x for (p, q), x in looking.items() if q == running.name} for looking in self.looking]
@@ -149,7 +148,7 @@ class Model:
         return mine
 
     def _replay_shared(
-        self, running: Running, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
+        self, running: ContinuousQuery, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
     ) -> int | None:
         """Returns the step in which the view ended that exceeded a limit."""
         events, steps = list[Event](), list[int]()
@@ -189,46 +188,45 @@ class Model:
             elif end == len(self.world.steps):
                 to(end - 1).append(result)
 
-    def _arriving(self, running: Running, path: Path, number: int) -> Iterator[Tuple]:
+    def _arriving(self, running: ContinuousQuery, path: Path, number: int) -> Iterator[Tuple]:
         """The tuples of a step; then what other queries made of them for this reader, stage by stage."""
         step = self.world.steps[number]
-        yield from (x for x in step.tuples if x.stream in running.streams)
-        makers = _makers(step.demand, running)
-        for maker in sorted(makers, key=lambda x: (x.stage, x.output)):
-            columns = [name for name, _ in maker.query.columns]
-            for result in self.of(((*path, running.name), maker.name))[number]:
+        clock = int(step.now * 1000) if step.kind == "batch" else None
+        yield from (replace(x, clock=clock) for x in step.tuples if x.stream in running.streams)
+        producers = _producers(step.snapshot, running)
+        for producer in sorted(producers, key=lambda x: (x.stage, x.output)):
+            columns = [name for name, _ in producer.query.columns]
+            for result in self.of(((*path, running.name), producer.name))[number]:
                 values = dict(zip(columns, result.values, strict=True))
-                yield Tuple(maker.output, result.time, values, self._with_source(result.label, maker.output))
+                label = self._with_source(result.label, producer.output)
+                yield Tuple(producer.output, result.time, values, label, clock)
 
     def _with_source(self, label: Label, source: str) -> Label:
-        try:
-            return self.world.rules.combine(label, Label(sources=frozenset({source})))
-        except LabelError:
-            return Label(FALSE)
+        return self.world.rules.combine(label, Label(sources=frozenset({source})))
 
-    def _setting(self, running: Running, step: int) -> dict[str, Any]:
+    def _setting(self, running: ContinuousQuery, step: int) -> dict[str, Any]:
         tables = [x for name in sorted(running.tables) for x in self._snapshot(name, step)]
         return {"tables": tables, "rules": self.world.rules, "lateness": running.lateness, "level": running.level}
 
     def _snapshot(self, table: str, step: int) -> list[Tuple]:
         """What a table held at the first of all steps up to this one in which some query reads it."""
-        read = (any(table in query.tables for query in x.demand.queries) for x in self.world.steps)
+        read = (any(table in query.tables for query in x.snapshot.queries) for x in self.world.steps)
         begun = next(first for first, end in _episodes(read) if first <= step < end)
         return [found for _, found in self.world.steps[begun].content[table]]
 
 
-def _looking(demand: Demand) -> Iterator[tuple[Key, Clearance | None]]:
+def _looking(snapshot: CatalogSnapshot) -> Iterator[tuple[Key, Clearance | None]]:
     """All who look, also those through other queries, in the order in which they were told."""
-    waiting: list[tuple[Key, Clearance | None]] = [(((x.name,), x.query), x.clearance) for x in demand.subscribers]
+    waiting: list[tuple[Key, Clearance | None]] = [(((x.name,), x.query), x.clearance) for x in snapshot.subscribers]
     while waiting:
         (path, query), clearance = waiting.pop(0)
         yield (path, query), clearance
-        makers = sorted(_makers(demand, demand.running[query]), key=lambda x: x.output)
-        waiting += [(((*path, query), maker.name), clearance) for maker in makers]
+        producers = sorted(_producers(snapshot, snapshot.running[query]), key=lambda x: x.output)
+        waiting += [(((*path, query), producer.name), clearance) for producer in producers]
 
 
-def _makers(demand: Demand, running: Running) -> list[Running]:
-    return [x for x in demand.queries if x.output in running.streams]
+def _producers(snapshot: CatalogSnapshot, running: ContinuousQuery) -> list[ContinuousQuery]:
+    return [x for x in snapshot.queries if x.output in running.streams]
 
 
 def _episodes(there: Iterable[bool]) -> Iterator[tuple[int, int]]:

@@ -20,11 +20,12 @@ from engine.dealt_queries import STREAMS as DEALT
 from engine.dealt_queries import dealt_query
 from engine.pipeline_queries import over, restless, tabled, usable
 from headgate.cql.queries import parse_query
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.ingress import AHEAD, NO_LABEL, NO_TIME, Entrance
-from headgate.engine.sights import Running
 from headgate.errors import HeadgateError
+from headgate.ingress.validation import AHEAD, NO_LABEL, NO_TIME
 from headgate.labels import Clearance, Label, Level, Rules, Semantics, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.secure import Mode
@@ -70,8 +71,8 @@ class Step:
     hold by then."""
 
     kind: Literal["batch", "restart", "end"]
-    demand: Demand
-    during: Demand
+    snapshot: CatalogSnapshot
+    during: CatalogSnapshot
     stream: str = ""
     rows: tuple[Mapping[str, Value], ...] = ()
     tuples: tuple[Tuple, ...] = ()
@@ -86,7 +87,7 @@ class World:
     seed: int
     rules: Rules
     streams: tuple[Stream, ...]
-    entrances: dict[str, Entrance]
+    descriptors: dict[str, StreamDescriptor]
     steps: list[Step]
 
 
@@ -107,12 +108,12 @@ class Author:
         self.tabled = 1.0 if tables else 0.4
         some = (TABLES[:1], TABLES[1:], TABLES) if tables else ((), TABLES[:1], TABLES[1:], TABLES)
         self.tables = tuple(map(self.stream, self.rng.choice(some)))
-        self.entrances = {stream.name: self.entrance(stream) for stream in (*self.streams, *self.tables)}
+        self.descriptors = {stream.name: self.descriptor(stream) for stream in (*self.streams, *self.tables)}
         self.lateness = {x.name: self.rng.choice((0, 0, 0, 500, 500, 4000)) for x in self.streams}
         self.pool = self.queries()
-        names = [*self.entrances, *(x.output for x in self.pool), LAB]
-        wanted = {x: self.rng.choice((Semantics.STRONG, *Semantics)) for x in names}
-        self.rules = Rules(ORDER, {name: found for name, found in wanted.items() if found != Semantics.STRONG})
+        names = [*self.descriptors, *(x.output for x in self.pool), LAB]
+        pushdown = {x: self.rng.choice((Semantics.STRONG, *Semantics)) for x in names}
+        self.rules = Rules(ORDER, {name: found for name, found in pushdown.items() if found != Semantics.STRONG})
         self.clearances = [self.clearance(names, roles) for roles in self.rng.sample(ROLES, 3)]
         self.users: dict[str, Clearance | None] = {
             f"u{number}": self.rng.choice(self.clearances) for number in range(self.rng.randint(1, 4))
@@ -123,7 +124,7 @@ class Author:
                 self.pool[number] = self.limited(query)
         self.active = [query.name for query in self.pool if self.chance(0.9)]
         self.subscriptions = {(user, x.name) for user in self.users for x in self.pool if self.chance(0.6)}
-        self.demand = self.wanted()
+        self.snapshot = self.pushdown()
         self.content = {table.name: self.table(table) for table in self.tables}
 
     def chance(self, probability: float) -> bool:
@@ -137,9 +138,9 @@ class Author:
         labels = {name: self.rng.choice(likely) for name, _ in made.columns if self.chance(self.labelled)}
         return Stream(made.name, (*made.columns, *more), tuple(labels.items()), made.table)
 
-    def entrance(self, stream: Stream) -> Entrance:
+    def descriptor(self, stream: Stream) -> StreamDescriptor:
         timed = self.chance(0.9) and not stream.table
-        return Entrance(
+        return StreamDescriptor(
             stream.name,
             stream.columns,
             "at" if timed else None,
@@ -159,21 +160,21 @@ class Author:
 
     # Queries ----------------------------------------------------------------------------------------------------------
 
-    def queries(self) -> list[Running]:
+    def queries(self) -> list[ContinuousQuery]:
         every = (*self.streams, *self.tables)
         found = [self.running(number, self.bound(every), 0) for number in range(self.rng.randint(2, 4))]
         for stage in () if self.unrest else (1, 2):
-            makers = [x for x in found if x.stage == stage - 1 and usable(x.query)]
-            for _ in range(self.rng.choice((0, 1, 1, 2)) if makers else 0):
-                outputs = [Stream(x.output, x.query.columns) for x in makers]
+            producers = [x for x in found if x.stage == stage - 1 and usable(x.query)]
+            for _ in range(self.rng.choice((0, 1, 1, 2)) if producers else 0):
+                outputs = [Stream(x.output, x.query.columns) for x in producers]
                 query = self.bound((*outputs, *every), {x.name for x in outputs})
                 found.append(self.running(len(found), query, stage))
         return found
 
-    def running(self, number: int, query: Query, stage: int) -> Running:
+    def running(self, number: int, query: Query, stage: int) -> ContinuousQuery:
         mode = Mode.CUMULATIVE if stage == 0 and self.chance(0.3) else Mode.EXACT
         level = LEVELS[0] if self.unrest else self.rng.choice(LEVELS)
-        return Running(f"q{number}", query, level, self.lateness, mode, f"o{number}", stage)
+        return ContinuousQuery(f"q{number}", query, level, self.lateness, mode, f"o{number}", stage)
 
     def bound(self, streams: tuple[Stream, ...], among: set[str] | None = None) -> Query:
         """One query, which reads one of these."""
@@ -198,28 +199,28 @@ class Author:
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
-    def wanted(self) -> Demand:
+    def pushdown(self) -> CatalogSnapshot:
         queries = tuple(query for query in self.pool if query.name in self.active)
         subscribers = (
             Subscriber(user, query, self.users[user])
             for user, query in sorted(self.subscriptions)
             if query in self.active
         )
-        return Demand(self.rules, dict(self.entrances), queries, tuple(subscribers))
+        return CatalogSnapshot(self.rules, dict(self.descriptors), queries, tuple(subscribers))
 
-    def limited(self, query: Running) -> Running:
+    def limited(self, query: ContinuousQuery) -> ContinuousQuery:
         """With what the owner's roles allow by now."""
         state = self.limits.choice((None, 1, 2, 3, 4, 5, 8, 12))
         return replace(query, most_state=state, most_results=self.limits.choice((None, None, 1, 2, 3, 5, 8)))
 
-    def change(self) -> Demand:
+    def change(self) -> CatalogSnapshot:
         """One to three changes, or none; limits change apart from them."""
         if self.limits.random() < 0.08:
             number = self.limits.randrange(len(self.pool))
             self.pool[number] = self.limited(self.pool[number])
-            self.demand = self.wanted()
+            self.snapshot = self.pushdown()
         if self.chance(0.3 if self.unrest else 0.6):
-            return self.demand
+            return self.snapshot
         for _ in range(self.rng.choice((1, 1, 2, 3))):
             user, query = self.rng.choice(sorted(self.users)), self.rng.choice(self.pool).name
             match self.rng.randrange(5 if self.unrest else 8):
@@ -231,9 +232,9 @@ class Author:
                     self.active = [x.name for x in self.pool if (x.name in self.active) != (x.name == query)]
                 case 7:
                     name = self.rng.choice([stream.name for stream in self.streams])
-                    self.entrances[name] = replace(self.entrances[name], skew=self.rng.choice((None, 500, 5000)))
-        self.demand = self.wanted()
-        return self.demand
+                    self.descriptors[name] = replace(self.descriptors[name], skew=self.rng.choice((None, 500, 5000)))
+        self.snapshot = self.pushdown()
+        return self.snapshot
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
@@ -242,11 +243,11 @@ class Author:
         for _ in range(self.rng.randint(8, 14)):
             steps.append(self.batch(self.change()))
             if steps[-1].lost or self.chance(0.15):
-                demand = self.change()
-                steps.append(Step("restart", demand, demand, content=self.changed_content()))
-        demand = self.change()
-        steps.append(Step("end", demand, demand, content=self.changed_content()))
-        return World(self.seed, self.rules, self.streams, self.entrances, steps)
+                snapshot = self.change()
+                steps.append(Step("restart", snapshot, snapshot, content=self.changed_content()))
+        snapshot = self.change()
+        steps.append(Step("end", snapshot, snapshot, content=self.changed_content()))
+        return World(self.seed, self.rules, self.streams, self.descriptors, steps)
 
     def changed_content(self) -> Mapping[str, Content]:
         """What tables hold by now."""
@@ -256,54 +257,54 @@ class Author:
         return dict(self.content)
 
     def table(self, table: Stream) -> Content:
-        entrance, found = self.entrances[table.name], []
+        descriptor, found = self.descriptors[table.name], []
         for _ in range(self.rng.choice((0, 1, 3, 5, 8))):
             row: dict[str, Value] = {name: self.value(type_) for name, type_ in table.columns}
-            label, readable = self.label(entrance, row)
+            label, readable = self.label(descriptor, row)
             if readable:
                 found.append((row, Tuple(table.name, 0, row, label)))
         return tuple(found)
 
-    def batch(self, demand: Demand) -> Step:
+    def batch(self, snapshot: CatalogSnapshot) -> Step:
         stream = self.rng.choice(self.streams)
         self.now = (self.base + self.passed) / 1000
-        entrance, tuples, refused = self.entrances[stream.name], list[Tuple](), dict[str, int]()
+        descriptor, tuples, refused = self.descriptors[stream.name], list[Tuple](), dict[str, int]()
         rows: list[Mapping[str, Value]] = []
         for _ in range(self.rng.choice((0, 1, 2, 2, 3, 5))):
-            row, found = self.row(stream, entrance)
+            row, found = self.row(stream, descriptor)
             rows.append(row)
             if isinstance(found, Tuple):
                 tuples.append(found)
             else:
                 refused[found] = refused.get(found, 0) + 1
-        during = self.change() if self.chance(0.1) else demand
+        during = self.change() if self.chance(0.1) else snapshot
         lost = self.chance(0.06)
         rest = tuple(rows), tuple(tuples), refused, self.now
-        return Step("batch", demand, during, stream.name, *rest, lost=lost, content=self.changed_content())
+        return Step("batch", snapshot, during, stream.name, *rest, lost=lost, content=self.changed_content())
 
-    def row(self, stream: Stream, entrance: Entrance) -> tuple[Mapping[str, Value], Tuple | str]:
+    def row(self, stream: Stream, descriptor: StreamDescriptor) -> tuple[Mapping[str, Value], Tuple | str]:
         """A row, and the tuple that it is; or why it is none."""
         time = self.base + self.passed - self.rng.choice((0, 0, 0, 0, 0, 500, 1000, 3000))
         self.passed += self.rng.choice((0, 0, 500, 1000))
-        if entrance.skew is not None and self.chance(0.1):
-            time = int(self.now * 1000) + entrance.skew + self.rng.choice((0, 1, 90_000))
+        if descriptor.skew is not None and self.chance(0.1):
+            time = int(self.now * 1000) + descriptor.skew + self.rng.choice((0, 1, 90_000))
         late = dt.timedelta(milliseconds=time, microseconds=self.rng.choice((0, 0, 1, 999)))
         at = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + late if self.chance(0.98) else None
         row: dict[str, Value] = {name: self.value(type_) for name, type_ in stream.columns} | {"at": at}
-        label, readable = self.label(entrance, row)
-        if entrance.event_time is None:
+        label, readable = self.label(descriptor, row)
+        if descriptor.event_time is None:
             time = int(self.now * 1000)
         elif at is None:
             return row, NO_TIME
-        elif entrance.skew is not None and time > self.now * 1000 + entrance.skew:
+        elif descriptor.skew is not None and time > self.now * 1000 + descriptor.skew:
             return row, AHEAD
         return row, Tuple(stream.name, time, row, label) if readable else NO_LABEL
 
-    def label(self, entrance: Entrance, row: dict[str, Value]) -> tuple[Label, bool]:
+    def label(self, descriptor: StreamDescriptor, row: dict[str, Value]) -> tuple[Label, bool]:
         """Writes into the row what it brings."""
-        label = self.rules.combine(entrance.policy, Label(sources=frozenset({entrance.name})))
+        label = self.rules.combine(descriptor.policy, Label(sources=frozenset({descriptor.name})))
         readable = True
-        for kind, column in entrance.labels.items():
+        for kind, column in descriptor.labels.items():
             brought = self.rng.choice(BROUGHT)
             if kind == "ROLES":
                 brought = Label(brought.roles)

@@ -16,12 +16,15 @@ import pytest
 
 from engine import harness
 from engine.harness import NOW, Bench, Row, stream
-from headgate.engine.duck import evaluate
-from headgate.engine.kernels import limits, threads
-from headgate.engine.kernels.instants import LAST
-from headgate.engine.kernels.limits import Limits, TooMuch, few_rows, limited
-from headgate.engine.kernels.threads import in_threads
-from headgate.engine.parquet import ParquetSink
+from headgate.egress.parquet import ParquetSink
+from headgate.expressions import limits
+from headgate.expressions.duck import evaluate
+from headgate.expressions.limits import few_rows, limited
+from headgate.model.budget import LimitExceeded, Meter
+from headgate.model.limits import Limits
+from headgate.operators import threads
+from headgate.operators.instants import LAST
+from headgate.operators.threads import in_threads
 from headgate.plan.expressions import Expr
 from headgate.testing.oracle import windows
 
@@ -38,13 +41,13 @@ def rows(count: int, label: str = "TRUE") -> list[Row]:
 
 
 def ended(found: Bench, who: str, query: str) -> list[str]:
-    return [parcel.ended for parcel in found.mailbox.fetch(who, query, found.now) if parcel.ended]
+    return [result_batch.ended for result_batch in found.mailbox.fetch(who, query, found.now) if result_batch.ended]
 
 
 @pytest.mark.parametrize("count", [(1 << 64) // 4096, (1 << 63) // 4096, 8_640_000_000_000_000])
 def test_what_is_more_than_a_number_holds_is_too_much(count: int) -> None:
     """With 64 bits these were none at all, or less than none; what was made of them ended the process."""
-    with pytest.raises(TooMuch, match="it has more than 10,000,000 rows at once"):
+    with pytest.raises(LimitExceeded, match="it has more than 10,000,000 rows at once"):
         few_rows(np.full(4096, count))
 
 
@@ -70,7 +73,7 @@ def test_there_is_no_result_whose_time_nobody_can_write(slide: int, instants: in
     found.begin(found.files(), ParquetSink(tmp_path / "parquet", found))
     found.take("s", *rows(3), times=[dt.datetime(1900, 1, 1, tzinfo=dt.UTC)] * 3)
     found.end()
-    times = [int(x) for parcel in found.mailbox.fetch("eve", "far", found.now) for x in parcel.times]
+    times = [int(x) for result_batch in found.mailbox.fetch("eve", "far", found.now) for x in result_batch.times]
     assert times == [number * slide * 86_400_000 for number in range(instants) for _ in range(3)]
     assert max(times) <= LAST == windows.LAST
     assert len(found.fetched("dora", "other")) == 3
@@ -121,7 +124,7 @@ def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch:
     monkeypatch.setattr(threads, "WORTH_IT", 1)
 
     def greedy(most: int) -> None:
-        with suppress(TooMuch), limited(Limits(rows=most)):
+        with suppress(LimitExceeded), limited(Limits(rows=most), Meter({})):
             few_rows(np.array([most + 1]))
 
     in_threads(greedy, range(50), [1] * 50)
@@ -162,5 +165,5 @@ def test_many_sessions_at_different_moments_do_not_multiply_what_is_kept(tmp_pat
         found.subscribed(**dict.fromkeys(sessions[: number + 1], ("q", "nurse")))
         found.take("s", *rows(10))
         assert found.pipeline is not None
-        assert sum(cell.table.num_rows for cell in found.pipeline._chain.save()[0].values()) <= 40 + 10
+        assert sum(partition.table.num_rows for partition in found.pipeline._graph.save()[0].values()) <= 40 + 10
     assert [bool(ended(found, name, "q")) for name in sessions] == [True] * 6 + [False] * 4

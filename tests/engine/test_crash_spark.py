@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 
-from headgate.engine.demand import Demand
-from headgate.engine.runner import checkpoint_name
-from headgate.labels import Label, parse_roles
+from headgate.labels import Conjunction, Label, parse_roles
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Value
 from headgate.service import Headgate
-from headgate.service.processing import Folders
+from headgate.service.runs import Folders
+from headgate.service.streams import checkpoint_name
 from headgate.testing.oracle import Event, Result, Tuple, exact
 
 SERVICE = Path(__file__).with_name("crash_service.py")
@@ -112,54 +112,56 @@ class Hospital:
 
     def _tuple(self, stream: str, row: dict[str, Any]) -> Tuple:
         at = dt.datetime.fromisoformat(row["at"])
-        rules = self.headgate.demand().rules
-        label = rules.combine(Label(sources=frozenset({stream})), Label(roles=parse_roles(row["policy"])))
+        rules = self.headgate.snapshot().rules
+        label = rules.combine(
+            Label(sources=frozenset({stream})), Label(roles=Conjunction.of(parse_roles(row["policy"])))
+        )
         values: dict[str, Value] = {**row, "at": at}
         return Tuple(stream, round(at.timestamp() * 1000), values, rules.normal(label))
 
     def expected(self) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
-        demand, found = self.headgate.demand(), {}
-        for subscriber in demand.subscribers:
-            results = self._received(demand, subscriber.name, subscriber.query)
+        snapshot, found = self.headgate.snapshot(), {}
+        for subscriber in snapshot.subscribers:
+            results = self._received(snapshot, subscriber.name, subscriber.query)
             found[subscriber.name, subscriber.query] = [
                 (dt.datetime.fromtimestamp(x.time / 1000, dt.UTC).isoformat(), str(x.label), x.values) for x in results
             ]
         return found
 
-    def _received(self, demand: Demand, who: str, query: str) -> list[Result]:
+    def _received(self, snapshot: CatalogSnapshot, who: str, query: str) -> list[Result]:
         """Of a query over the results of another: what it makes of those that this subscriber would receive."""
-        running = demand.running[query]
+        running = snapshot.running[query]
         events = self.events
-        for maker in demand.queries:
-            if maker.output in running.streams:
-                names = [name for name, _ in maker.query.columns]
-                source = Label(sources=frozenset({maker.output}))
-                clearance = demand.clearances[who, query]
+        for producer in snapshot.queries:
+            if producer.output in running.streams:
+                names = [name for name, _ in producer.query.columns]
+                source = Label(sources=frozenset({producer.output}))
+                clearance = snapshot.clearances[who, query]
                 through = exact(
-                    maker.query,
+                    producer.query,
                     events,
                     {who: clearance},
-                    rules=demand.rules,
-                    lateness=maker.lateness,
-                    level=maker.level,
+                    rules=snapshot.rules,
+                    lateness=producer.lateness,
+                    level=producer.level,
                 )[who]
                 events = [
                     Tuple(
-                        maker.output,
+                        producer.output,
                         x.time,
                         dict(zip(names, x.values, strict=True)),
-                        demand.rules.combine(x.label, source),
+                        snapshot.rules.combine(x.label, source),
                     )
                     for x in through
                 ]
-        given = {who: demand.clearances[who, query]}
-        return exact(running.query, events, given, rules=demand.rules, lateness=running.lateness, level=running.level)[
-            who
-        ]
+        given = {who: snapshot.clearances[who, query]}
+        return exact(
+            running.query, events, given, rules=snapshot.rules, lateness=running.lateness, level=running.level
+        )[who]
 
     def written(self) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
-        demand, folders, found = self.headgate.demand(), Folders(self.headgate), {}
-        for x in demand.subscribers:
+        snapshot, folders, found = self.headgate.snapshot(), Folders(self.headgate), {}
+        for x in snapshot.subscribers:
             user, name = folders.of(x.name, x.query).path
             file = self.folder / "out" / user / f"{name}.jsonl"
             lines = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
@@ -168,7 +170,9 @@ class Hospital:
         return found
 
     def sizes(self, user: str) -> dict[str, int]:
-        return {file.name: file.stat().st_size for file in (self.folder / "out" / user).glob("*.jsonl")}
+        """How many results there are; that some are suspended may be said after them."""
+        files = (self.folder / "out" / user).glob("*.jsonl")
+        return {file.name: file.read_bytes().count(b'"values"') for file in files}
 
 
 class Life:
@@ -252,11 +256,11 @@ def kill_again_and_again(folder: Path, seed: int, kills: int) -> None:
         life.replay()
     finally:
         life.end()
-    wanted, found = hospital.expected(), hospital.written()
-    assert sum(map(len, wanted.values())) > kills
-    wrong = [key for key in wanted if wanted[key] != found[key]]
-    assert not wrong, {key: (len(wanted[key]), len(found[key])) for key in wrong}
-    results = sum(map(len, wanted.values()))
+    pushdown, found = hospital.expected(), hospital.written()
+    assert sum(map(len, pushdown.values())) > kills
+    wrong = [key for key in pushdown if pushdown[key] != found[key]]
+    assert not wrong, {key: (len(pushdown[key]), len(found[key])) for key in wrong}
+    results = sum(map(len, pushdown.values()))
     print(f"{kills} kills, {dict(phases)}: {2 * hospital.count} files, {results} results exactly", flush=True)
     hospital.headgate.close()
 
@@ -273,9 +277,9 @@ def test_a_right_that_was_lost_just_before_a_kill_is_lost_for_all_that_was_not_o
     hospital, rng = Hospital(tmp_path, seed), Random(seed)
     for _ in range(6):
         hospital.arrive()
-    wanted = hospital.expected()
-    nina = {x.name for x in hospital.headgate.demand().subscribers if outgoing(hospital, x.name, x.query) == "nina"}
-    with_right = {key: wanted[key] for key in wanted if key[0] in nina}
+    pushdown = hospital.expected()
+    nina = {x.name for x in hospital.headgate.snapshot().subscribers if outgoing(hospital, x.name, x.query) == "nina"}
+    with_right = {key: pushdown[key] for key in pushdown if key[0] in nina}
     assert all(with_right.values())
     life = Life(tmp_path, 0)
     try:
@@ -293,13 +297,13 @@ def test_a_right_that_was_lost_just_before_a_kill_is_lost_for_all_that_was_not_o
     assert all(size <= sizes.get(file, 0) for file, size in after.items())
     assert all(found[key] == lines[: len(found[key])] for key, lines in with_right.items())
     assert {key: x for key, x in found.items() if key[0] not in nina} == {
-        key: x for key, x in wanted.items() if key[0] not in nina
+        key: x for key, x in pushdown.items() if key[0] not in nina
     }
     hospital.headgate.close()
 
 
 def outgoing(hospital: Hospital, subscriber: str, query: str) -> str:
-    return hospital.headgate.demands.outgoing(subscriber, query).user
+    return hospital.headgate.snapshots.outgoing(subscriber, query).user
 
 
 class Command:
@@ -340,8 +344,9 @@ def test_whoever_stops_headgate_kindly_can_go_on(tmp_path: Path) -> None:
     assert command.process.stderr is not None
     while (line := command.process.stderr.readline()) and "joe.HR" not in line:
         pass
-    assert line == "stream joe.HR cannot be read as `json` (PATH_NOT_FOUND); it is tried again\n"
+    assert line == f"stream joe.HR cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/HR`); it is tried again\n"
     (tmp_path / "later").rename(tmp_path / "HR")
+    assert command.process.stderr.readline() == "stream joe.HR can be read again\n"
     while not any(hospital.written().values()):
         assert command.process.poll() is None, command.ends()
         time.sleep(0.1)

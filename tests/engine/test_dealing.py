@@ -10,20 +10,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from engine.dealt_queries import LABELLED, STREAMS, bound
-from headgate.engine.cells import gathered, split
-from headgate.engine.dealing import MOST_DEALS, Deal, deals, together
-from headgate.engine.kernels.cell import Cell, Class
-from headgate.engine.kernels.given import ARRIVAL, LABEL, SIGHT, STREAM, TIME
-from headgate.engine.shares import cell_of, dealt
-from headgate.engine.sights import Running
+from headgate.execution.partition_groups import partition_groups, partition_of
+from headgate.execution.partitioning import MOST_PARTITIONINGS, HashPartitioning, partitionings, together
+from headgate.execution.partitions import gathered, split
 from headgate.labels.levels import Level
+from headgate.model.query import ContinuousQuery
+from headgate.operators.partition import PartitionState, ViewGroup
+from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream
 
 
 def ways(text: str, streams: tuple[Stream, ...] = STREAMS) -> list[str]:
     (block,) = bound(text, streams).blocks
-    return [str(deal) for deal in deals(block)]
+    return [str(deal) for deal in partitionings(block)]
 
 
 # Windows and instants -------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_there_are_not_too_many_ways() -> None:
     names = [f"c{number}" for number in range(12)]
     streams = tuple(Stream(name, tuple((x, Type.INT) for x in names)) for name in ("p", "q"))
     equal = " AND ".join(f"v.c0 = {side}.{name}" for side in "vu" for name in names if (side, name) != ("v", "c0"))
-    assert len(ways(f"SELECT v.c0 FROM p [NOW] v, q [NOW] u WHERE {equal}", streams)) == MOST_DEALS
+    assert len(ways(f"SELECT v.c0 FROM p [NOW] v, q [NOW] u WHERE {equal}", streams)) == MOST_PARTITIONINGS
 
 
 # Labelled columns -----------------------------------------------------------------------------------------------------
@@ -209,14 +209,16 @@ def test_as_few_deals_as_can_be_and_one_cell_for_the_rest() -> None:
 
 
 def test_deals_that_differ_in_a_stream_are_not_one() -> None:
-    assert Deal((("s", "a"),)).with_(Deal((("s", "b"),))) is None
-    assert Deal((("t", "a"),)).with_(Deal((("s", "b"),))) == Deal((("s", "b"), ("t", "a")))
+    assert HashPartitioning((("s", "a"),)).with_(HashPartitioning((("s", "b"),))) is None
+    assert HashPartitioning((("t", "a"),)).with_(HashPartitioning((("s", "b"),))) == HashPartitioning(
+        (("s", "b"), ("t", "a"))
+    )
 
 
 def test_a_share_keeps_what_its_blocks_read_and_the_numbers_of_all_streams() -> None:
     texts = {"one": OF_T, "two": "SELECT COUNT(x) FROM t [ROWS 1] v, s [NOW] u", "three": "SELECT a FROM s"}
-    running = [Running(name, bound(text), Level("U")) for name, text in texts.items()]
-    by_b, rest = dealt(running)
+    running = [ContinuousQuery(name, bound(text), Level("U")) for name, text in texts.items()]
+    by_b, rest = partition_groups(running)
     assert (by_b.name, rest.name) == ("t.b", "")
     assert (by_b.program.streams, rest.program.streams) == (("s", "t"), ("s", "t"))
     assert set(by_b.program.columns) == {("t", "b")} and set(rest.program.columns) == {("s", "x")}
@@ -228,30 +230,31 @@ def test_a_share_keeps_what_its_blocks_read_and_the_numbers_of_all_streams() -> 
 
 
 def test_equal_values_have_equal_cells() -> None:
-    for cells in (1, 2, 3, 8, 1000):
+    for partitions in (1, 2, 3, 8, 1000):
         whole = [None, 0, 5, -7, 2**31 - 1, -(2**31)]
         assert (
-            cell_of(pa.array(whole, pa.int32()), cells).tolist() == cell_of(pa.array(whole, pa.int64()), cells).tolist()
+            partition_of(pa.array(whole, pa.int32()), partitions).tolist()
+            == partition_of(pa.array(whole, pa.int64()), partitions).tolist()
         )
-        zeros = cell_of(pa.array([0.0, -0.0, None]), cells)
+        zeros = partition_of(pa.array([0.0, -0.0, None]), partitions)
         assert len(set(zeros.tolist())) == 1
-        texts = cell_of(pa.array(["é", "e\u0301", "é", None, ""]), cells).tolist()
-        assert texts[0] == texts[2] and all(0 <= number < cells for number in texts)
+        texts = partition_of(pa.array(["é", "e\u0301", "é", None, ""]), partitions).tolist()
+        assert texts[0] == texts[2] and all(0 <= number < partitions for number in texts)
 
 
-def written_out(w: int, cells: int) -> int:
-    return w % 2147483647 * 1327217885 % 2147483647 * cells // 2147483647
+def written_out(w: int, partitions: int) -> int:
+    return w % 2147483647 * 1327217885 % 2147483647 * partitions // 2147483647
 
 
 def test_cells_are_what_another_process_or_spark_would_find() -> None:
     whole = [0, 1, 2, 5, -1, 2**63 - 1, -(2**63)]
-    assert cell_of(pa.array(whole), 8).tolist() == [written_out(w, 8) for w in whole]
-    assert cell_of(pa.array(["a", None]), 1000).tolist() == [written_out(3904355907, 1000), 0]
-    assert cell_of(pa.array([-0.75], pa.float32()), 1000).tolist() == [written_out(-768, 1000)]
-    assert cell_of(pa.array([dt.date(1970, 1, 3)]), 1000).tolist() == [written_out(2, 1000)]
-    assert cell_of(pa.array([True, False]), 1000).tolist() == [written_out(1, 1000), 0]
-    assert cell_of(pa.array([1e308]), 1000).tolist() == [written_out(2**53, 1000)]
-    assert len(cell_of(pa.array([], pa.string()), 5)) == 0
+    assert partition_of(pa.array(whole), 8).tolist() == [written_out(w, 8) for w in whole]
+    assert partition_of(pa.array(["a", None]), 1000).tolist() == [written_out(3904355907, 1000), 0]
+    assert partition_of(pa.array([-0.75], pa.float32()), 1000).tolist() == [written_out(-768, 1000)]
+    assert partition_of(pa.array([dt.date(1970, 1, 3)]), 1000).tolist() == [written_out(2, 1000)]
+    assert partition_of(pa.array([True, False]), 1000).tolist() == [written_out(1, 1000), 0]
+    assert partition_of(pa.array([1e308]), 1000).tolist() == [written_out(2**53, 1000)]
+    assert len(partition_of(pa.array([], pa.string()), 5)) == 0
 
 
 SPARK_KEYS = {
@@ -274,9 +277,9 @@ SPARK_KEYS = {
 def test_spark_finds_the_same_cells(spark: SparkSession, whole: str) -> None:
     keys = SPARK_KEYS[whole]
     frame = spark.createDataFrame(pa.table({"n": np.arange(len(keys)), "k": keys}))
-    cell = f"pmod(pmod(COALESCE({whole}, 0L), 2147483647L) * 1327217885L, 2147483647L) * 1000 DIV 2147483647L"
-    found = sorted((row.n, row.c) for row in frame.selectExpr("n", f"{cell} AS c").collect())
-    assert [c for _, c in found] == cell_of(keys, 1000).tolist()
+    partition = f"pmod(pmod(COALESCE({whole}, 0L), 2147483647L) * 1327217885L, 2147483647L) * 1000 DIV 2147483647L"
+    found = sorted((row.n, row.c) for row in frame.selectExpr("n", f"{partition} AS c").collect())
+    assert [c for _, c in found] == partition_of(keys, 1000).tolist()
 
 
 @pytest.mark.parametrize(
@@ -293,7 +296,7 @@ def test_spark_finds_the_same_cells(spark: SparkSession, whole: str) -> None:
     ids=lambda keys: f"{keys.type} {keys[1]}",
 )
 def test_different_values_are_spread(keys: pa.Array) -> None:
-    counts = np.bincount(cell_of(keys, 8), minlength=8)
+    counts = np.bincount(partition_of(keys, 8), minlength=8)
     assert counts.min() > 350 and counts.max() < 650
 
 
@@ -304,24 +307,28 @@ def table(arrivals: list[int], **columns: list[int]) -> pa.Table:
         STREAM: [0] * size,
         ARRIVAL: arrivals,
         LABEL: [1] * size,
-        SIGHT: [0] * size,
+        VISIBILITY: [0] * size,
     }
     return pa.table(known | columns)
 
 
-def plain(cell: Cell) -> list[tuple[tuple[int, ...], dict[str, list[int]], dict[str, int]]]:
+def plain(partition: PartitionState) -> list[tuple[tuple[int, ...], dict[str, list[int]], dict[str, int]]]:
     """What each class holds, by arrivals."""
-    arrival = cell.table.column(ARRIVAL).to_numpy()
-    return sorted((c.views, {k: arrival[v].tolist() for k, v in c.held.items()}, dict(c.last)) for c in cell.classes)
+    arrival = partition.table.column(ARRIVAL).to_numpy()
+    return sorted(
+        (c.views, {k: arrival[v].tolist() for k, v in c.held.items()}, dict(c.last)) for c in partition.classes
+    )
 
 
 def test_gathered_cells_hold_every_tuple_once_with_all_its_columns() -> None:
-    cells = {
-        ("s.a", 0): Cell(table([1, 4], a=[10, 40]), (Class((0, 1), {"w": np.array([0, 1])}, {"r": 7}),)),
-        ("s.a", 1): Cell(table([2], a=[20]), (Class((0,), {"w": np.array([0])}, {"r": 9}), Class((1,)))),
-        ("", 0): Cell(table([4, 3], b=[44, 33]), (Class((2,), {"w": np.array([1])}, {"r": 1}),)),
+    partitions = {
+        ("s.a", 0): PartitionState(table([1, 4], a=[10, 40]), (ViewGroup((0, 1), {"w": np.array([0, 1])}, {"r": 7}),)),
+        ("s.a", 1): PartitionState(
+            table([2], a=[20]), (ViewGroup((0,), {"w": np.array([0])}, {"r": 9}), ViewGroup((1,)))
+        ),
+        ("", 0): PartitionState(table([4, 3], b=[44, 33]), (ViewGroup((2,), {"w": np.array([1])}, {"r": 1}),)),
     }
-    found = gathered(cells)
+    found = gathered(partitions)
     assert found.table.column(ARRIVAL).to_pylist() == [1, 2, 3, 4]
     assert found.table.column("a").to_pylist() == [10, 20, None, 40]
     assert found.table.column("b").to_pylist() == [None, None, 33, 44]
@@ -333,8 +340,9 @@ def test_gathered_cells_hold_every_tuple_once_with_all_its_columns() -> None:
 
 
 def test_a_cell_is_split_with_what_its_views_hold() -> None:
-    whole = Cell(
-        table([1, 2, 3, 4]), (Class((0, 5), {"w": np.array([0, 1, 3])}, {"r": 9}), Class((1,), {"w": np.array([2])}))
+    whole = PartitionState(
+        table([1, 2, 3, 4]),
+        (ViewGroup((0, 5), {"w": np.array([0, 1, 3])}, {"r": 9}), ViewGroup((1,), {"w": np.array([2])})),
     )
     first, second = split(whole, np.array([0, 1, 0, 1]), 2, frozenset({0}))
     assert plain(first) == [((0,), {"w": [1]}, {"r": 9})]

@@ -1,5 +1,5 @@
-"""Blocks that are dealt out to several cells yield what they mean: against the oracle, with restarts in between after
-which there are other cells and other queries beside. And a wrong rule of dealing is found out.
+"""Partitioned blocks yield what they mean: against the oracle, with restarts in between after
+which there are other cells and other queries beside. And a wrong rule of partitioning is found out.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from plan import test_meaning as random_plans
 
 from engine.dealt_queries import LABELLED, STREAMS, bound, dealt_query, dealt_tuples
 from engine.test_processor import ROLES, TOP, Replay, in_order, random_events
-from headgate.engine import dealing
-from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
-from headgate.engine.kernels.given import Program
-from headgate.engine.processor import Processor
-from headgate.engine.shares import dealt
-from headgate.engine.sights import Running
-from headgate.engine.sql.types import ARROW
+from headgate.egress.filter import ResultFilter
 from headgate.errors import HeadgateError
+from headgate.execution import partitioning
+from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
+from headgate.execution.partition_groups import partition_groups
+from headgate.execution.processor import Processor
+from headgate.expressions.sql.types import ARROW
 from headgate.labels import Clearance
+from headgate.model.query import ContinuousQuery, columns_read
+from headgate.operators.program import Program
 from headgate.plan.expressions import AggregateCall, Column, Expr, Value
 from headgate.plan.queries import Block, Query, Stream
 from headgate.plan.secure import Mode
@@ -52,49 +53,49 @@ class DealtReplay(Replay):
         lateness: dict[str, int],
         subscribers: dict[str, Clearance],
         mode: Mode,
-        cells: int,
+        partitions: int,
         beside: Mapping[str, Query],
         rng: Random,
     ) -> None:
-        self.cells = cells
+        self.partitions = partitions
         self.rng = rng
-        self.beside = [Running(name, query, TOP, lateness, mode) for name, query in beside.items()]
+        self.beside = [ContinuousQuery(name, query, TOP, lateness, mode) for name, query in beside.items()]
         self.clearances = subscribers
         super().__init__(queries, lateness, subscribers, mode)
 
     def fresh(self) -> Processor:
-        def carrier(program: Program, schema: pa.Schema) -> Carrier:
-            if self.cells == 0:
-                return LocalCarrier(program, schema, evaluate)
-            return DealtCarrier(program, dealt(self.running), self.cells, evaluate)
+        def executor(program: Program, schema: pa.Schema) -> Executor:
+            if self.partitions == 0:
+                return LocalExecutor(program, schema, evaluate)
+            return PartitionedExecutor(program, partition_groups(self.running), self.partitions, evaluate)
 
-        return Processor(self.running, random_plans.RULES, carrier)
+        return Processor(self.running, random_plans.RULES, executor, ResultFilter)
 
     def restart(self, folder: Path) -> None:
         beside = {x.name for x in self.beside}
         before = {x.name for x in self.running}
         kept = [x for x in self.running if x.name not in beside]
         self.running = [*kept, *(x for x in self.beside if self.rng.random() < 0.5)]
-        self.cells = self.rng.choice((0, *CELLS))
+        self.partitions = self.rng.choice((0, *CELLS))
         super().restart(folder)
         for query in self.running:
             if query.name not in before:
                 self.processor.subscribe(query.name, dict(list(self.clearances.items())[:1]))
 
     def count(self, counts: Counter[str]) -> None:
-        used = Counter(share for (share, _), cell in self.processor.save()[0].items() if cell.table.num_rows)
+        used = Counter(share for (share, _), partition in self.processor.save()[0].items() if partition.table.num_rows)
         counts["spread"] += any(share and times > 1 for share, times in used.items())
 
 
 def random_queries(
-    rng: Random, wanted: Callable[[Block], bool] | None = None
+    rng: Random, pushdown: Callable[[Block], bool] | None = None
 ) -> tuple[dict[str, Query], list[Tuple], dict[str, Query]]:
     """Queries, tuples, and queries beside. If certain blocks are wanted, those only."""
-    if wanted is None and rng.random() < 0.1:
+    if pushdown is None and rng.random() < 0.1:
         return *random_plans.random_set(rng), {}
-    texts = [dealt_query(rng) for _ in range(6 if wanted is None else 100)]
+    texts = [dealt_query(rng) for _ in range(6 if pushdown is None else 100)]
     queries = {text: query for text in texts if (query := _allowed(text))}
-    names = [name for name, query in queries.items() if wanted is None or any(map(wanted, query.blocks))]
+    names = [name for name, query in queries.items() if pushdown is None or any(map(pushdown, query.blocks))]
     return {x: queries[x] for x in names[:3]}, dealt_tuples(rng), {x: queries[x] for x in names[3:6]}
 
 
@@ -146,23 +147,27 @@ def one_case(
     replayed(replay, events, rng, counts, folder)
     means = exact if mode == Mode.EXACT else cumulative
     for name, query in queries.items():
-        wanted = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
-        ways = [dealing.deals(block) for block in query.blocks if not block.stateless]
+        pushdown = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
+        ways = [partitioning.partitionings(block) for block in query.blocks if not block.stateless]
         counts["blocks"] += len(ways)
-        counts["dealt"] += sum(map(bool, ways))
+        counts["partition_groups"] += sum(map(bool, ways))
         for subscriber in subscribers:
             found = in_order(query, replay.results(name, subscriber))
-            assert random_plans.agree(found, in_order(query, wanted[subscriber])), f"seed {seed}, {subscriber}: {name}"
+            assert random_plans.agree(found, in_order(query, pushdown[subscriber])), (
+                f"seed {seed}, {subscriber}: {name}"
+            )
             counts["results"] += len(found)
-            counts["dealt results"] += sum(bool(dealing.deals(query.blocks[x.block])) for x in found)
+            counts["partition_groups results"] += sum(
+                bool(partitioning.partitionings(query.blocks[x.block])) for x in found
+            )
 
 
 def check(first: int, cases: int, folder: Path) -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in range(first, first + cases):
         one_case(seed, counts, folder)
-    assert counts["dealt"] > 0.3 * counts["blocks"]
-    assert counts["dealt results"] > 3 * cases
+    assert counts["partition_groups"] > 0.3 * counts["blocks"]
+    assert counts["partition_groups results"] > 3 * cases
     assert counts["spread"] > cases and counts["restarts"] > cases / 2
     return counts
 
@@ -182,16 +187,18 @@ def test_dealt_blocks_yield_what_the_oracle_says_in_many_cases(tmp_path: Path) -
 def labelled_case(seed: int, counts: Counter[str], folder: Path) -> None:
     """Over streams with labelled columns, cells together yield what one cell does."""
     found = []
-    for cells in (0, CELLS[1 + seed % 3]):
+    for partitions in (0, CELLS[1 + seed % 3]):
         rng = Random(seed)
         texts = [dealt_query(rng) for _ in range(4)]
         queries = {text: query for text in texts if (query := _allowed(text, LABELLED))}
         subscribers = {f"u{i}": Clearance(rng.choice(ROLES), TOP) for i in range(3)}
         events = random_events(rng, dealt_tuples(rng), list(subscribers))
-        replay = DealtReplay(queries, {"s": 1000, "t": 0}, subscribers, Mode.EXACT, cells, {}, rng)
+        replay = DealtReplay(queries, {"s": 1000, "t": 0}, subscribers, Mode.EXACT, partitions, {}, rng)
         replayed(replay, events, rng, counts, folder, restarts=0.0)
         found.append([in_order(q, replay.results(name, who)) for name, q in queries.items() for who in subscribers])
-    counts["labelled"] += sum(bool(dealing.deals(block)) for query in queries.values() for block in query.blocks)
+    counts["labelled"] += sum(
+        bool(partitioning.partitionings(block)) for query in queries.values() for block in query.blocks
+    )
     counts["results"] += sum(map(len, found[0]))
     for one, several in zip(*found, strict=True):
         assert random_plans.agree(several, one), f"seed {seed}"
@@ -205,7 +212,7 @@ def test_dealt_blocks_over_labelled_columns_yield_what_one_cell_does(tmp_path: P
 
 
 def test_a_labelled_key_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dealing, "_labelled", lambda *_: False)
+    monkeypatch.setattr(partitioning, "_labelled", lambda *_: False)
     assert _fails(lambda seed: labelled_case(seed, Counter(), tmp_path))
 
 
@@ -245,7 +252,7 @@ WRONG_KEYS: dict[str, tuple[str, Callable[..., object], Callable[[Block], bool]]
     ),
     "columns that are not equal": (
         "_equal_columns",
-        lambda block: [dealing.columns_read(block)],
+        lambda block: [columns_read(block)],
         lambda block: len(block.readings) > 1,
     ),
 }
@@ -264,13 +271,13 @@ def _fails(case: Callable[[int], None]) -> bool:
 def test_a_block_dealt_that_needs_the_instants_of_others_is_found_out(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = dealing._alone_in_time
-    monkeypatch.setattr(dealing, "_alone_in_time", lambda block: TOO_ALONE[rule](block) or right(block))
+    right = partitioning._alone_in_time
+    monkeypatch.setattr(partitioning, "_alone_in_time", lambda block: TOO_ALONE[rule](block) or right(block))
     assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), TOO_ALONE[rule]))
 
 
 @pytest.mark.parametrize("rule", WRONG_KEYS)
 def test_a_wrong_key_is_found_out(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, wrong, wanted = WRONG_KEYS[rule]
-    monkeypatch.setattr(dealing, name, wrong)
-    assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), wanted))
+    name, wrong, pushdown = WRONG_KEYS[rule]
+    monkeypatch.setattr(partitioning, name, wrong)
+    assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), pushdown))

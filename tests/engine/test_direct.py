@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headgate.engine import direct, duck
+from headgate.expressions import direct, duck
 from headgate.plan.expressions import Expr
 
 from .engines import Row, bound, by_the_oracle, differences, given, on_duckdb

@@ -10,7 +10,7 @@ import pytest
 
 from engine.attacked import bench, small
 from engine.harness import Bench
-from headgate.engine.sinks import file_name
+from headgate.egress.sinks import file_name
 from headgate.errors import StoreError
 
 NAMES = [

@@ -18,18 +18,19 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headgate.engine import files as reading
-from headgate.engine.compact import weakest
-from headgate.engine.demand import Demand
-from headgate.engine.files import Files, files_of, opened
-from headgate.engine.ingress import Entrance
-from headgate.engine.runner import SparkBatch
-from headgate.engine.sources import StreamSource, in_order, read_stream
-from headgate.engine.wanted import Wanted
+from headgate.errors import SourceError
+from headgate.ingress import parquet_reader as reading
+from headgate.ingress.parquet_reader import Files, files_of, opened
+from headgate.ingress.pushdown import Pushdown
+from headgate.ingress.sources import StreamSource, in_order, read_stream
+from headgate.ingress.spark_reader import weakest
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Column, Compare, Expr, Literal, Type
+from headgate.service.streams import SparkBatch
 
 COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("policy", Type.STRING))
-ENTRANCE = Entrance("s", COLUMNS, "at", {"ROLES": "policy"})
+ENTRANCE = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
 LABELS: dict[tuple[str | None, ...], int] = {("R1",): 3, ("R2",): 5}
 
 
@@ -46,12 +47,12 @@ def write(file: Path, rows: pa.Table, modified: int = 1_000_000, group: int = 4)
     return file.as_uri()
 
 
-def wanted(labels: Mapping[tuple[str | None, ...], int] = LABELS, **more: Any) -> Wanted:
-    return Wanted(Demand(), ("a",), labels, **more)
+def pushdown(labels: Mapping[tuple[str | None, ...], int] = LABELS, **more: Any) -> Pushdown:
+    return Pushdown(CatalogSnapshot(), ("a",), labels, **more)
 
 
-def here(*addresses: str, entrance: Entrance = ENTRANCE) -> Files:
-    files = opened(entrance, addresses)
+def here(*addresses: str, descriptor: StreamDescriptor = ENTRANCE) -> Files:
+    files = opened(descriptor, addresses)
     assert files is not None
     return files
 
@@ -83,12 +84,12 @@ def test_the_files_of_a_batch_are_those_that_spark_hands_over_in_the_same_order(
     assert [len(expected) for _, expected in found] == [24, 6]
     for files, expected in found:
         assert files is not None
-        assert files.whole().to_pylist() == expected.to_pylist()
-        compact = files.compact(wanted({}), 0, lambda _: wanted())
-        assert compact is not None
-        assert compact.arrivals.columns["a"].to_pylist() == expected.column("a").to_pylist()
-        assert compact.arrivals.labels.tolist() == [3, 5] * (len(expected) // 2)
-        assert compact.arrivals.times.tolist() == [1000 * i for i in range(6)] * (len(expected) // 6)
+        assert files.whole().table.to_pylist() == expected.to_pylist()
+        decoded = files.decoded(pushdown({}), 0, lambda _: pushdown())
+        assert decoded is not None
+        assert decoded.arrivals.columns["a"].to_pylist() == expected.column("a").to_pylist()
+        assert decoded.arrivals.labels.tolist() == [3, 5] * (len(expected) // 2)
+        assert decoded.arrivals.times.tolist() == [1000 * i for i in range(6)] * (len(expected) // 6)
 
 
 ALL = {
@@ -105,13 +106,13 @@ ALL = {
 
 
 def test_every_type_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Path) -> None:
-    entrance = Entrance("s", tuple((name, type_) for name, (type_, _, _) in ALL.items()))
+    descriptor = StreamDescriptor("s", tuple((name, type_) for name, (type_, _, _) in ALL.items()))
     write(tmp_path / "s" / "1.parquet", pa.table({name: pa.array(x, type_) for name, (_, type_, x) in ALL.items()}))
     ((files, expected),) = both_ways(
-        spark, StreamSource(entrance, "parquet", {"path": str(tmp_path / "s")}), tmp_path / "home"
+        spark, StreamSource(descriptor, "parquet", {"path": str(tmp_path / "s")}), tmp_path / "home"
     )
     assert files is not None
-    assert repr(files.whole().to_pydict()) == repr(expected.to_pydict())
+    assert repr(files.whole().table.to_pydict()) == repr(expected.to_pydict())
 
 
 OTHERS = {
@@ -125,16 +126,16 @@ OTHERS = {
 
 @pytest.mark.parametrize("rows", OTHERS.values(), ids=OTHERS)
 def test_what_spark_may_read_as_something_else_is_left_to_it(rows: pa.Table, tmp_path: Path) -> None:
-    entrance = Entrance("s", (("a", Type.INT),))
+    descriptor = StreamDescriptor("s", (("a", Type.INT),))
     fine = write(tmp_path / "0.parquet", pa.table({"a": pa.array([1], pa.int32())}))
-    assert opened(entrance, [fine]) is not None
-    assert opened(entrance, [fine, write(tmp_path / "1.parquet", rows)]) is None
+    assert opened(descriptor, [fine]) is not None
+    assert opened(descriptor, [fine, write(tmp_path / "1.parquet", rows)]) is None
 
 
 @pytest.mark.parametrize("type_", [pa.timestamp("us"), pa.timestamp("ns", "UTC"), pa.date64()])
 def test_times_of_other_kinds_are_left_to_spark(type_: pa.DataType, tmp_path: Path) -> None:
     file = write(tmp_path / "0.parquet", pa.table({"a": pa.array([0], type_)}))
-    assert opened(Entrance("s", (("a", Type.TIMESTAMP),)), [file]) is None
+    assert opened(StreamDescriptor("s", (("a", Type.TIMESTAMP),)), [file]) is None
 
 
 def test_folders_that_are_columns_other_machines_and_options_of_content_are_left_to_spark(
@@ -160,8 +161,8 @@ def test_a_batch_with_any_tuple_that_ingress_would_refuse_is_looked_at_row_by_ro
         return write(tmp_path / f"{name}.parquet", other)
 
     def taken(*addresses: str, now: int = 10_000, **more: Any) -> bool:
-        entrance = Entrance("s", COLUMNS, "at", {"ROLES": "policy"}, skew=0)
-        return here(*addresses, entrance=entrance).compact(wanted(**more), now, lambda _: wanted()) is not None
+        descriptor = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"}, skew=0)
+        return here(*addresses, descriptor=descriptor).decoded(pushdown(**more), now, lambda _: pushdown()) is not None
 
     assert taken(fine)
     assert not taken(fine, now=4_999)  # the last tuple is too far ahead
@@ -174,33 +175,35 @@ def test_a_batch_with_any_tuple_that_ingress_would_refuse_is_looked_at_row_by_ro
 
 def test_what_nobody_sees_is_dropped_and_counted(tmp_path: Path) -> None:
     files = here(write(tmp_path / "1.parquet", table(0, 6)))
-    compact = files.compact(wanted(keep=(((3,), None), ((9,), None))), 0, lambda _: None)
-    assert compact is not None
-    assert compact.arrivals.columns["a"].to_pylist() == [0, 2, 4]
-    assert (compact.tuples, compact.unseen) == (6, 3)
+    decoded = files.decoded(pushdown(keep=(((3,), None), ((9,), None))), 0, lambda _: None)
+    assert decoded is not None
+    assert decoded.arrivals.columns["a"].to_pylist() == [0, 2, 4]
+    assert (decoded.tuples, decoded.unseen) == (6, 3)
 
 
 def test_tuples_of_which_no_column_is_wanted_are_counted(tmp_path: Path) -> None:
-    files = here(write(tmp_path / "1.parquet", table(0, 6)), entrance=Entrance("s", COLUMNS))
-    compact = files.compact(Wanted(Demand(), (), {(): 4}), 7, lambda _: None)
-    assert compact is not None
-    assert (compact.arrivals.times.tolist(), compact.arrivals.labels.tolist()) == ([7] * 6, [4] * 6)
-    assert files.compact(Wanted(Demand(), (), {}), 7, lambda _: None) is None  # its policy cannot be read
+    files = here(write(tmp_path / "1.parquet", table(0, 6)), descriptor=StreamDescriptor("s", COLUMNS))
+    decoded = files.decoded(Pushdown(CatalogSnapshot(), (), {(): 4}), 7, lambda _: None)
+    assert decoded is not None
+    assert (decoded.arrivals.times.tolist(), decoded.arrivals.labels.tolist()) == ([7] * 6, [4] * 6)
+    assert files.decoded(Pushdown(CatalogSnapshot(), (), {}), 7, lambda _: None) is None  # its policy cannot be read
 
 
 def test_labels_of_two_columns_are_told_apart(tmp_path: Path) -> None:
-    entrance = Entrance("s", (("r", Type.STRING), ("l", Type.STRING)), None, {"ROLES": "r", "LEVEL": "l"})
+    descriptor = StreamDescriptor("s", (("r", Type.STRING), ("l", Type.STRING)), None, {"ROLES": "r", "LEVEL": "l"})
     rows = {"r": ["a", "b", "a", None, "b"], "l": ["x", "x", None, "x", "x"]}
     files = here(
         write(tmp_path / "1.parquet", pa.table(rows, pa.schema({"r": pa.string(), "l": pa.string()}))),
-        entrance=entrance,
+        descriptor=descriptor,
     )
     labels: dict[tuple[str | None, ...], int] = {("a", "x"): 1, ("b", "x"): 2, ("a", None): 3, (None, "x"): 4}
-    compact = files.compact(
-        Wanted(Demand(), (), {}), 0, lambda kinds: Wanted(Demand(), (), {x: labels[x] for x in kinds})
+    decoded = files.decoded(
+        Pushdown(CatalogSnapshot(), (), {}),
+        0,
+        lambda kinds: Pushdown(CatalogSnapshot(), (), {x: labels[x] for x in kinds}),
     )
-    assert compact is not None
-    assert compact.arrivals.labels.tolist() == [1, 2, 3, 4, 2]
+    assert decoded is not None
+    assert decoded.arrivals.labels.tolist() == [1, 2, 3, 4, 2]
 
 
 def test_of_many_bounds_the_widest_counts_for_those_who_see_the_same() -> None:
@@ -232,10 +235,10 @@ def test_many_labels_in_two_columns_take_no_more_memory_than_there_are_tuples(tm
     size = 60_000
     texts = {name: [f"{name}{number}" for number in range(size)] for name in ("roles", "level")}
     columns = (("roles", Type.STRING), ("level", Type.STRING))
-    entrance = Entrance("s", columns, None, {"ROLES": "roles", "LEVEL": "level"})
-    files = here(write(tmp_path / "1.parquet", pa.table(texts), group=size), entrance=entrance)
+    descriptor = StreamDescriptor("s", columns, None, {"ROLES": "roles", "LEVEL": "level"})
+    files = here(write(tmp_path / "1.parquet", pa.table(texts), group=size), descriptor=descriptor)
     learnt: list[tuple[str | None, ...]] = []
-    assert files.compact(Wanted(Demand(), (), {}), 0, learnt.extend) is None
+    assert files.decoded(Pushdown(CatalogSnapshot(), (), {}), 0, learnt.extend) is None
     assert learnt == [*zip(texts["roles"], texts["level"], strict=True)]
 
 
@@ -250,7 +253,7 @@ def test_a_label_that_points_outside_of_its_dictionary_is_an_error_and_no_other_
         forged = bytes.fromhex("20 d00f") + number.to_bytes(4, "little")  # of 32 bits: a thousand times this
         file.write_bytes(content.replace(written, forged))
         with pytest.raises(pa.ArrowIndexError):
-            here(file.as_uri()).compact(wanted(), 10**12, lambda _: None)
+            here(file.as_uri()).decoded(pushdown(), 10**12, lambda _: None)
         with pytest.raises(pa.ArrowIndexError):
             here(file.as_uri()).whole()
 
@@ -259,18 +262,18 @@ def test_a_file_that_is_replaced_while_it_is_read_stays_what_it_was(tmp_path: Pa
     """Labels of one file and values of another would be a way to give tuples labels that are not theirs."""
     address = write(tmp_path / "1.parquet", table(1, 6))
     files = here(address)
-    before = files.whole()
+    before = files.whole().table
     write(tmp_path / "2.parquet", table(2, 6).set_column(2, "policy", [["R2", "R1"] * 3]))
     (tmp_path / "2.parquet").rename(tmp_path / "1.parquet")
-    assert files.whole().equals(before) and not here(address).whole().equals(before)
+    assert files.whole().table.equals(before) and not here(address).whole().table.equals(before)
 
 
 @pytest.mark.parametrize("kept", [0, 4, 300])
 def test_a_file_that_is_cut_short_while_it_is_read_gives_nothing(tmp_path: Path, kept: int) -> None:
     files = here(write(tmp_path / "1.parquet", table(1, 1000), group=1000))
     os.truncate(tmp_path / "1.parquet", kept)
-    with pytest.raises((OSError, pa.ArrowInvalid)):
-        files.compact(wanted(), 10**12, lambda _: None)
+    with pytest.raises(SourceError, match=r"file `.*/1\.parquet`: it is damaged"):
+        files.decoded(pushdown(), 10**12, lambda _: None)
 
 
 def test_lists_and_structures_under_the_names_of_columns_are_left_to_spark(tmp_path: Path) -> None:
@@ -280,7 +283,8 @@ def test_lists_and_structures_under_the_names_of_columns_are_left_to_spark(tmp_p
         assert opened(ENTRANCE, [write(tmp_path / "1.parquet", rows)]) is None
     for more in ([["R1", "R2"]] * 6, [{"policy": "R1", "a": 1}] * 6):  # beside these, as further columns
         files = opened(ENTRANCE, [write(tmp_path / "1.parquet", plain.append_column("more", [pa.array(more)]))])
-        assert files is None or files.whole().equals(here(write(tmp_path / "2.parquet", plain)).whole())
+        expected = here(write(tmp_path / "2.parquet", plain)).whole().table
+        assert files is None or files.whole().table.equals(expected)
 
 
 TEXTS = st.lists(st.sampled_from(["doctor", "nurse", None]), max_size=12)

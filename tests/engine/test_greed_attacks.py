@@ -9,7 +9,7 @@ import pytest
 
 from engine.attacked import COLUMNS, begin, bench, small
 from engine.harness import Bench, stream
-from headgate.engine.kernels import limits
+from headgate.expressions import limits
 
 ROWS = "it has more than 1,000 rows at once"
 GREEDY = {
@@ -39,20 +39,22 @@ def test_a_query_that_goes_too_far_ends_for_those_who_look_at_it_and_no_others(t
     for _ in range(4):
         found.take("s", *small(30, "nurse"), ("TRUE", 7, "abc"))
     found.end()
-    parcels = found.mailbox.fetch("eve", "greedy", found.now)
-    assert [parcel.ended for parcel in parcels if parcel.ended] == [GREEDY[text]]
-    assert parcels[-1].ended  # nothing comes afterwards
+    result_batches = found.mailbox.fetch("eve", "greedy", found.now)
+    assert [result_batch.ended for result_batch in result_batches if result_batch.ended] == [GREEDY[text]]
+    assert result_batches[-1].ended  # nothing comes afterwards
     ends = [json.loads(line).get("ended") for line in (tmp_path / "out/eve/greedy.jsonl").read_text().splitlines()]
     assert ends[-1] == GREEDY[text] and not any(ends[:-1])
     assert len(found.fetched("dora", "other")) == 124
     if "MILLISECOND" not in text and "CONCAT" not in text:  # amy sees four tuples, of which the same query is modest
-        assert [parcel.ended for parcel in found.mailbox.fetch("amy", "greedy", found.now) if parcel.ended] == []
+        assert [
+            result_batch.ended for result_batch in found.mailbox.fetch("amy", "greedy", found.now) if result_batch.ended
+        ] == []
 
 
 def test_without_limits_a_join_of_everything_has_all_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("few_rows",):
         for module in ("rows", "instants"):
-            monkeypatch.setattr(f"headgate.engine.kernels.{module}.{name}", lambda _: None)
+            monkeypatch.setattr(f"headgate.operators.{module}.{name}", lambda _: None)
     found = bench(tmp_path, greedy="SELECT v.a FROM s [ROWS 90] v, s [ROWS 90] u")
     found.subscribed(eve=("greedy", ""))
     begin(found)
@@ -68,8 +70,8 @@ def test_tuples_that_one_may_not_see_bring_nobody_nearer_to_a_limit(hidden: int,
     begin(found)
     found.take("s", *small(30, "nurse"), *small(hidden, "doctor"))
     found.end()
-    parcels = found.mailbox.fetch("eve", "q", found.now)
-    assert sum(map(len, parcels)) == 900 and not any(x.ended for x in parcels)
+    result_batches = found.mailbox.fetch("eve", "q", found.now)
+    assert sum(map(len, result_batches)) == 900 and not any(x.ended for x in result_batches)
 
 
 def test_tuples_that_wait_for_a_stream_that_never_comes_do_not_pile_up(tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_tuples_that_wait_for_a_stream_that_never_comes_do_not_pile_up(tmp_path:
         found.take("s", *small(30))
     assert [x.ended for x in found.mailbox.fetch("eve", "q", found.now)] == ["its windows hold more than 100 tuples"]
     found.take("s", *small(1))
-    assert sum(cell.table.num_rows for cell in found.pipeline._chain.save()[0].values()) == 0  # type: ignore[union-attr]
+    assert sum(partition.table.num_rows for partition in found.pipeline._graph.save()[0].values()) == 0  # type: ignore[union-attr]
 
 
 def test_texts_do_not_double_from_query_to_query(tmp_path: Path) -> None:
@@ -93,8 +95,8 @@ def test_texts_do_not_double_from_query_to_query(tmp_path: Path) -> None:
     begin(found)
     for _ in range(2):
         found.take("s", ("TRUE", 1, "abc"))
-    parcels = found.mailbox.fetch("eve", "q2", found.now)
-    assert [x.ended for x in parcels] == ["a text of it may have more than 1,000 bytes"]
+    result_batches = found.mailbox.fetch("eve", "q2", found.now)
+    assert [x.ended for x in result_batches] == ["a text of it may have more than 1,000 bytes"]
     assert len(found.fetched("dora", "q0")) == 2
 
 
@@ -126,7 +128,7 @@ def test_what_the_kernels_database_cannot_compute_ends_one_view(
 
     found = bench(tmp_path, q="SELECT RSTREAM a FROM s [ROWS 9]", other="SELECT a FROM s")
     found.subscribed(eve=("q", ""), dora=("other", ""))
-    monkeypatch.setattr("headgate.engine.kernels.instants.few_rows", no_memory)
+    monkeypatch.setattr("headgate.operators.instants.few_rows", no_memory)
     begin(found)
     found.take("s", *small(3))
     found.end()

@@ -9,11 +9,11 @@ import pytest
 
 from engine.attacked import COLUMNS, bench
 from engine.harness import NOW, RULES, Bench, stream
-from headgate.engine import ingress
-from headgate.engine.demand import Demand
-from headgate.engine.ingress import NO_LABEL, Ingress
-from headgate.engine.views import View
+from headgate.ingress import validation
+from headgate.ingress.validation import NO_LABEL, Ingress
 from headgate.labels import Clearance, Label, Level, Rules, Semantics, parse_label
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.view import View
 from headgate.plan.secure import Mode
 
 
@@ -52,7 +52,7 @@ def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path
     found.subscribed(eve=("q", ""), amy=("p", ""), dora=("q", "doctor"))
     found.take("s", ("TRUE", 1, "x"))
     found.take("s", ("TRUE", 2, "x"))
-    found.entrances = {"s": replace(found.entrances["s"], policy=parse_label("doctor"))}
+    found.descriptors = {"s": replace(found.descriptors["s"], policy=parse_label("doctor"))}
     found.subscribed(eve=("q", ""), amy=("p", ""), dora=("q", "doctor"))
     found.take("s", ("TRUE", 3, "x"))
     found.end()
@@ -63,7 +63,7 @@ def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path
 def test_with_the_policies_of_arrival_only_old_tuples_would_go_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Demand, "protected", lambda _, label: label)
+    monkeypatch.setattr(CatalogSnapshot, "protected", lambda _, label: label)
     with pytest.raises(AssertionError):
         test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path)
 
@@ -97,15 +97,15 @@ def test_a_forged_label_opens_nothing(text: str | None, tmp_path: Path) -> None:
 
 
 def test_a_forged_source_would_open_a_weak_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ingress.READERS, "LABEL", parse_label)
+    monkeypatch.setitem(validation.READERS, "LABEL", validation._labels)
     with pytest.raises((AssertionError, FileNotFoundError)):
         test_a_forged_label_opens_nothing('TRUE FROM "joe.open"', tmp_path)
 
 
 def test_a_role_expression_in_the_level_column_is_no_level(tmp_path: Path) -> None:
-    entrance = replace(bench(tmp_path).entrances["s"], labels={"LEVEL": "policy"})
+    descriptor = replace(bench(tmp_path).descriptors["s"], labels={"LEVEL": "policy"})
     numbers: list[Label] = []
-    taken = Ingress(entrance, RULES, lambda label: numbers.append(label) or 0)  # type: ignore[func-returns-value]
+    taken = Ingress(descriptor, RULES, lambda label: numbers.append(label) or 0)  # type: ignore[func-returns-value]
     rows = bench(tmp_path).table("s", [("U, S", 1, "x"), ("doctor | TRUE", 1, "x"), ("U AT", 1, "x"), ("S", 1, "x")])
     arrivals, refused = taken.take(rows, int(NOW.timestamp() * 1000))
     assert len(arrivals.times) == 1 and [(x.reason, len(x.rows)) for x in refused] == [(NO_LABEL, 3)]

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engine.kernels.labelsets import LabelSets, label_sets, side_by_side, together
-from headgate.engine.kernels.narrow import narrowed, of_kinds, places_of, renumbered, used
+from headgate.columns.narrow import narrowed, of_kinds, positions_of, renumbered, used
+from headgate.columns.sorting import dense
+from headgate.operators.label_sets import LabelSets, _listed, label_sets, side_by_side, together
 
 KINDS = st.sampled_from([1, 2, 3, 9, 24, 25, 200, 255, 256, 300])
 
@@ -27,7 +28,7 @@ def test_bytes_mean_the_numbers_that_they_stand_for(column: tuple[int, list[int]
     assert narrow.tolist() == values
     there = used(narrow, kinds)
     assert there.tolist() == [kind in values for kind in range(kinds)]
-    assert renumbered(narrow, places_of(there)).tolist() == [sorted(set(values)).index(x) for x in values]
+    assert renumbered(narrow, positions_of(there)).tolist() == [sorted(set(values)).index(x) for x in values]
     others = [(7 * kind + 3) % kinds for kind in range(kinds)]
     assert renumbered(narrow, others).tolist() == [others[x] for x in values]
     chosen = [kind % 3 == 1 for kind in range(kinds)]
@@ -45,10 +46,29 @@ def test_rows_have_the_labels_of_all_their_sides(sides: list[tuple[tuple[int, li
     given = [np.array([(11 * x + shift) for x in (values * 40)[:size]], np.int64) for (_, values), shift in sides]
     size = min(map(len, given))
     found = side_by_side([label_sets(x[:size]) for x in given])
-    wanted = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
-    assert members(found) == wanted
-    assert set(found.sets) == set(wanted)
+    pushdown = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
+    assert members(found) == pushdown
+    assert set(found.sets) == set(pushdown)
     rows = np.arange(size)[::2]
-    assert members(found.at(rows)) == wanted[::2]
-    everything = together(found, lambda bits: np.bitwise_or.reduce(bits, keepdims=True) if len(bits) else bits)
-    assert members(everything) == ([frozenset().union(*wanted)] if wanted else [])
+    assert members(found.at(rows)) == pushdown[::2]
+    together_ = together(
+        found,
+        lambda bits: np.bitwise_or.reduce(bits, keepdims=True) if len(bits) else bits,
+        lambda: (np.zeros(size, np.int64), np.arange(size)),
+    )
+    assert members(together_) == ([frozenset().union(*pushdown)] if pushdown else [])
+
+
+@given(st.data())
+def test_sets_from_lists_are_those_from_bits(data: st.DataObject) -> None:
+    """Beyond so many labels sets are lists; the same results must have the same sets."""
+    sides = data.draw(st.integers(1, 2))
+    kinds = data.draw(st.lists(st.integers(0, 600), min_size=1, max_size=80))
+    given = [np.array(kinds, np.int64) + 700 * side for side in range(sides)]
+    rows = side_by_side([label_sets(x) for x in given])
+    result = np.sort(np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(kinds), max_size=len(kinds)))))
+    result = dense(result)[1]
+    starts = np.flatnonzero(np.diff(result, prepend=-1))
+    pairs = (result, np.arange(len(kinds)))
+    bits = together(rows, lambda bits: np.bitwise_or.reduceat(bits, starts), lambda: pairs)
+    assert members(_listed(rows, *pairs)) == members(bits)

@@ -15,16 +15,18 @@ import numpy as np
 import pytest
 
 from engine.noninterference import pair
-from headgate.engine import meters, sinks
-from headgate.engine.egress import Parcel
-from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.lateness import Arrived
-from headgate.engine.looks import Looks
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.results import Batch
-from headgate.engine.sights import Sightings
-from headgate.engine.sinks import FileSink
-from headgate.engine.views import View
+from headgate.columns.sorting import Bools, Ints
+from headgate.egress import sinks
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import FileSink, Verify
+from headgate.execution import metering
+from headgate.model.results import BlockResults, ResultBatch
+from headgate.model.view import View
+from headgate.recovery.state import StateFolder
+from headgate.visibility import index
+from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.lateness import ArrivalTimes
+from headgate.visibility.policy import VisibilityPolicy
 
 
 @pytest.fixture(autouse=True)
@@ -62,77 +64,77 @@ def test_what_cannot_be_seen_changes_nothing_in_many_pairs(tmp_path: Path) -> No
 
 def everything_is_shown(patch: pytest.MonkeyPatch) -> None:
     """The ingress filter is off; egress still decides about every result."""
-    patch.setattr(Looks, "sees", lambda _, view, *__: [1] * len(view.columns))
+    patch.setattr(VisibilityPolicy, "sees", lambda _, view, *__: [1] * len(view.columns))
 
 
 def one_watermark(patch: pytest.MonkeyPatch) -> None:
     """Lateness is judged by all tuples of a stream, whoever sees them."""
 
-    def late(self: Arrived, seen: Bools, before: int, lateness: int, others: int) -> Bools | None:
+    def late(self: ArrivalTimes, seen: Bools, before: int, lateness: int, others: int) -> Bools | None:
         times, there = self._times, seen[self._kind]
         greatest = np.maximum.accumulate(np.concatenate([[before], times]))
         found = there & (times < np.minimum(greatest[:-1] - lateness, others))
         return found if found.any() else None
 
-    patch.setattr(Arrived, "late", late)
-    patch.setattr(Arrived, "latest", lambda self, _: int(self._times.max()))
+    patch.setattr(ArrivalTimes, "late", late)
+    patch.setattr(ArrivalTimes, "latest", lambda self, _: int(self._times.max()))
 
 
 def hidden_columns_are_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Looks, "_hidden", lambda *_: frozenset())
+    patch.setattr(VisibilityPolicy, "_hidden", lambda *_: frozenset())
 
 
 def tables_are_shown(patch: pytest.MonkeyPatch) -> None:
     """The ingress filter is off for tables; egress still decides about every result."""
 
-    def of_table(self: Sightings, table: str, labels: Ints) -> Ints:
+    def of_table(self: VisibilityIndex, table: str, labels: Ints) -> Ints:
         found = made(self, table, labels)
         for number in self._of_tables.values():
             self._rows[number][:] = 1
         return found
 
-    made = Sightings.of_table
-    patch.setattr(Sightings, "of_table", of_table)
+    made = VisibilityIndex.of_table
+    patch.setattr(VisibilityIndex, "of_table", of_table)
 
 
 def numbered_files(patch: pytest.MonkeyPatch) -> None:
     """Files are called after the batch that everybody shares."""
-    written = FileSink.write
+    written = FileSink.prepare
 
-    def write(self: FileSink, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
+    def prepare(self: FileSink, results: Sequence[ResultBatch], refused: Sequence[Any], *, as_staged: bool) -> None:
         self.batch = getattr(self, "batch", 0) + 1  # type: ignore[attr-defined]
         name = sinks.file_name
         patch.setattr(sinks, "file_name", lambda path: name((*path[:-1], f"{path[-1]}-{self.batch}")))  # type: ignore[attr-defined]
         written(self, results, refused, as_staged=as_staged)
         patch.setattr(sinks, "file_name", name)
 
-    patch.setattr(FileSink, "write", write)
+    patch.setattr(FileSink, "prepare", prepare)
 
 
 def numbered_lines(patch: pytest.MonkeyPatch) -> None:
     """Results are numbered across all subscribers."""
     lines, numbers = sinks.lines_of, Counter[str]()
 
-    def numbered(parcel: Parcel, columns: Sequence[str]) -> list[str]:
-        numbers["all"] += len(parcel)
-        return [f"{numbers['all']} {line}" for line in lines(parcel, columns)]
+    def numbered(result_batch: ResultBatch, address: sinks.Address) -> list[str]:
+        numbers["all"] += len(result_batch)
+        return [f"{numbers['all']} {line}" for line in lines(result_batch, address)]
 
     patch.setattr(sinks, "lines_of", numbered)
 
 
 def one_mailbox(patch: pytest.MonkeyPatch) -> None:
     """What is kept for all together is limited."""
-    written = Mailbox.write
+    written = Mailbox.publish
 
-    def write(self: Mailbox, results: Sequence[Parcel], refused: Sequence[Any], *, as_staged: bool) -> None:
-        written(self, results, refused, as_staged=as_staged)
+    def publish(self: Mailbox, verify: Verify) -> None:
+        written(self, verify)
         while sum(self._sizes.values()) > self._most:
             key = next(iter(self._kept))
             gone = sum(map(len, self._kept.pop(key)))
             self._sizes.pop(key)
             self.lost[key] += gone
 
-    patch.setattr(Mailbox, "write", write)
+    patch.setattr(Mailbox, "publish", publish)
 
 
 def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
@@ -141,25 +143,27 @@ def columns_do_not_protect(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_come_again(patch: pytest.MonkeyPatch) -> None:
-    """A mailbox is given the last batch once more after a restart (found by this test)."""
-    patch.setattr(Mailbox, "state", lambda _: 0)
+    """A mailbox is given the last batch once more after a restart (found by this test), if a crash left no note that it
+    is out."""
+    patch.setattr(Mailbox, "keeps", False)
+    patch.setattr(StateFolder, "out", lambda *_: None)
 
 
 def state_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX STATE counts all tuples that wait, whoever sees them."""
-    enter = View.enter
+    enter = index.enter
 
     def all_enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
         return enter(view, times, np.ones_like(entering), marks, arrived)
 
-    patch.setattr(View, "enter", all_enter)
+    patch.setattr(index, "enter", all_enter)
 
 
 def results_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX RESULTS counts what all views together yield in a batch."""
-    metered, yielded = meters.metered, Counter[int]()
+    metered, yielded = metering.within_limits, Counter[int]()
 
-    def anew(views: Iterable[View], found: Sequence[Batch]) -> list[Batch]:
+    def anew(views: Iterable[View], found: Sequence[BlockResults]) -> list[BlockResults]:
         yielded.clear()
         return metered(views, found)
 
@@ -170,8 +174,8 @@ def results_of_all(patch: pytest.MonkeyPatch) -> None:
                 return number, second, 0
         return None, second, 0
 
-    patch.setattr(meters, "metered", anew)
-    patch.setattr(meters, "too_many_results", together)
+    patch.setattr(metering, "within_limits", anew)
+    patch.setattr(metering, "too_many_results", together)
 
 
 FAULTS = (

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pytest
 
 from headgate.cql.queries import parse_query
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.processor import Arrivals, Processor
-from headgate.engine.sights import Running
-from headgate.engine.sql.types import ARROW
+from headgate.egress.filter import ResultFilter
+from headgate.execution.executors import LocalExecutor
+from headgate.execution.processor import Processor
+from headgate.expressions.duck import evaluate
+from headgate.expressions.sql.types import ARROW
 from headgate.labels import LEAST, Clearance, Rules, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 
@@ -48,9 +50,9 @@ def test_each_step_of_a_ladder_yields_what_its_condition_says(type_: Type, size:
     for number, (sign, limit, extra) in enumerate(steps):
         more = " AND k > 50" if extra else ""
         text = f"SELECT k, v WHERE v {sign} {limit!r}{more} FROM s"
-        running[f"q{number}"] = Running(f"q{number}", bind_query(parse_query(text), lambda _: stream), LEAST)
+        running[f"q{number}"] = ContinuousQuery(f"q{number}", bind_query(parse_query(text), lambda _: stream), LEAST)
     processor = Processor(
-        list(running.values()), Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate)
+        list(running.values()), Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter
     )
     processor.know(LABELS)
     for name in running:
@@ -60,18 +62,20 @@ def test_each_step_of_a_ladder_yields_what_its_condition_says(type_: Type, size:
     keys = [rng.randrange(100) for _ in range(size)]
     values = [rng.choice(VALUES[type_]) if rng.random() < 0.3 else VALUES[type_][0] for _ in range(size)]
     columns = {"k": pa.array(keys, pa.int32()), "v": pa.array(values, ARROW[type_])}
-    parcels = processor.batch([Arrivals("s", np.arange(size), labels, columns)])
+    result_batches = processor.batch([TupleBatch("s", np.arange(size), labels, columns)])
     found = {
-        (parcel.query, name): list(zip(parcel.times.tolist(), *(x.to_pylist() for x in parcel.values), strict=True))
-        for parcel in parcels
-        for name in parcel.subscribers
+        (result_batch.query, name): list(
+            zip(result_batch.times.tolist(), *(x.to_pylist() for x in result_batch.values), strict=True)
+        )
+        for result_batch in result_batches
+        for name in result_batch.subscribers
     }
     for name, (sign, limit, extra) in zip(running, steps, strict=True):
         for role in ROLES:
-            wanted = [
+            pushdown = [
                 (time, key, value)
                 for time, (key, value, label) in enumerate(zip(keys, values, labels.tolist(), strict=True))
                 if value is not None and COMPARE[sign](value, limit) and (not extra or key > 50)
                 if label in (ROLES.index(role), 2)
             ]
-            assert found.get((name, role), []) == wanted, (name, sign, limit, extra)
+            assert found.get((name, role), []) == pushdown, (name, sign, limit, extra)

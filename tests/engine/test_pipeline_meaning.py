@@ -20,19 +20,22 @@ from engine.pipeline_model import Model, Wanted
 from engine.pipeline_worlds import Author, Step, World
 from engine.test_dealing_meaning import evaluate
 from engine.test_processor import in_order
-from headgate.engine import duck
-from headgate.engine.carriers import Carrier, DealtCarrier, LocalCarrier
-from headgate.engine.demand import Demand
-from headgate.engine.egress import Parcel, deliveries
-from headgate.engine.ingress import Entrance, Refused
-from headgate.engine.kernels import threads
-from headgate.engine.kernels.given import Program
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.shares import dealt
-from headgate.engine.sights import Running
-from headgate.engine.sql.types import ARROW
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import Verify
+from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
+from headgate.execution.partition_groups import partition_groups
+from headgate.expressions import duck
+from headgate.expressions.sql.types import ARROW
+from headgate.ingress.validation import Whole
+from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch, delivered_results
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
+from headgate.operators import threads
+from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
+from headgate.recovery.pipeline import LATE, Pipeline
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 
@@ -40,15 +43,18 @@ from headgate.testing.oracle import Result
 class OwnGate:
     """What is wanted at the moment, and while results go out."""
 
-    def __init__(self, demand: Demand) -> None:
-        self.now = self.during = demand
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self.now = self.during = snapshot
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         yield self.during
+
+    def verify(self) -> None:
+        pass
 
 
 class Lost(Exception):
@@ -67,11 +73,17 @@ class Records(Mailbox):
         self.refused: Counter[str] = Counter()
         self.ended = set[tuple[str, str]]()
         self.fails = False
+        self._coming: Sequence[RejectedRows] = ()
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
+        super().prepare(results, refused, as_staged=as_staged)
+        self._coming = refused
+
+    def publish(self, verify: Verify) -> None:  # noqa: ARG002
         if self.fails:
             raise Lost
-        for x in deliveries(results):
+        results, refused = self._ready, self._coming
+        for x in delivered_results(results):
             found = self.results.setdefault((x.subscriber, x.query), [])
             found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
         self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
@@ -86,7 +98,7 @@ class Replay:
         self.world = world
         self.rng = Random(world.seed)
         self.clock = ManualClock(0.0)
-        self.gate = OwnGate(world.steps[0].demand)
+        self.gate = OwnGate(world.steps[0].snapshot)
         self.sink = Records()
         self.home = home
         self.evaluate = evaluate if self.rng.random() < 0.85 else duck.evaluate
@@ -95,17 +107,17 @@ class Replay:
         self.pipeline = self.fresh()
 
     def fresh(self) -> Pipeline:
-        cells = self.rng.choice((0, 0, 1, 2, 3, 5))
+        partitions = self.rng.choice((0, 0, 1, 2, 3, 5))
 
-        def make(queries: Sequence[Running], program: Program, schema: pa.Schema) -> Carrier:
-            if not cells:
-                return LocalCarrier(program, schema, self.evaluate)
-            return DealtCarrier(program, dealt(queries), cells, self.evaluate)
+        def make(queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
+            if not partitions:
+                return LocalExecutor(program, schema, self.evaluate)
+            return PartitionedExecutor(program, partition_groups(queries), partitions, self.evaluate)
 
         return Pipeline(self.home, self.gate, make, [self.sink], self.clock, read_table=self.read_table)
 
-    def read_table(self, entrance: Entrance) -> pa.Table:
-        return _arrow(entrance.columns, [row for row, _ in self.content[entrance.name]])
+    def read_table(self, descriptor: StreamDescriptor) -> Whole:
+        return Whole(_arrow(descriptor.columns, [row for row, _ in self.content[descriptor.name]]))
 
     def step(self, step: Step) -> Records:
         """What went out with it."""
@@ -113,12 +125,12 @@ class Replay:
         self.content = step.content
         if step.kind == "restart":
             self.pipeline.close()
-            self.gate.now = self.gate.during = step.demand
+            self.gate.now = self.gate.during = step.snapshot
             self.pipeline = self.fresh()
             return self.sink
         self.pipeline._sinks = [self.sink]
         self.sink.fails = step.lost
-        self.gate.now, self.gate.during = step.demand, step.during
+        self.gate.now, self.gate.during = step.snapshot, step.during
         try:
             if step.kind == "end":
                 self.pipeline.end()
@@ -144,42 +156,48 @@ def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = Fals
     world = Author(seed, unrest=unrest, tables=tables).world()
     replay = Replay(world, home)
     model = Model(world)
-    wanted = model.delivered()
+    pushdown = model.delivered()
     ends = [
-        {(path[0], q) for (path, q), at in model.ends.items() if n in at and len(path) == 1 and looks(step, path[0], q)}
+        {
+            (path[0], q)
+            for (path, q), at in model.ends.items()
+            if n in at and len(path) == 1 and policies(step, path[0], q)
+        }
         for n, step in enumerate(world.steps)
     ]
     try:
         for number, step in enumerate(world.steps):
-            compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), wanted[number])
-            if step.kind != "restart" and step.during is step.demand and not step.lost:
+            compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), pushdown[number])
+            if step.kind != "restart" and step.during is step.snapshot and not step.lost:
                 assert replay.sink.ended == ends[number], f"seed {seed}, step {number}"
-            count(step, wanted[number], counts)
+            count(step, pushdown[number], counts)
             counts["ended"] += len(ends[number])
     finally:
         replay.pipeline.close()
 
 
-def looks(step: Step, subscriber: str, query: str) -> bool:
+def policies(step: Step, subscriber: str, query: str) -> bool:
     """Whoever may see nothing of a query is not told that it ended."""
     clearance, during = step.during.clearances.get((subscriber, query)), step.during
     return clearance is not None and during.rules.order.dominates(clearance.level, during.running[query].level)
 
 
-def compare(where: str, step: Step, found: Records, wanted: Wanted) -> None:
-    for key in sorted(found.results.keys() | wanted.keys()):
+def compare(where: str, step: Step, found: Records, pushdown: Wanted) -> None:
+    for key in sorted(found.results.keys() | pushdown.keys()):
         query = step.during.running[key[1]].query if key[1] in step.during.running else None
         assert query is not None, f"{where}: {key} does not run"
-        ours, theirs = (in_order(query, x.get(key, [])) for x in (found.results, wanted))
+        ours, theirs = (in_order(query, x.get(key, [])) for x in (found.results, pushdown))
         assert agree(ours, theirs), f"{where}: {key}"
     if step.kind != "restart" and not step.lost:
-        assert found.refused == step.refused, where
+        late = sum(n for reason, n in found.refused.items() if reason.startswith(LATE))
+        assert late <= len(step.tuples) and found.refused.total() - late == sum(step.refused.values()), where
+        assert found.refused.items() >= step.refused.items(), where
 
 
-def count(step: Step, wanted: Wanted, counts: Counter[str]) -> None:
+def count(step: Step, pushdown: Wanted, counts: Counter[str]) -> None:
     counts[step.kind] += 1
     counts["lost"] += step.lost
-    for (_, query), results in wanted.items():
+    for (_, query), results in pushdown.items():
         counts["results"] += len(results)
         counts[f"results of stage {step.during.running[query].stage}"] += len(results)
         counts[f"{step.during.running[query].mode} results"] += len(results)

@@ -14,55 +14,64 @@ import pytest
 from engine.pipeline_worlds import Step, World
 from engine.test_pipeline_meaning import Replay, no_power_cut, one_case
 from headgate.cql.queries import parse_query
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.egress import Egress
-from headgate.engine.ingress import Entrance
-from headgate.engine.looks import Looks
-from headgate.engine.sights import Running, Sightings, View
+from headgate.egress.filter import ResultFilter
 from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
+from headgate.model.view import View
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.queries import finder
+from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.lateness import ArrivalTimes
+from headgate.visibility.policy import VisibilityPolicy
 
 __all__ = ["no_power_cut"]
 
-RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
+RULES = Rules(LevelOrder.total("U", "C", "S", "TS"))
 S = Stream("s", (("n", Type.INT), ("at", Type.TIMESTAMP), ("p", Type.STRING)))
-ENTRANCES = {"s": Entrance("s", S.columns, "at", {"LABEL": "p"})}
+ENTRANCES = {"s": StreamDescriptor("s", S.columns, "at", {"LABEL": "p"})}
+LATER = 1_000_000.0
+"""Where the clock stands: ahead of all that comes."""
 Found = list[tuple[int, tuple[Value, ...], str]]
 
 
-def running(name: str, text: str, *streams: Stream) -> Running:
+def running(name: str, text: str, *streams: Stream) -> ContinuousQuery:
     query = bind_query(parse_query(text), finder(streams or (S,)))
-    return Running(name, query, Level("U"), output=f"o_{name}", stage=int(any(x.name != "s" for x in streams)))
+    return ContinuousQuery(name, query, Level("U"), output=f"o_{name}", stage=int(any(x.name != "s" for x in streams)))
 
 
 def who(*roles: str, sources: Sequence[str] = ("s", "o_q")) -> Clearance:
     return Clearance(frozenset(roles), Level("U"), frozenset(sources))
 
 
-def demand(queries: Sequence[Running], clearances: Mapping[str, Clearance | None], rules: Rules = RULES) -> Demand:
+def snapshot(
+    queries: Sequence[ContinuousQuery], clearances: Mapping[str, Clearance | None], rules: Rules = RULES
+) -> CatalogSnapshot:
     subscribers = [Subscriber(name, query.name, x) for query in queries for name, x in clearances.items()]
-    return Demand(rules, ENTRANCES, tuple(queries), tuple(subscribers))
+    return CatalogSnapshot(rules, ENTRANCES, tuple(queries), tuple(subscribers))
 
 
 class Story:
     """Steps one by one, all over the stream `s`."""
 
-    def __init__(self, home: Path, first: Demand) -> None:
+    def __init__(self, home: Path, first: CatalogSnapshot) -> None:
         at_first = Step("batch", first, first)
         self.replay = Replay(World(1, RULES, (S,), ENTRANCES, [at_first]), home)
 
-    def batch(self, wanted: Demand, *tuples: tuple[int, str], during: Demand | None = None) -> dict[str, Found]:
+    def batch(
+        self, pushdown: CatalogSnapshot, *tuples: tuple[int, str], during: CatalogSnapshot | None = None
+    ) -> dict[str, Found]:
         """Tuples are numbers, which are also their seconds, with labels; what everyone received."""
         moments = [dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=n) for n, _ in tuples]
         rows: tuple[Mapping[str, Value], ...] = tuple(
             {"n": n, "at": at, "p": label} for (n, label), at in zip(tuples, moments, strict=True)
         )
-        return self._step(Step("batch", wanted, during or wanted, "s", rows))
+        return self._step(Step("batch", pushdown, during or pushdown, "s", rows, now=LATER))
 
-    def restart(self, wanted: Demand) -> dict[str, Found]:
-        return self._step(Step("restart", wanted, wanted))
+    def restart(self, pushdown: CatalogSnapshot) -> dict[str, Found]:
+        return self._step(Step("restart", pushdown, pushdown))
 
     def _step(self, step: Step) -> dict[str, Found]:
         found: dict[str, Found] = {}
@@ -78,29 +87,29 @@ COUNT = running("q", "SELECT COUNT(*) AS n FROM s [ROWS 9]")
 
 def test_a_semantics_that_changes_with_the_queries_is_decided_about_anew(tmp_path: Path) -> None:
     """New queries make new processors: those must not take what was seen under other rules as seen."""
-    first = replace(demand([COUNT], {"ann": who()}, WEAK), entrances=OF_LAB)
+    first = replace(snapshot([COUNT], {"ann": who()}, WEAK), descriptors=OF_LAB)
     story = Story(tmp_path, first)
     assert story.batch(first, (1, "TRUE"), (2, "TRUE")) == {"ann": [(1, (1,), "TRUE FROM lab, s")]}
     other = running("r", "SELECT n FROM s WHERE n > 90")
-    assert story.batch(demand([COUNT, other], {"ann": who()}), (3, "TRUE"), (4, "TRUE")) == {
+    assert story.batch(snapshot([COUNT, other], {"ann": who()}), (3, "TRUE"), (4, "TRUE")) == {
         "ann": [(3, (1,), "TRUE FROM s")]
     }
 
 
 def test_a_semantics_that_changes_while_nothing_runs_is_decided_about_anew(tmp_path: Path) -> None:
-    first = replace(demand([COUNT], {"ann": who()}, WEAK), entrances=OF_LAB)
+    first = replace(snapshot([COUNT], {"ann": who()}, WEAK), descriptors=OF_LAB)
     story = Story(tmp_path, first)
     story.batch(first, (1, "TRUE"), (2, "TRUE"))
-    now = demand([COUNT], {"ann": who()})
+    now = snapshot([COUNT], {"ann": who()})
     assert story.restart(now) == {}
     assert story.batch(now, (3, "TRUE"), (4, "TRUE")) == {"ann": [(3, (1,), "TRUE FROM s")]}
 
 
 def test_views_that_part_keep_what_both_have_seen_and_lose_what_one_may_not(tmp_path: Path) -> None:
-    first = demand([COUNT], {"ann": who("a"), "bob": who("a")})
+    first = snapshot([COUNT], {"ann": who("a"), "bob": who("a")})
     story = Story(tmp_path, first)
     story.batch(first, (1, "a"), (2, "TRUE"))
-    parted = demand([COUNT], {"ann": who("a"), "bob": who()})
+    parted = snapshot([COUNT], {"ann": who("a"), "bob": who()})
     story.restart(parted)
     found = story.batch(parted, (3, "TRUE"))
     assert found == {"ann": [(2, (2,), "a FROM s")], "bob": [(2, (1,), "TRUE FROM s")]}
@@ -110,25 +119,25 @@ def test_who_shares_a_view_with_another_sees_only_labels_of_columns_of_its_own(t
     """Both have seen nothing of the column, so one computation serves both; their labels differ all the same."""
     labelled = replace(S, labels=(("n", parse_label("a")),))
     query = running("q", "SELECT COUNT(n) AS n FROM s [ROWS 1]", labelled)
-    story = Story(tmp_path, first := demand([query], {"ann": who("a"), "bob": who()}))
+    story = Story(tmp_path, first := snapshot([query], {"ann": who("a"), "bob": who()}))
     story.batch(first, (1, "TRUE"))
     found = story.batch(first, (2, "TRUE"))
     assert found == {"ann": [(1, (1,), "a FROM s")], "bob": [(1, (0,), "TRUE FROM s")]}
-    gained = demand([query], {"ann": who("a"), "bob": who("a")})
+    gained = snapshot([query], {"ann": who("a"), "bob": who("a")})
     assert story.batch(gained, (3, "TRUE"))["bob"] == [(2, (0,), "a FROM s")]
 
 
 def test_what_is_lost_while_results_go_out_is_withheld(tmp_path: Path) -> None:
     passing = running("q", "SELECT n FROM s")
-    story = Story(tmp_path, first := demand([passing], {"ann": who("a")}))
-    lost = demand([passing], {"ann": who()})
+    story = Story(tmp_path, first := snapshot([passing], {"ann": who("a")}))
+    lost = snapshot([passing], {"ann": who()})
     assert story.batch(first, (1, "a"), (2, "TRUE"), during=lost) == {"ann": [(2, (2,), "TRUE FROM s")]}
     assert story.restart(lost) == {}  # it is out
 
 
 def test_who_comes_back_begins_with_nothing_and_others_go_on(tmp_path: Path) -> None:
-    story = Story(tmp_path, both := demand([COUNT], {"ann": who(), "bob": who()}))
-    one = demand([COUNT], {"ann": who()})
+    story = Story(tmp_path, both := snapshot([COUNT], {"ann": who(), "bob": who()}))
+    one = snapshot([COUNT], {"ann": who()})
     story.batch(both, (1, "TRUE"))
     story.batch(one, (2, "TRUE"))
     story.batch(both, (3, "TRUE"))
@@ -139,7 +148,7 @@ def test_who_comes_back_begins_with_nothing_and_others_go_on(tmp_path: Path) -> 
 def test_results_of_results_are_those_of_their_own_reader(tmp_path: Path) -> None:
     over = Stream("o_q", COUNT.query.columns)
     story = Story(
-        tmp_path, first := demand([COUNT, running("r", "SELECT n FROM o_q", over)], {"ann": who("a"), "bob": who()})
+        tmp_path, first := snapshot([COUNT, running("r", "SELECT n FROM o_q", over)], {"ann": who("a"), "bob": who()})
     )
     first = replace(first, subscribers=tuple(x for x in first.subscribers if x.query == "r"))
     story.batch(first, (1, "a"), (2, "TRUE"))
@@ -163,8 +172,8 @@ LOST_COLUMN = {
 def test_rows_that_come_or_go_with_a_lost_column_are_not_reported(text: str, tmp_path: Path) -> None:
     """Tuple 1 was there at an instant before the column was lost: it neither goes nor comes by that."""
     query = running("q", text, replace(S, labels=(("n", parse_label("a")),)))
-    story = Story(tmp_path, first := demand([query], {"ann": who("a")}))
-    lost = demand([query], {"ann": who()})
+    story = Story(tmp_path, first := snapshot([query], {"ann": who("a")}))
+    lost = snapshot([query], {"ann": who()})
     story.batch(first, (1, "TRUE"), (2, "TRUE"))
     assert [*story.batch(lost, (3, "TRUE")).values(), *story.batch(lost, (4, "TRUE")).values()] == [
         [x] for x in LOST_COLUMN[text]
@@ -179,8 +188,8 @@ def test_partitions_that_a_lost_column_makes_one_keep_the_last_however_many_batc
     query = running(
         "q", "SELECT DSTREAM at FROM s [PARTITIONED BY n ROWS 1]", replace(S, labels=(("n", parse_label("a")),))
     )
-    story = Story(tmp_path, first := demand([query], {"ann": who("a")}))
-    lost = demand([query], {"ann": who()})
+    story = Story(tmp_path, first := snapshot([query], {"ann": who("a")}))
+    lost = snapshot([query], {"ann": who()})
     assert story.batch(first, (1, "TRUE"), (2, "TRUE"), (3, "TRUE")) == {}
     for _ in range(between):
         assert story.batch(lost) == {}
@@ -200,28 +209,38 @@ def _notices(folder: Path) -> bool:
     return False
 
 
-def _to_the_next(self: Egress, views: Sequence[View], found: Sequence[object]) -> list[object]:
+def _to_the_next(self: ResultFilter, views: Sequence[View], found: Sequence[object]) -> list[object]:
     """What one view has computed goes to whoever looks through the next."""
     mine = _PARCELS(self, views, found)  # type: ignore[arg-type]
-    names = [parcel.subscribers for parcel in mine]
-    return [parcel.to(other) for parcel, other in zip(mine, [*names[1:], *names[:1]], strict=True)]
+    names = [result_batch.subscribers for result_batch in mine]
+    return [result_batch.to(other) for result_batch, other in zip(mine, [*names[1:], *names[:1]], strict=True)]
 
 
-def _forgetful(self: Sightings, view: View, names: Collection[str]) -> View:
+def _forgetful(self: VisibilityIndex, view: View, names: Collection[str]) -> View:
     return self.add_view(view.running, {name: view.clearances.pop(name) for name in names})
 
 
-_PARCELS, _REACHED = Egress.parcels, View.reached
+_PARCELS, _REACHED, _ARRIVED = ResultFilter.result_batches, View.reached, ArrivalTimes.__init__
 FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
-    "ingress lets everything in": (Looks, "sees", lambda _, view, *__: [1] * len(view.columns)),
-    "ingress hides no column": (Looks, "_hidden", lambda *_: frozenset()),
+    "ingress lets everything in": (VisibilityPolicy, "sees", lambda _, view, *__: [1] * len(view.columns)),
+    "ingress hides no column": (VisibilityPolicy, "_hidden", lambda *_: frozenset()),
     "lateness is too short": (View, "reached", lambda self, stream: _REACHED(self, stream) + 600),
     "lateness is too long": (View, "reached", lambda self, stream: _REACHED(self, stream) - 600),
-    "results go to the wrong view": (Egress, "parcels", _to_the_next),
+    "time runs ahead of the clock": (
+        ArrivalTimes,
+        "__init__",
+        lambda self, times, kind, kinds, _: _ARRIVED(self, times, kind, kinds),
+    ),
+    "time is held back by the clock for ever": (
+        ArrivalTimes,
+        "__init__",
+        lambda self, times, kind, kinds, clock: _ARRIVED(self, times, kind, kinds, clock and clock - 5000),
+    ),
+    "results go to the wrong view": (ResultFilter, "parcels", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
-    "what is lost comes back": (Looks, "both", lambda _, before, now: max(before, now)),
-    "views forget when they part": (Sightings, "part", _forgetful),
-    "results of others are read by all": (Sightings, "_for_some", lambda _, number, __: number),
+    "what is lost comes back": (VisibilityPolicy, "both", lambda _, before, now: max(before, now)),
+    "views forget when they part": (VisibilityIndex, "part", _forgetful),
+    "results of others are read by all": (VisibilityIndex, "_for_some", lambda _, number, __: number),
 }
 
 
@@ -232,7 +251,7 @@ def test_a_fault_would_be_noticed(fault: str, tmp_path: Path, monkeypatch: pytes
 
 
 def test_after_the_end_windows_begin_anew(tmp_path: Path) -> None:
-    story = Story(tmp_path, first := demand([COUNT], {"ann": who()}))
+    story = Story(tmp_path, first := snapshot([COUNT], {"ann": who()}))
     story.batch(first, (1, "TRUE"), (2, "TRUE"))
     ended = {"ann": [(2, (2,), "TRUE FROM s")]}
     assert story._step(Step("end", first, first)) == ended

@@ -14,16 +14,20 @@ import pyarrow as pa
 import pytest
 from plan import test_meaning as random_plans
 
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.processor import Arrivals, Delivery, Processor, deliveries
-from headgate.engine.sights import Running, View
-from headgate.engine.sql.types import ARROW
-from headgate.engine.state import Saved, StateFolder
+from headgate.egress.filter import ResultFilter
+from headgate.execution.executors import LocalExecutor
+from headgate.execution.processor import Processor
+from headgate.expressions.duck import evaluate
+from headgate.expressions.sql.types import ARROW
 from headgate.labels import Clearance, Label
 from headgate.labels.levels import Level
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import DeliveredResult, delivered_results
+from headgate.model.tuples import TupleBatch
+from headgate.model.view import View
 from headgate.plan.queries import Query, Stream
 from headgate.plan.secure import Mode
+from headgate.recovery.state import Saved, StateFolder
 from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
 
 TOP = Level("TS")
@@ -36,7 +40,7 @@ class Replay:
     def __init__(
         self, queries: dict[str, Query], lateness: dict[str, int], subscribers: dict[str, Clearance], mode: Mode
     ) -> None:
-        self.running = [Running(name, query, TOP, lateness, mode) for name, query in queries.items()]
+        self.running = [ContinuousQuery(name, query, TOP, lateness, mode) for name, query in queries.items()]
         self.processor = self.fresh()
         self.views: list[tuple[str, View]] = []
         for query in queries:
@@ -45,21 +49,24 @@ class Replay:
                 view = self.processor.subscribe(query, together)
                 self.views += [(name, view) for name in together]
         self.numbers: dict[Label, int] = {}
-        self.received: list[Delivery] = []
+        self.received: list[DeliveredResult] = []
 
     def fresh(self) -> Processor:
         return Processor(
-            self.running, random_plans.RULES, lambda program, schema: LocalCarrier(program, schema, evaluate)
+            self.running,
+            random_plans.RULES,
+            lambda program, schema: LocalExecutor(program, schema, evaluate),
+            ResultFilter,
         )
 
     def restart(self, folder: Path) -> None:
         """What was written down is all that is left."""
-        cells, rest = self.processor.save()
-        StateFolder(folder).save(Saved(1, cells, rest))
+        partitions, rest = self.processor.save()
+        StateFolder(folder).save(Saved(1, partitions, rest))
         self.processor = self.fresh()
         found = StateFolder(folder).newest()
         assert found is not None
-        self.processor.restore(found.cells, found.rest)
+        self.processor.restore(found.partitions, found.rest)
         self.views = [(name, view) for view in self.processor.views for name in view.clearances]
 
     def batch(self, tuples: Sequence[Tuple], *, last: bool = False) -> None:
@@ -72,13 +79,13 @@ class Replay:
                 runs[-1].append(tuple_)
             else:
                 runs.append([tuple_])
-        self.received += deliveries(self.processor.batch([self.arrivals(run) for run in runs], last=last))
+        self.received += delivered_results(self.processor.batch([self.arrivals(run) for run in runs], last=last))
 
-    def arrivals(self, tuples: Sequence[Tuple]) -> Arrivals:
+    def arrivals(self, tuples: Sequence[Tuple]) -> TupleBatch:
         stream = tuples[0].stream
         known = (r.stream for q in self.running for b in q.query.blocks for r in b.readings)
         columns = next((x.columns for x in known if x.name == stream), ())
-        return Arrivals(
+        return TupleBatch(
             stream,
             np.array([x.time for x in tuples], np.int64),
             np.array([self.numbers[x.label] for x in tuples], np.int64),
@@ -141,10 +148,12 @@ def one_case(seed: int, mode: Mode, counts: Counter[str], restarts: Path | None 
                     replay.restart(restarts / str(counts["restarts"]))
     replay.batch(waiting, last=True)
     for name, query in queries.items():
-        wanted = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
+        pushdown = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
         for subscriber in subscribers:
             found = in_order(query, replay.results(name, subscriber))
-            assert random_plans.agree(found, in_order(query, wanted[subscriber])), f"seed {seed}, {subscriber}: {name}"
+            assert random_plans.agree(found, in_order(query, pushdown[subscriber])), (
+                f"seed {seed}, {subscriber}: {name}"
+            )
             counts["results"] += len(found)
         counts["queries"] += 1
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.test_pipeline_meaning import no_power_cut
-from engine.test_pipeline_rights import RULES, Story, demand, running, who
-from headgate.engine.sights import Running
+from engine.test_pipeline_rights import RULES, Story, running, snapshot, who
 from headgate.labels import Level, parse_label
+from headgate.model.query import ContinuousQuery
 from headgate.plan.expressions import Value
 from headgate.testing.oracle import Change, Event, Tuple, exact
 
@@ -28,14 +28,16 @@ Batch = tuple[str, Sequence[tuple[int, str]]]
 """The roles that ann has, and tuples."""
 
 
-def received(queries: Sequence[Running], batches: Sequence[Batch], home: Path) -> list[tuple[int, tuple[Value, ...]]]:
-    wanted = {role: demand(queries, {"ann": who(*role.split())}) for role, _ in batches}
-    story = Story(home, wanted[batches[0][0]])
-    steps = [story.batch(wanted[role], *tuples).get("ann", []) for role, tuples in batches]
+def received(
+    queries: Sequence[ContinuousQuery], batches: Sequence[Batch], home: Path
+) -> list[tuple[int, tuple[Value, ...]]]:
+    pushdown = {role: snapshot(queries, {"ann": who(*role.split())}) for role, _ in batches}
+    story = Story(home, pushdown[batches[0][0]])
+    steps = [story.batch(pushdown[role], *tuples).get("ann", []) for role, tuples in batches]
     return [(time, values) for found in steps for time, values, _ in found]
 
 
-def expected(query: Running, batches: Sequence[Batch]) -> list[tuple[int, tuple[Value, ...]]]:
+def expected(query: ContinuousQuery, batches: Sequence[Batch]) -> list[tuple[int, tuple[Value, ...]]]:
     events: list[Event] = []
     for role, tuples in batches:
         events.append(Change("ann", who(*role.split())))

@@ -14,14 +14,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from engine.harness import Bench, Row, stream
-from headgate.engine.compact import Compact
-from headgate.engine.demand import Subscriber
-from headgate.engine.files import Files, opened
-from headgate.engine.ingress import NO_LABEL, SPOILT, Entrance, Ingress
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sources import StreamSource, in_order, read_stream
-from headgate.engine.wanted import Learn, Wanted
+from headgate.egress.parquet import ParquetSink
 from headgate.errors import SourceError
+from headgate.ingress.parquet_reader import Files, opened
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.sources import StreamSource, in_order, read_stream
+from headgate.ingress.spark_reader import DecodedBatch
+from headgate.ingress.validation import MALFORMED, NO_LABEL, Ingress
+from headgate.model.snapshot import Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
 
@@ -40,7 +41,7 @@ def files(found: Bench, rows: pa.Table, name: str = "s") -> Files:
     file = found.home / "s.parquet"
     found.home.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, file)
-    there = opened(found.entrances[name], [file.as_uri()])
+    there = opened(found.descriptors[name], [file.as_uri()])
     assert there is not None
     return there
 
@@ -60,8 +61,8 @@ class Delayed:
         self._given = given
         self._meanwhile = meanwhile
 
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> Compact | None:
-        found = self._given.compact(wanted, now, learn)
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
+        found = self._given.decoded(pushdown, now, register)
         self._meanwhile()
         return found
 
@@ -112,10 +113,12 @@ def test_a_line_that_is_no_text_is_kept_for_the_owner_and_ends_nothing(tmp_path:
     found.subscribed(ann=("q", "nurse"))
     pipeline = found.begin(found.files())
     rows = found.table("s", [("nurse", 1, "y"), ("nurse", 2, "y")])
-    spoilt = with_bytes(rows.append_column(SPOILT, pa.array(["", ""])), SPOILT, 1, BROKEN)
-    at = spoilt.schema.get_field_index(SPOILT)
-    spoilt = spoilt.set_column(at, SPOILT, pc.if_else(pc.equal(rows.column("a"), 2), spoilt.column(SPOILT), None))
-    pipeline.take("s", 0, spoilt)
+    malformed = with_bytes(rows.append_column(MALFORMED, pa.array(["", ""])), MALFORMED, 1, BROKEN)
+    at = malformed.schema.get_field_index(MALFORMED)
+    malformed = malformed.set_column(
+        at, MALFORMED, pc.if_else(pc.equal(rows.column("a"), 2), malformed.column(MALFORMED), None)
+    )
+    pipeline.take("s", 0, malformed)
     assert found.fetched("ann", "q") == [(1,)]
     assert READ in (tmp_path / "out" / "owner" / "s.refused.jsonl").read_text()
 
@@ -141,8 +144,8 @@ def test_a_batch_that_ingress_cannot_take_is_the_matter_of_its_stream_alone(
 def test_a_file_that_lies_about_its_size_ends_nothing(tmp_path: Path) -> None:
     """How many tuples there are is the word of whoever wrote the file."""
     found = bench(tmp_path, q="SELECT a FROM s", r="SELECT a FROM t")
-    plain = found.entrances["s"]
-    found.entrances["s"] = type(plain)(plain.name, plain.columns)
+    plain = found.descriptors["s"]
+    found.descriptors["s"] = type(plain)(plain.name, plain.columns)
     found.subscribed(ann=("q", "nurse"), bob=("r", "nurse"))
     pipeline = found.begin()
     rows = found.table("s", [("nurse", n, "y") for n in range(100)])
@@ -152,7 +155,7 @@ def test_a_file_that_lies_about_its_size_ends_nothing(tmp_path: Path) -> None:
     footer = len(told) - 8 - int.from_bytes(told[-8:-4], "little")
     at = told.index(b"\x16\xc8\x01\x19", footer)  # 100, then the list of row groups
     file.write_bytes(told[:at] + b"\x16\xca\x01\x19" + told[at + 4 :])
-    given = opened(found.entrances["s"], [file.as_uri()])
+    given = opened(found.descriptors["s"], [file.as_uri()])
     assert given is not None and given.opened[0].metadata.num_rows == 101
     pipeline.take("s", 0, given)
     found.take("t", ("nurse", 1, "b"))
@@ -166,8 +169,8 @@ def test_a_long_text_is_not_hidden_behind_a_short_one_of_the_same_name(tmp_path:
     rows = found.table("s", [("TRUE", 1, "y" * 2000)])
     hidden = pa.array([{"w": "y"}], pa.struct({"w": pa.string()}))
     there = files(found, pa.table({"other": hidden, **{x: rows.column(x) for x in rows.column_names}}))
-    wanted = Wanted(found.now, ("w",), {("TRUE",): 0}, longest=1000)
-    assert there.compact(wanted, 1 << 50, lambda _: None) is None
+    pushdown = Pushdown(found.now, ("w",), {("TRUE",): 0}, longest=1000)
+    assert there.decoded(pushdown, 1 << 50, lambda _: None) is None
 
 
 def batches(frame: DataFrame, home: Path) -> list[pa.Table]:
@@ -183,17 +186,15 @@ def batches(frame: DataFrame, home: Path) -> list[pa.Table]:
 
 
 def test_spark_hands_over_texts_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
-    """Neither from files that hold bytes, nor in what it says of lines that it cannot read."""
-    entrance = Entrance("s", (("a", Type.INT), ("w", Type.STRING)))
+    """From files that hold bytes."""
+    descriptor = StreamDescriptor("s", (("a", Type.INT), ("w", Type.STRING)))
     rows = with_bytes(pa.table({"a": pa.array([1, 2], pa.int32()), "w": ["y", "y"]}), "w", 1, BROKEN)
-    for format_, content in (("json", b'{"a": 1, "w": "y"}\n{"a": 2, "w": "' + BROKEN + b'"}\n'), ("parquet", b"")):
-        folder = tmp_path / format_
-        folder.mkdir()
-        (folder / "1").write_bytes(content) if content else pq.write_table(rows, folder / "1")
-        frame = read_stream(spark, StreamSource(entrance, format_, {"path": str(folder)}))
-        (batch,) = batches(frame, tmp_path / f"{format_}-home")
-        batch.validate(full=True)
-        assert READ in str(batch.to_pylist())
+    (tmp_path / "in").mkdir()
+    pq.write_table(rows, tmp_path / "in" / "1")
+    frame = read_stream(spark, StreamSource(descriptor, "parquet", {"path": str(tmp_path / "in")}))
+    (batch,) = batches(frame, tmp_path / "home")
+    batch.validate(full=True)
+    assert READ in str(batch.to_pylist())
 
 
 # What is beside results -----------------------------------------------------------------------------------------------

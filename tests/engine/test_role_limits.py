@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from engine.harness import NOW, Bench, Row, stream
-from headgate.engine.quotas import HOLDS, WAITS, YIELDS
 from headgate.plan.secure import Mode
+from headgate.visibility.role_limits import HOLDS, WAITS, YIELDS
 
 OTHER = "SELECT COUNT(*) AS n FROM s [ROWS 5]"
 GREEDY = {
@@ -53,15 +53,16 @@ def rows(count: int, label: str = "TRUE") -> list[Row]:
 
 def told(found: Bench, who: str, query: str = "q") -> tuple[list[Row], str]:
     """All results, and why they ended."""
-    parcels = found.mailbox.fetch(who, query, found.now)
-    assert not any(x.ended for x in parcels[:-1])
-    values = [row for x in parcels for row in zip(*(column.to_pylist() for column in x.values), strict=True)]
-    return values, parcels[-1].ended if parcels else ""
+    result_batches = found.mailbox.fetch(who, query, found.now)
+    assert not any(x.ended for x in result_batches[:-1])
+    values = [row for x in result_batches for row in zip(*(column.to_pylist() for column in x.values), strict=True)]
+    return values, result_batches[-1].ended if result_batches else ""
 
 
 def split(found: Bench, sizes: list[int]) -> None:
     """The same hundred tuples, a hundredth of a second apart, in batches of these sizes."""
     first = 0
+    found.clock.advance(60)
     for size in sizes:
         moments = [NOW + dt.timedelta(milliseconds=10 * n) for n in range(first, first + size)]
         found.take("s", *[("nurse" if n % 2 else "TRUE", n % 7) for n in range(first, first + size)], times=moments)
@@ -127,7 +128,7 @@ def test_tuples_that_wait_for_a_stream_that_never_comes_are_state(tmp_path: Path
     found.take("s", *rows(30))
     assert told(found, "eve") == ([], WAITS)
     found.take("s", *rows(1))
-    assert sum(cell.table.num_rows for cell in found.pipeline._chain.save()[0].values()) == 0  # type: ignore[union-attr]
+    assert sum(partition.table.num_rows for partition in found.pipeline._graph.save()[0].values()) == 0  # type: ignore[union-attr]
     assert len(told(found, "dora", "other")[0]) == 81
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from engine.attacked import COLUMNS, begin, bench, small
 from engine.harness import NOW, RULES, Bench, Row, stream
-from headgate.engine.demand import Demand
-from headgate.engine.ingress import NO_TIME, SPOILT, TOO_LONG
+from headgate.ingress.validation import MALFORMED, NO_TIME, TOO_LONG
+from headgate.model.snapshot import CatalogSnapshot
 
 FAR = (400_000_000_000_000_000, -400_000_000_000_000_000, (1 << 63) - 1, -(1 << 63) + 1)
 
@@ -28,8 +28,8 @@ def test_a_time_that_no_calendar_has_ends_nobodys_work(number: int, column: str,
     far = pa.array([number, int(NOW.timestamp()) * 1_000_000], pa.int64()).cast(pa.timestamp("us", "UTC"))
     table = table.set_column(table.schema.get_field_index(column), column, far)
     found.pipeline.take("s", 0, table)  # type: ignore[union-attr]
-    wanted: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
-    assert found.fetched("eve", "q") == wanted
+    pushdown: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
+    assert found.fetched("eve", "q") == pushdown
     if column == "at":
         assert NO_TIME in (tmp_path / "out/owner/s.refused.jsonl").read_text()
 
@@ -72,7 +72,7 @@ def test_a_stream_that_nobody_wants_any_more_ends_nobodys_work(tmp_path: Path) -
     found.query("r", "SELECT a FROM t")
     found.subscribed(eve=("q", ""), dora=("r", ""))
     found.take("s", *small(1))
-    found.now = Demand(RULES, {"t": found.entrances["t"]}, (found.queries["r"],), found.now.subscribers[1:])
+    found.now = CatalogSnapshot(RULES, {"t": found.descriptors["t"]}, (found.queries["r"],), found.now.subscribers[1:])
     found.take("s", *small(1))
     found.take("t", *small(1))
     assert found.fetched("dora", "r") == [(0,)]
@@ -83,7 +83,7 @@ def test_spoilt_rows_of_any_form_are_kept_for_the_owner(tmp_path: Path) -> None:
     found.subscribed(eve=("q", ""))
     found.begin(found.files())
     bad = ["{" * 100_000, "\x00", "[" * 50_000 + "]" * 50_000, "\ud7ff", '{"a": 1e999}']
-    table = found.table("s", [("TRUE", 1, "x")] * len(bad)).append_column(SPOILT, pa.array(bad))
+    table = found.table("s", [("TRUE", 1, "x")] * len(bad)).append_column(MALFORMED, pa.array(bad))
     found.pipeline.take("s", 0, table)  # type: ignore[union-attr]
     assert found.fetched("eve", "q") == []
     assert len((tmp_path / "out/owner/s.refused.jsonl").read_text().splitlines()) == len(bad)

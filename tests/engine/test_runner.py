@@ -18,24 +18,26 @@ from pyspark.sql import SparkSession
 
 from headgate.clock import SystemClock
 from headgate.cql.queries import parse_query
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.duck import evaluate
-from headgate.engine.egress import Delivery, deliveries
-from headgate.engine.ingress import NO_FORM, NO_LABEL, NO_TIME, Entrance, Refused
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.runner import Runner, SparkBatch
-from headgate.engine.sources import StreamSource
-from headgate.engine.views import Running
+from headgate.egress.mailbox import Mailbox
 from headgate.errors import SourceError
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.sources import StreamSource
+from headgate.ingress.validation import NO_FORM, NO_LABEL, NO_TIME
 from headgate.labels import LEAST, Clearance, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import DeliveredResult, delivered_results
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
+from headgate.recovery.pipeline import Pipeline
+from headgate.service.streams import Runner, SparkBatch
 from headgate.testing.oracle import Result, Tuple, exact
 
 COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("x", Type.DOUBLE), ("policy", Type.STRING))
-ENTRANCE = Entrance("s", COLUMNS, "at", {"ROLES": "policy"})
+ENTRANCE = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
 QUERIES = {
     "passing": "SELECT a, x WHERE a > 2 FROM s",
     "last": "SELECT a, COUNT(*) AS n, AVG(x) AS mean FROM s [ROWS 5] GROUP BY a",
@@ -52,22 +54,27 @@ def clearance(roles: frozenset[str]) -> Clearance:
 class Gate:
     """What is wanted, until the test wants something else."""
 
-    now: Demand
-    refused: list[Refused] = field(default_factory=list)
+    now: CatalogSnapshot
+    refused: list[RejectedRows] = field(default_factory=list)
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         return self.now
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
+    def open(self) -> Iterator[CatalogSnapshot]:
         yield self.now
 
+    def verify(self) -> None:
+        pass
 
-def demand(queries: Mapping[str, str]) -> Demand:
+
+def snapshot(queries: Mapping[str, str]) -> CatalogSnapshot:
     stream = Stream("s", COLUMNS)
-    running = [Running(name, bind_query(parse_query(text), lambda _: stream), LEAST) for name, text in queries.items()]
+    running = [
+        ContinuousQuery(name, bind_query(parse_query(text), lambda _: stream), LEAST) for name, text in queries.items()
+    ]
     subscribers = [Subscriber(who, query, clearance(roles)) for who, roles in PEOPLE.items() for query in queries]
-    return Demand(entrances={"s": ENTRANCE}, queries=tuple(running), subscribers=tuple(subscribers))
+    return CatalogSnapshot(descriptors={"s": ENTRANCE}, queries=tuple(running), subscribers=tuple(subscribers))
 
 
 class Kept(Mailbox):
@@ -75,20 +82,20 @@ class Kept(Mailbox):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused: list[Refused] = []
+        self.refused: list[RejectedRows] = []
 
-    def write(self, results, refused, *, as_staged) -> None:  # type: ignore[no-untyped-def]
+    def prepare(self, results, refused, *, as_staged) -> None:  # type: ignore[no-untyped-def]
         self.refused += refused
-        super().write(results, refused, as_staged=as_staged)
+        super().prepare(results, refused, as_staged=as_staged)
 
 
 def run(
-    spark: SparkSession, home: Path, source: StreamSource, wanted: Demand, *, last: bool = True
-) -> tuple[list[Delivery], Kept]:
+    spark: SparkSession, home: Path, source: StreamSource, pushdown: CatalogSnapshot, *, last: bool = True
+) -> tuple[list[DeliveredResult], Kept]:
     box = Kept()
-    gate = Gate(replace(wanted, entrances={"s": source.entrance}))
+    gate = Gate(replace(pushdown, descriptors={"s": source.descriptor}))
     pipeline = Pipeline(
-        home, gate, lambda _, program, schema: LocalCarrier(program, schema, evaluate), [box], SystemClock()
+        home, gate, lambda _, program, schema: LocalExecutor(program, schema, evaluate), [box], SystemClock()
     )
     try:
         runner = Runner(spark, home, pipeline)
@@ -99,8 +106,8 @@ def run(
             raise error
         if last:
             pipeline.end()
-        found = [deliveries(box.fetch(x.name, x.query, gate.now)) for x in gate.now.subscribers]
-        return [x for parcels in found for x in parcels], box
+        found = [delivered_results(box.fetch(x.name, x.query, gate.now)) for x in gate.now.subscribers]
+        return [x for result_batches in found for x in result_batches], box
     finally:
         pipeline.close()
 
@@ -132,7 +139,7 @@ def write(folder: Path, number: int, rows: list[dict[str, Any]], kind: str) -> N
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def expected(wanted: Demand) -> dict[tuple[str, str], list[Result]]:
+def expected(pushdown: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
     tuples = [
         Tuple("s", int(at.timestamp() * 1000), {**row, "at": at}, parse_label(f"{row['policy']} FROM s"))
         for row in ROWS
@@ -141,11 +148,11 @@ def expected(wanted: Demand) -> dict[tuple[str, str], list[Result]]:
     return {
         (who, query.name): exact(query.query, tuples, {who: clearance(roles)})[who]
         for who, roles in PEOPLE.items()
-        for query in wanted.queries
+        for query in pushdown.queries
     }
 
 
-def by_reader(found: list[Delivery]) -> dict[tuple[str, str], list[Result]]:
+def by_reader(found: list[DeliveredResult]) -> dict[tuple[str, str], list[Result]]:
     got: dict[tuple[str, str], list[Result]] = {}
     for x in found:
         got.setdefault((x.subscriber, x.query), []).append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
@@ -160,10 +167,10 @@ def test_files_of_every_format_give_what_the_oracle_says(
     for number, size in enumerate((30, 20, 10)):
         begin = (0, 30, 50)[number]
         write(tmp_path / "in", number, ROWS[begin : begin + size], kind)
-    wanted = demand(QUERIES)
+    pushdown = snapshot(QUERIES)
     source = StreamSource(ENTRANCE, kind, {"path": str(tmp_path / "in"), "maxFilesPerTrigger": files})
-    found, box = run(spark, tmp_path / "home", source, wanted)
-    assert by_reader(found) == expected(wanted)
+    found, box = run(spark, tmp_path / "home", source, pushdown)
+    assert by_reader(found) == expected(pushdown)
     assert box.refused == []
 
 
@@ -172,26 +179,26 @@ def test_a_batch_read_as_a_whole_gives_the_same(
     spark: SparkSession, tmp_path: Path, queries: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "in", 0, ROWS, "json")
-    wanted = demand(queries)
+    pushdown = snapshot(queries)
     source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
-    compact, _ = run(spark, tmp_path / "compact", source, wanted)
-    monkeypatch.setattr(SparkBatch, "compact", lambda *_: None)
-    whole, _ = run(spark, tmp_path / "whole", source, wanted)
-    assert compact == whole
-    assert by_reader(whole) == expected(wanted)
+    decoded, _ = run(spark, tmp_path / "compact", source, pushdown)
+    monkeypatch.setattr(SparkBatch, "decoded", lambda *_: None)
+    whole, _ = run(spark, tmp_path / "whole", source, pushdown)
+    assert decoded == whole
+    assert by_reader(whole) == expected(pushdown)
 
 
 def test_what_was_read_is_not_read_again_and_what_comes_later_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
-    wanted = demand(QUERIES)
+    pushdown = snapshot(QUERIES)
     write(tmp_path / "in", 0, ROWS[:40], "json")
-    first, _ = run(spark, tmp_path / "home", source, wanted, last=False)
-    again, _ = run(spark, tmp_path / "home", source, wanted, last=False)
+    first, _ = run(spark, tmp_path / "home", source, pushdown, last=False)
+    again, _ = run(spark, tmp_path / "home", source, pushdown, last=False)
     write(tmp_path / "in", 1, ROWS[40:], "json")
-    last, _ = run(spark, tmp_path / "home", source, wanted)
+    last, _ = run(spark, tmp_path / "home", source, pushdown)
     assert again == []
     got, more = by_reader(first), by_reader(last)
-    assert {key: got.get(key, []) + more.get(key, []) for key in expected(wanted)} == expected(wanted)
+    assert {key: got.get(key, []) + more.get(key, []) for key in expected(pushdown)} == expected(pushdown)
 
 
 def test_rows_that_are_not_in_order_are_kept_with_the_reason(spark: SparkSession, tmp_path: Path) -> None:
@@ -201,10 +208,10 @@ def test_rows_that_are_not_in_order_are_kept_with_the_reason(spark: SparkSession
         file.write(
             '{"a": 1, "x": 1, "policy": "R1"}\n{"at": "2024-01-01T10:00:29Z", "a": 1, "x": 1, "policy": "R1 &"}\n'
         )
-    wanted = demand(QUERIES)
+    pushdown = snapshot(QUERIES)
     source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
-    found, box = run(spark, tmp_path / "home", source, wanted)
-    assert by_reader(found) == expected(wanted)
+    found, box = run(spark, tmp_path / "home", source, pushdown)
+    assert by_reader(found) == expected(pushdown)
     assert {x.reason: len(x.rows) for x in box.refused} == {NO_FORM: 2, NO_TIME: 1, NO_LABEL: 1}
 
 
@@ -212,5 +219,5 @@ def test_rows_that_are_not_in_order_are_kept_with_the_reason(spark: SparkSession
 def test_a_source_that_cannot_be_read_is_named_in_one_line(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     source = StreamSource(ENTRANCE, format_, {"path": str(tmp_path / "missing")})
     with pytest.raises(SourceError, match="s cannot be read as") as caught:
-        run(spark, tmp_path / "home", source, demand(QUERIES))
+        run(spark, tmp_path / "home", source, snapshot(QUERIES))
     assert "\n" not in caught.value.message

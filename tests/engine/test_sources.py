@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -15,18 +17,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.clock import SystemClock
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Demand
-from headgate.engine.duck import evaluate
-from headgate.engine.ingress import Entrance
-from headgate.engine.pipeline import UNREAD, WAITS, Pipeline
-from headgate.engine.runner import LONGEST_PAUSE, Runner, checkpoint_name
-from headgate.engine.sources import StreamSource, read_stream, read_table
-from headgate.engine.wanted import Learn, Wanted
 from headgate.errors import SourceError
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.sources import StreamSource, read_stream, read_table
 from headgate.labels import Clearance
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
+from headgate.recovery.pipeline import UNREAD, WAITS, Pipeline
+from headgate.service.streams import LONGEST_PAUSE, Runner, checkpoint_name
 from headgate.testing import ManualClock
 
 from .harness import Bench, stream
@@ -58,7 +60,7 @@ def may_read(bench: Bench, name: str, *streams: str) -> None:
             subscribers.append(type(x)(x.name, x.query, clearance))
         else:
             subscribers.append(x)
-    bench.now = Demand(bench.now.rules, bench.now.entrances, bench.now.queries, tuple(subscribers))
+    bench.now = CatalogSnapshot(bench.now.rules, bench.now.descriptors, bench.now.queries, tuple(subscribers))
 
 
 def words(bench: Bench, who: str, query: str) -> list[dict[str, str]]:
@@ -137,11 +139,11 @@ def test_those_who_wait_go_on_where_they_were(two: Bench) -> None:
 class Broken:
     """A batch whose file turns out to be none, right away or only when it is read once more as a whole."""
 
-    def compact(self, wanted: Wanted, now: int, learn: Learn) -> None:
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
 
     def whole(self) -> pa.Table:
-        raise SourceError("stream b could not be read on")
+        raise SourceError("stream b cannot be read on")
 
 
 def test_a_batch_that_cannot_be_read_harms_no_other_and_is_taken_when_it_can_be(two: Bench) -> None:
@@ -159,7 +161,7 @@ def test_even_one_that_fails_while_everything_waits_for_it(two: Bench, monkeypat
     """Rights changed meanwhile, so it is read as a whole under the lock."""
     two.subscribed(ann=("over_a", "r"), bob=("over_b", "r"))
     pipeline = two.begin()
-    monkeypatch.setattr(pipeline, "_wanted", lambda _: None)
+    monkeypatch.setattr(pipeline, "_pushdown", lambda _: None)
     with pytest.raises(SourceError):
         pipeline.take("b", 0, Broken())
     monkeypatch.undo()
@@ -206,7 +208,7 @@ class Tried(Runner):
         return Query()
 
 
-SOURCES = {x: StreamSource(Entrance(x, (("x", Type.INT),)), "json") for x in ("a", "b")}
+SOURCES = {x: StreamSource(StreamDescriptor(x, (("x", Type.INT),)), "json") for x in ("a", "b")}
 
 
 def test_a_source_is_tried_again_with_growing_pauses_and_nothing_else_waits() -> None:
@@ -233,7 +235,7 @@ def test_a_source_that_lasted_is_sound_again_and_one_that_is_not_wanted_is_forgo
     assert runner.failed.keys() == {"b"}  # it is being tried
     runner._queries["b"].error = ValueError("once more")  # type: ignore[attr-defined]
     runner.wait(0)
-    assert runner.failed["b"].message == "stream b could not be read on (ValueError)"
+    assert runner.failed["b"].message == "stream b cannot be read on (ValueError)"
     clock.advance(2.5)
     runner.read(SOURCES)
     clock.advance(4.5)
@@ -283,7 +285,7 @@ def spark_pipeline(bench: Bench, home: Path) -> Pipeline:
     return Pipeline(
         home,
         bench,
-        lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+        lambda _, program, schema: LocalExecutor(program, schema, evaluate),
         [bench.mailbox],
         SystemClock(),
     )
@@ -294,9 +296,9 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
 ) -> None:
     long = f"{'é' * 128}.{'é' * 128}"
     bench = Bench(tmp_path, stream("a", "x INT"), stream("b", "x INT"), stream("c", "x INT"))
-    bench.entrances = {
-        x: Entrance(x, (("x", Type.INT),), None, {}) for x in ("a", "b", "c")
-    } | {long: Entrance(long, (("x", Type.INT),), None, {})}  # fmt: skip
+    bench.descriptors = {
+        x: StreamDescriptor(x, (("x", Type.INT),), None, {}) for x in ("a", "b", "c")
+    } | {long: StreamDescriptor(long, (("x", Type.INT),), None, {})}  # fmt: skip
     bench.streams.append(stream(long, "x INT"))
     for name in ("a", "b", "c"):
         bench.query(f"over_{name}", f"SELECT x FROM {name}")
@@ -310,16 +312,18 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
     try:
         runner = Runner(spark, tmp_path / "home", pipeline)
         sources = {
-            "a": StreamSource(bench.entrances["a"], "json", {"path": str(tmp_path / "a")}),
-            "b": StreamSource(bench.entrances["b"], "parquet", {"path": str(tmp_path / "b")}),
-            "c": StreamSource(bench.entrances["c"], "json", {"path": str(tmp_path / "gone")}),
-            long: StreamSource(bench.entrances[long], "json", {"path": str(tmp_path / "long")}),
+            "a": StreamSource(bench.descriptors["a"], "json", {"path": str(tmp_path / "a")}),
+            "b": StreamSource(bench.descriptors["b"], "parquet", {"path": str(tmp_path / "b")}),
+            "c": StreamSource(bench.descriptors["c"], "json", {"path": str(tmp_path / "gone")}),
+            long: StreamSource(bench.descriptors[long], "json", {"path": str(tmp_path / "long")}),
         }
         runner.read(sources, finite=True)
         assert runner.wait()
         assert runner.failed.keys() == {"b", "c"}
-        assert runner.failed["c"].message == "stream c cannot be read as `json` (PATH_NOT_FOUND)"
-        assert runner.failed["b"].message.startswith("stream b could not be read on (")
+        assert runner.failed["c"].message == f"stream c cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"
+        assert runner.failed["b"].message == (
+            f"stream b cannot be read on: file `{tmp_path}/b/1.parquet`: it is not Parquet"
+        )
         assert all("\n" not in error.message for error in runner.failed.values())
         assert bench.fetched("ann", "over_a") == [(1,)]
         runner.stop()
@@ -327,29 +331,33 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
         pipeline.close()
 
 
-@pytest.mark.parametrize(("header", "seen"), [("roles,note", [("nurse",)]), ("note,roles", None), ("roles", None)])
+@pytest.mark.parametrize(
+    ("header", "seen"),
+    [("roles,note", [("nurse",)]), ("note,roles", [("nurse",)]), ("roles", None), ("roles,note,roles", None)],
+)
 def test_a_header_says_which_column_is_the_label(
     spark: SparkSession, tmp_path: Path, header: str, seen: list[tuple[str]] | None
 ) -> None:
     """Attack: a file with its columns in another order. Read by their places, what is for doctors went to a nurse."""
+    missing = {"roles": "column `note` nowhere", "roles,note,roles": "column `roles` twice"}
     bench = Bench(tmp_path, stream("a", "note STRING"))
     columns = (("roles", Type.STRING), ("note", Type.STRING))
-    bench.entrances = {"a": Entrance("a", columns, None, {"ROLES": "roles"})}
+    bench.descriptors = {"a": StreamDescriptor("a", columns, None, {"ROLES": "roles"})}
     bench.query("q", "SELECT note FROM a")
     bench.subscribed(ann=("q", "nurse"))
     (tmp_path / "a").mkdir()
-    rows = "nurse,nurse\ndoctor,nurse\n" if seen else "nurse,doctor\n"
+    rows = "nurse,nurse\nnurse,doctor\n" if header == "note,roles" else "nurse,nurse\ndoctor,nurse\n"
     (tmp_path / "a" / "1.csv").write_text(f"{header}\n{rows}")
     pipeline = spark_pipeline(bench, tmp_path / "home")
     try:
         runner = Runner(spark, tmp_path / "home", pipeline)
-        source = StreamSource(bench.entrances["a"], "csv", {"path": str(tmp_path / "a"), "header": "true"})
+        source = StreamSource(bench.descriptors["a"], "csv", {"path": str(tmp_path / "a"), "header": "true"})
         runner.read({"a": source}, finite=True)
         assert runner.wait()
         assert bench.fetched("ann", "q") == (seen or [])
         said = [error.message for error in runner.failed.values()]
-        reason = "FAILED_READ_FILE.NO_HINT: a header has other columns than the stream, or in another order"
-        assert said == ([] if seen else [f"stream a could not be read on ({reason})"])
+        file = f"stream a cannot be read on: file `{tmp_path}/a/1.csv`: its header has"
+        assert said == ([] if seen else [f"{file} {missing[header]}"])
         runner.stop()
     finally:
         pipeline.close()
@@ -357,27 +365,68 @@ def test_a_header_says_which_column_is_the_label(
 
 def test_a_column_of_another_type_is_named(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([1], pa.int64())}), tmp_path / "1.parquet")
-    source = StreamSource(Entrance("a", (("x", Type.INT),), None, {}), "parquet", {"path": str(tmp_path)})
+    source = StreamSource(StreamDescriptor("a", (("x", Type.INT),), None, {}), "parquet", {"path": str(tmp_path)})
     with pytest.raises(SourceError) as caught:
         read_table(spark, source)
-    assert caught.value.message.endswith("MISMATCH: column x is INT64 in a file, int in the stream)")
+    assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream)")
+
+
+def test_a_folder_that_goes_while_it_is_followed_is_reported_and_followed_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark follows it as if it were empty."""
+    bench = Bench(tmp_path, stream("a", "x INT"))
+    bench.descriptors = {"a": StreamDescriptor("a", (("x", Type.INT),), None, {})}
+    bench.query("q", "SELECT x FROM a")
+    bench.subscribed(ann=("q", ""))
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "1.json").write_text('{"x": 1}\n')
+    pipeline, clock = spark_pipeline(bench, tmp_path / "home"), ManualClock(0.0)
+    sources = {"a": StreamSource(bench.descriptors["a"], "json", {"path": str(folder)})}
+    runner = Runner(spark, tmp_path / "home", pipeline, clock)
+
+    def until(tuples: int) -> None:
+        end = time.monotonic() + 60
+        while pipeline.counts.tuples["a"] < tuples and time.monotonic() < end:
+            runner.wait(0.1)
+        assert pipeline.counts.tuples["a"] == tuples
+
+    try:
+        runner.read(sources)
+        until(1)
+        folder.rename(tmp_path / "elsewhere")
+        runner.read(sources)
+        assert runner.failed["a"].message == f"stream a cannot be read on: `{folder}` is gone"
+        folder.mkdir()
+        (folder / "2.json").write_text('{"x": 2}\n')
+        clock.advance(5.0)
+        runner.read(sources)
+        until(2)
+        assert runner.failed == {}
+        assert runner.changed() == {}
+        os.utime(folder / "2.json", (time.time() + 10, time.time() + 10))
+        assert runner.changed() == {"a": [str(folder / "2.json")]} and runner.changed() == {}
+    finally:
+        runner.stop()
+        pipeline.close()
 
 
 RATE = (("timestamp", Type.TIMESTAMP), ("value", Type.BIGINT))
 
 
 def test_a_rate_source_is_followed(spark: SparkSession, tmp_path: Path) -> None:
-    entrance = Entrance("r", RATE, "timestamp", {}, skew=3_600_000)
+    descriptor = StreamDescriptor("r", RATE, "timestamp", {}, skew=3_600_000)
     bench = Bench(tmp_path, stream("r", "x INT"))
     bench.streams[0] = type(bench.streams[0])("r", RATE)
-    bench.entrances = {"r": entrance}
+    bench.descriptors = {"r": descriptor}
     bench.query("all", "SELECT value FROM r")
     bench.subscribed(ann=("all", ""))
     pipeline = spark_pipeline(bench, tmp_path / "home")
     runner = Runner(spark, tmp_path / "home", pipeline)
     found: list[tuple[object, ...]] = []
     try:
-        source = StreamSource(entrance, "rate", {"rowsPerSecond": "100"})
+        source = StreamSource(descriptor, "rate", {"rowsPerSecond": "100"})
         while len(found) < 100:
             runner.read({"r": source})
             runner.wait(0.1)
@@ -400,7 +449,7 @@ def test_columns_that_a_source_does_not_have_are_named(
     spark: SparkSession, columns: tuple[tuple[str, Type], ...], said: str
 ) -> None:
     with pytest.raises(SourceError) as caught:
-        read_stream(spark, StreamSource(Entrance("r", columns, None, {}), "rate"))
+        read_stream(spark, StreamSource(StreamDescriptor("r", columns, None, {}), "rate"))
     assert caught.value.message == f"stream r cannot be read as `rate`: {said}"
     assert caught.value.hint == "such a source has the columns timestamp TIMESTAMP, value BIGINT"
 
@@ -410,7 +459,7 @@ def test_a_source_without_an_end_is_not_read_to_it(spark: SparkSession, tmp_path
     pipeline = spark_pipeline(bench, tmp_path / "home")
     runner = Runner(spark, tmp_path / "home", pipeline)
     try:
-        runner.read({"r": StreamSource(Entrance("r", RATE, None, {}), "rate")}, finite=True)
+        runner.read({"r": StreamSource(StreamDescriptor("r", RATE, None, {}), "rate")}, finite=True)
         assert str(runner.failed["r"]) == "stream r has no end, as `rate` (run it with --follow)"
     finally:
         pipeline.close()

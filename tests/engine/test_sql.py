@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engine.sql import spark_utc
+from headgate.expressions.sql import spark_utc
 from headgate.plan.expressions import Cast, Expr, Literal, Type, Value
 from headgate.testing.oracle import value_of
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession, types
 
-from headgate.engine.duck import kernel_connection
-from headgate.engine.sql import duckdb_name, duckdb_sql, spark_name, spark_sql
+from headgate.expressions.duck import kernel_connection
+from headgate.expressions.sql import duckdb_name, duckdb_sql, spark_name, spark_sql
 from headgate.plan.expressions import (
     AggregateCall,
     Arithmetic,

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engine.sql import arrow_type, duckdb_sql, duckdb_type, spark_sql, spark_type
 from headgate.errors import TextError
+from headgate.expressions.sql import arrow_type, duckdb_sql, duckdb_type, spark_sql, spark_type
 from headgate.plan.expressions import AggregateCall, Arithmetic, Call, Column, Compare, Expr, Literal, Type
 
 from .engines import bound, by_the_oracle, differences, on_duckdb, on_spark

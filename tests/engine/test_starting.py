@@ -16,11 +16,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from headgate.engine import runner as runners
-from headgate.engine.ingress import Entrance
-from headgate.engine.runner import Runner
-from headgate.engine.sources import StreamSource
 from headgate.errors import SourceError, StoreError
+from headgate.ingress.sources import StreamSource
+from headgate.model.stream import StreamDescriptor
+from headgate.service import streams as runners
+from headgate.service.streams import Runner
 from headgate.testing import ManualClock
 
 
@@ -48,7 +48,7 @@ def starting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., t
         monkeypatch.setattr(runners, "ensure_callback_server_started", lambda _: None)
         monkeypatch.setattr(Runner, "_start", lambda _, source, finite: streams[source.name]())  # noqa: ARG005
         found = Runner(MagicMock(), tmp_path, MagicMock(), ManualClock(0))
-        sources = {name: StreamSource(Entrance(name, ()), "json") for name in streams}
+        sources = {name: StreamSource(StreamDescriptor(name, ()), "json") for name in streams}
         return found, lambda: found.read(sources)
 
     return make
@@ -99,7 +99,7 @@ def test_one_that_cannot_be_stopped_does_not_keep_the_others_running(starting: A
 SESSION = """
 import sys
 from pathlib import Path
-from headgate.engine.session import spark_session
+from headgate.ingress.spark import spark_session
 from headgate.errors import HeadgateError
 try:
     spark_session(Path(sys.argv[1]), master=sys.argv[2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,39 +12,39 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headgate.engine.egress import Parcel, deliveries
-from headgate.engine.ingress import Refused
-from headgate.engine.kernels.cell import Cell, Class
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sinks import Address, FileSink
-from headgate.engine.state import KEPT, Saved, StateFolder
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import Address, FileSink, Sink
 from headgate.errors import StoreError
 from headgate.labels import parse_label
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch, delivered_results
+from headgate.operators.partition import PartitionState, ViewGroup
+from headgate.recovery.state import KEPT, Saved, StateFolder
 
 
 def saved(version: int) -> Saved:
     table = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "name": pa.array(["a", None, "é"])})
     classes = (
-        Class((0, 2), {"w1": np.array([0, 2]), "w2": np.array([1])}, {"rows": 7}),
-        Class((1,), {}, {}),
+        ViewGroup((0, 2), {"w1": np.array([0, 2]), "w2": np.array([1])}, {"rows": 7}),
+        ViewGroup((1,), {}, {}),
     )
     other = pa.table({"time": pa.array([4], pa.int64())})
-    cells = {
-        ("s.a", 0): Cell(table, classes),
-        ("", 0): Cell(other, (Class((3,), {"w3": np.array([0])}, {}),)),
-        ("s.a", 1): Cell(table.slice(1), (Class((0, 1, 2), {"w1": np.array([1])}, {}),)),
+    partitions = {
+        ("s.a", 0): PartitionState(table, classes),
+        ("", 0): PartitionState(other, (ViewGroup((3,), {"w3": np.array([0])}, {}),)),
+        ("s.a", 1): PartitionState(table.slice(1), (ViewGroup((0, 1, 2), {"w1": np.array([1])}, {}),)),
     }
-    return Saved(version, cells, {"version": version, "text": "é"})
+    return Saved(version, partitions, {"version": version, "text": "é"})
 
 
 def same(a: Saved, b: Saved) -> bool:
     def plain(x: Saved) -> object:
         return {
-            name: [(c.views, {k: v.tolist() for k, v in c.held.items()}, dict(c.last)) for c in cell.classes]
-            for name, cell in x.cells.items()
+            name: [(c.views, {k: v.tolist() for k, v in c.held.items()}, dict(c.last)) for c in partition.classes]
+            for name, partition in x.partitions.items()
         }
 
-    tables = all(cell.table.equals(b.cells[name].table) for name, cell in a.cells.items())
+    tables = all(partition.table.equals(b.partitions[name].table) for name, partition in a.partitions.items())
     return (a.version, a.rest, plain(a)) == (b.version, b.rest, plain(b)) and tables
 
 
@@ -56,17 +57,17 @@ def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
 
 
 def test_an_empty_cell_can_be_saved(tmp_path: Path) -> None:
-    StateFolder(tmp_path).save(Saved(0, {("", 0): Cell(saved(1).cells["", 0].table.slice(0, 0))}, {}))
+    StateFolder(tmp_path).save(Saved(0, {("", 0): PartitionState(saved(1).partitions["", 0].table.slice(0, 0))}, {}))
     found = StateFolder(tmp_path).newest()
     assert found is not None
-    (cell,) = found.cells.values()
-    assert cell.table.num_rows == 0 and cell.classes == ()
+    (partition,) = found.partitions.values()
+    assert partition.table.num_rows == 0 and partition.classes == ()
 
 
 def test_no_cells_can_be_saved(tmp_path: Path) -> None:
     StateFolder(tmp_path).save(Saved(0, {}, {}))
     found = StateFolder(tmp_path).newest()
-    assert found is not None and found.cells == {}
+    assert found is not None and found.partitions == {}
 
 
 def test_only_the_newest_versions_are_kept(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_damage_is_said_and_nothing_is_guessed(tmp_path: Path) -> None:
         folder.newest()
 
 
-PARCEL = Parcel(
+PARCEL = ResultBatch(
     ("ann/1",),
     "joe.q",
     np.array([0]),
@@ -115,10 +116,10 @@ PARCEL = Parcel(
 
 def test_results_are_the_same_after_they_were_written_down(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
-    folder.save(Saved(1, saved(1).cells, {}, [PARCEL, PARCEL]))
+    folder.save(Saved(1, saved(1).partitions, {}, [PARCEL, PARCEL]))
     found = folder.newest()
     assert found is not None
-    assert deliveries(found.results) == deliveries([PARCEL, PARCEL]) != []
+    assert delivered_results(found.results) == delivered_results([PARCEL, PARCEL]) != []
 
 
 class Here:
@@ -134,15 +135,23 @@ class Here:
         return "owner", f"{stream}.refused"
 
 
+def let_out(
+    sink: Sink, results: list[ResultBatch], refused: Sequence[RejectedRows] = (), *, as_staged: bool = True
+) -> None:
+    sink.prepare(results, refused, as_staged=as_staged)
+    sink.publish(lambda: None)
+    sink.complete()
+
+
 def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
     here = Here("a", "b", "c", "d", "e", "f", "g")
     sink = FileSink(tmp_path, here)
-    sink.write([PARCEL], [], as_staged=True)
+    let_out(sink, [PARCEL])
     before = sink.state()
-    sink.write([PARCEL], [Refused("s", "why", [{"a": 1}])], as_staged=True)
+    let_out(sink, [PARCEL], [RejectedRows("s", "why", [{"a": 1}])])
     again = FileSink(tmp_path, here)
-    again.restore(before)
-    again.write([PARCEL], [Refused("s", "why", [{"a": 1}])], as_staged=True)
+    again.restore(before, out=False)
+    let_out(again, [PARCEL], [RejectedRows("s", "why", [{"a": 1}])])
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.refused.jsonl"]
     lines = [json.loads(line) for line in (tmp_path / "ann%2F1/joe.q.jsonl").read_text().splitlines()]
     assert len(lines) == 2
@@ -155,30 +164,28 @@ def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "out", Here("a"))
     for name in ("../../../etc", "..", ".", "/etc"):
-        sink.write(
-            [replace(PARCEL, subscribers=(name,), query="../../q", values=PARCEL.values[:1])], [], as_staged=True
-        )
+        let_out(sink, [replace(PARCEL, subscribers=(name,), query="../../q", values=PARCEL.values[:1])])
     assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl"))
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4
 
 
 def test_parquet_waits_where_no_reader_looks_and_goes_out_once(tmp_path: Path) -> None:
-    here, parcel = Here("a", "b", "c", "d", "e", "f", "g"), replace(PARCEL, subscribers=("ann", "bob"))
+    here, result_batch = Here("a", "b", "c", "d", "e", "f", "g"), replace(PARCEL, subscribers=("ann", "bob"))
     sink = ParquetSink(tmp_path, here)
-    before = sink.state([parcel])
-    sink.stage(1, [parcel])
+    before = sink.state([result_batch])
+    sink.stage(1, [result_batch])
     assert {path.name for path in tmp_path.iterdir()} == {".staged", ".headgate"}
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / ".staged").iterdir()} == {0o600}
-    sink.write([parcel], [], as_staged=True)
+    let_out(sink, [result_batch])
     again = ParquetSink(tmp_path, here)  # a crash: whether it is out was not noted, and bob has lost the right since
-    again.restore(before)
+    again.restore(before, out=False)
     assert not list(tmp_path.rglob("000000001.parquet"))
     staged = again.staged(1)
-    assert deliveries(staged) == deliveries([parcel])
-    again.write([x for x in staged if x.subscribers == ("ann",)], [], as_staged=False)
+    assert delivered_results(staged) == delivered_results([result_batch])
+    let_out(again, [x for x in staged if x.subscribers == ("ann",)], as_staged=False)
     assert [path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("000000001.parquet")] == ["ann"]
-    again.stage(2, [parcel])
-    again.write([parcel], [], as_staged=True)
+    again.stage(2, [result_batch])
+    let_out(again, [result_batch])
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*/*.parquet")) == [
         "ann/joe.q/000000001.parquet",
         "ann/joe.q/000000002.parquet",

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from engine.harness import Bench, Row, stream, table
-from headgate.engine.ingress import NO_LABEL
-from headgate.engine.kernels.limits import Limits
-from headgate.engine.looks import Looks
 from headgate.errors import StoreError
+from headgate.ingress.validation import NO_LABEL
 from headgate.labels import parse_label
+from headgate.model.limits import Limits
 from headgate.plan.secure import Mode
+from headgate.visibility.policy import VisibilityPolicy
 
 WARDS: list[Row] = [("TRUE", 1, "east"), ("TRUE", 2, "west"), ("doctor", 3, "closed")]
 BY_WARD = "SELECT w.ward, v.bp FROM vitals v, wards w WHERE v.pat = w.pat"
@@ -152,8 +152,8 @@ def test_a_stricter_policy_of_the_owner_protects_what_was_read_before(bench: Ben
     bench.query("q", BY_WARD)
     bench.subscribed(ann=("q", "nurse"))
     assert _seen(bench, 120) == [("east", 120)]
-    stricter = replace(bench.entrances["wards"], policy=parse_label("doctor"))
-    bench.entrances = {**bench.entrances, "wards": stricter}
+    stricter = replace(bench.descriptors["wards"], policy=parse_label("doctor"))
+    bench.descriptors = {**bench.descriptors, "wards": stricter}
     bench.subscribed(ann=("q", "nurse"))
     assert _seen(bench, 121) == []
 
@@ -183,7 +183,7 @@ def test_the_same_attack_finds_them_where_nothing_filters(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Egress alone still withholds results with the labels of hidden tuples, and that is what tells of them."""
-    monkeypatch.setattr(Looks, "sees", lambda _, view, *__: [1] * len(view.columns))
+    monkeypatch.setattr(VisibilityPolicy, "sees", lambda _, view, *__: [1] * len(view.columns))
     other = Bench(tmp_path / "other", *bench.streams)
     assert counting(bench, WARDS[:2]) != counting(other, [*HIDDEN, *WARDS])
 

@@ -10,9 +10,9 @@ import pytest
 
 from engine.attacked import COLUMNS, bench
 from engine.harness import Bench, stream
-from headgate.engine import sights
-from headgate.engine.sights import Sightings
+from headgate.model.view import View
 from headgate.plan.secure import Mode
+from headgate.visibility.index import VisibilityIndex
 
 FAILING = [
     "SELECT CAST(w AS INT) AS x FROM s",
@@ -63,12 +63,12 @@ def test_results_reach_only_the_reader_they_were_made_for_at_whatever_stage(tmp_
 def test_it_would_be_told_elsewhere_without_looking_whose_views_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def for_some(self: Sightings, number: int, views: tuple[sights.View, ...]) -> int:
-        row, wanted = self._rows[number] * 0, [column for view in views for column in view.columns]
-        row[wanted] = self._rows[number][wanted]
-        return self._sight(self._label_of[number], row)
+    def for_some(self: VisibilityIndex, number: int, views: tuple[View, ...]) -> int:
+        row, pushdown = self._rows[number] * 0, [column for view in views for column in view.columns]
+        row[pushdown] = self._rows[number][pushdown]
+        return self._visibility(self._label_of[number], row)
 
-    monkeypatch.setattr(Sightings, "_for_some", for_some)
+    monkeypatch.setattr(VisibilityIndex, "_for_some", for_some)
     with pytest.raises((AssertionError, IndexError)):
         test_results_reach_only_the_reader_they_were_made_for_at_whatever_stage(tmp_path)
 

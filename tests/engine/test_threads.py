@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headgate.engine.kernels import threads
-from headgate.engine.kernels.threads import in_threads
-from headgate.engine.memory import keep_freed
+from headgate.execution.memory import keep_freed
+from headgate.operators import threads
+from headgate.operators.threads import in_threads
 
 
 def test_results_come_in_the_order_of_their_parts() -> None:

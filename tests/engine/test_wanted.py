@@ -9,41 +9,41 @@ import pytest
 
 from engine.harness import Bench, stream
 from headgate.bench.pipelines import reader, running
-from headgate.bench.vitals import STREAMS, demand
-from headgate.engine.demand import Demand
-from headgate.engine.wanted import Wanted
+from headgate.bench.vitals import STREAMS, snapshot
+from headgate.ingress.pushdown import Pushdown
 from headgate.labels import Rules, Semantics, parse_label
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Column, Compare, Literal, Type
 
 QUERY = running("q", "SELECT patient, hr WHERE hr > 7 FROM hr", STREAMS)
 OTHER = running("other", "SELECT patient FROM hr", STREAMS)
-THEN = demand([QUERY], [reader("ann", QUERY, ["doctor"])])
+THEN = snapshot([QUERY], [reader("ann", QUERY, ["doctor"])])
 ALARM = Compare(">", Column(0, "hr", Type.INT), Literal(7, Type.INT))
-ENTRANCE = THEN.entrances["hr"]
+ENTRANCE = THEN.descriptors["hr"]
 
 CHANGED = {
     "another reader": (replace(THEN, subscribers=()), True),
     "another query": (replace(THEN, queries=(QUERY, OTHER)), False),
     "other rules": (replace(THEN, rules=Rules(semantics={"hr": Semantics.WEAK})), False),
     "another policy": (
-        replace(THEN, entrances={**THEN.entrances, "hr": replace(ENTRANCE, policy=parse_label("doctor"))}),
+        replace(THEN, descriptors={**THEN.descriptors, "hr": replace(ENTRANCE, policy=parse_label("doctor"))}),
         False,
     ),
 }
 
 
 @pytest.mark.parametrize(("now", "same"), CHANGED.values(), ids=CHANGED)
-def test_what_passes_may_be_read_before_rights_change_but_nothing_else(now: Demand, same: bool) -> None:
+def test_what_passes_may_be_read_before_rights_change_but_nothing_else(now: CatalogSnapshot, same: bool) -> None:
     for keep in (None, (((1,), ALARM),)):
-        wanted = Wanted(THEN, ("hr",), {}, keep)
-        assert wanted.still(THEN)
-        assert wanted.still(now) == same
+        pushdown = Pushdown(THEN, ("hr",), {}, keep)
+        assert pushdown.still(THEN, 0)
+        assert pushdown.still(now, 0) == same
 
 
 def test_where_windows_hold_what_somebody_sees_any_change_counts() -> None:
-    wanted = Wanted(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
-    assert wanted.still(THEN)
-    assert not any(wanted.still(now) for now, _ in CHANGED.values())
+    pushdown = Pushdown(THEN, ("hr",), {}, (((1,), ALARM), ((2,), None)))
+    assert pushdown.still(THEN, 0)
+    assert not any(pushdown.still(now, 0) for now, _ in CHANGED.values())
 
 
 @pytest.mark.parametrize("window", ["", "[ROWS 3]"])
@@ -55,5 +55,5 @@ def test_what_moves_the_time_of_a_window_is_wanted_whether_or_not_it_yields_anyt
     found.query("q", f"SELECT a FROM s WHERE a > 3 UNION ALL SELECT a FROM t {window}")
     found.subscribed(eve=("q", ""))
     found.take("s", ("TRUE", 1))
-    wanted = found.pipeline._wanted("s")  # type: ignore[union-attr]
-    assert wanted is not None and (wanted.keep is None) == bool(window)
+    pushdown = found.pipeline._pushdown("s")  # type: ignore[union-attr]
+    assert pushdown is not None and (pushdown.keep is None) == bool(window)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from headgate.labels import Clearance, Label, Level, LevelOrder, RoleExpression, Rules, Semantics
+from headgate.labels import Clearance, Conjunction, Label, Level, LevelOrder, RoleExpression, Rules, Semantics
 
 ROLES = ("a", "b", "c", "d", "e")
 LEVELS = ("L1", "L2", "L3", "L4")
@@ -60,7 +60,7 @@ def _order(bits: int) -> LevelOrder:
 orders = st.integers(0, 2 ** len(LEVELS) ** 2 - 1).map(_order)
 levels = st.builds(Level, st.sampled_from(("U", *LEVELS)), subsets(COMPARTMENTS))
 roles = st.lists(subsets(ROLES), max_size=3).map(RoleExpression.of)
-labels = st.builds(Label, roles, st.frozensets(levels, max_size=3), subsets(SOURCES))
+labels = st.builds(Label, roles.map(Conjunction.of), st.frozensets(levels, max_size=3), subsets(SOURCES))
 clearances = st.builds(Clearance, subsets(ROLES), levels, subsets(SOURCES), subsets(SOURCES))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.labels import (
-    FALSE,
+    FOR_NOBODY,
     UNREADABLE,
     AttributeLabels,
     Clearance,
@@ -74,7 +74,7 @@ def test_numbers_and_labels_are_the_same_after_a_restart() -> None:
 def test_a_label_whose_level_is_gone_after_a_restart_is_for_nobody() -> None:
     journal = MemoryJournal()
     number = LabelTable(RULES, journal).number_of_text("TRUE AT S")
-    fewer = Rules(LevelOrder.chain("U", "C"))
+    fewer = Rules(LevelOrder.total("U", "C"))
     table = LabelTable(fewer, journal)
     assert not fewer.permits(table.label(number), Clearance(level=Level("S")))
     assert not Decisions(fewer, Clearance(level=Level("S")), table).of_numbers(numbers(number)).any()
@@ -147,7 +147,7 @@ def test_the_label_for_nobody_can_be_read_and_is_not_the_unreadable_one() -> Non
     table = LabelTable(RULES, MemoryJournal())
     number = table.number_of_text("FALSE")
     assert number != UNREADABLE
-    assert table.label(number) == Label(FALSE)
+    assert table.label(number) == FOR_NOBODY
     assert table.unreadable == 0
 
 
@@ -454,7 +454,7 @@ def test_a_column_without_a_label_is_never_masked() -> None:
 
 
 def test_a_label_on_a_column_the_row_has_not_adds_no_column() -> None:
-    assert AttributeLabels({"ghost": Label(FALSE)}).mask(ROW, RULES, Clearance()) == ROW
+    assert AttributeLabels({"ghost": FOR_NOBODY}).mask(ROW, RULES, Clearance()) == ROW
 
 
 @few

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import HeadgateError, LabelError
-from headgate.labels import Label, Level, LevelOrder, parse_label, parse_level, parse_roles
+from headgate.labels import Conjunction, Label, Level, LevelOrder, parse_label, parse_level, parse_roles
 from headgate.labels.roles import RESERVED
 from headgate.lexing import Token, quote, tokenize
 
@@ -251,8 +251,8 @@ def test_the_dominance_of_section_2_1_holds() -> None:
     said = re.search(r"`([^`]+)` is\s+dominated by `([^`]+)` if `(\w+)` is dominated by `(\w+)`", section("2.1"))
     assert said is not None
     low, high = parse_level(said[1]), parse_level(said[2])
-    assert LevelOrder.chain("U", said[3], said[4]).dominates(high, low)
-    assert not LevelOrder.chain("U", said[4], said[3]).dominates(high, low)
+    assert LevelOrder.total("U", said[3], said[4]).dominates(high, low)
+    assert not LevelOrder.total("U", said[4], said[3]).dominates(high, low)
     apart = LevelOrder({said[3]: frozenset(), said[4]: frozenset()})
     assert not apart.dominates(high, low)
 
@@ -268,7 +268,7 @@ def _rows(number: str) -> list[tuple[str, str]]:
 def test_each_row_of_the_table_in_section_2_4_holds(left: str, right: str) -> None:
     said = re.fullmatch(r"`([^`]+)`(?: \(with `(\w+)` below `(\w+)`\))?", left)
     assert said is not None
-    order = LevelOrder.chain("U", said[2], said[3]) if said[2] else LevelOrder()
+    order = LevelOrder.total("U", said[2], said[3]) if said[2] else LevelOrder()
     assert f"`{parse_label(said[1], order)}`" == right
 
 
@@ -279,7 +279,7 @@ def test_the_table_in_section_2_4_has_rows() -> None:
 def test_at_u_is_not_printed() -> None:
     assert "`AT U` says nothing and is not printed" in section("2.1")
     assert str(parse_label("a AT U")) == "a"
-    assert parse_label("a AT U") == parse_label("a") == Label(parse_roles("a"))
+    assert parse_label("a AT U") == parse_label("a") == Label(Conjunction.of(parse_roles("a")))
 
 
 # One parser for a part is as strict as the parser for the whole
@@ -298,7 +298,7 @@ def test_a_level_alone_takes_nothing_else(text: str) -> None:
 
 
 def test_a_level_must_be_known_where_an_order_is_given() -> None:
-    order = LevelOrder.chain("U", "C")
+    order = LevelOrder.total("U", "C")
     assert parse_level("C{A}", order) == Level("C", frozenset({"A"}))
     assert parse_level("U", order) == Level("U")
     with pytest.raises(LabelError, match="unknown level `S`"):

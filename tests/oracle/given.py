@@ -12,7 +12,7 @@ from headgate.plan.queries import Query, Stream, bind_query
 from headgate.testing.oracle import Result, Tuple
 
 SECOND = 1000
-ORDER = LevelOrder.chain("U", "C", "S")
+ORDER = LevelOrder.total("U", "C", "S")
 
 STREAMS = {
     "A": Stream("A", (("k", Type.INT), ("v", Type.INT), ("s", Type.STRING))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headgate.labels import Clearance, Rules, Semantics
 from headgate.testing.oracle import Change, Event, Result, cumulative, exact
@@ -47,6 +48,19 @@ def test_an_instant_is_final_when_the_watermark_has_passed_it() -> None:
 def test_lateness_holds_instants_open() -> None:
     found = ann("SELECT v FROM A [ROWS 1]", a(10, v=1), a(13, v=2), a(9, v=3), a(16, v=4), has=who(), lateness=5)
     assert when(found) == [(9, (3,), 3), (10, (1,), 3), (13, (2,), 4), (16, (4,), 4)]
+
+
+def test_time_does_not_run_ahead_of_the_clock() -> None:
+    """The tuple of 3500 comes when the clock stands at 2: what comes at 4 with the time 3 is not late."""
+    events = a(1, v=1), replace(a(3500, v=2), clock=2), replace(a(3, v=3), clock=4), replace(a(5, v=4), clock=5)
+    found = ann("SELECT v FROM A [ROWS 1]", *events, has=who())
+    assert when(found) == [(1, (1,), 1), (3, (3,), 3), (5, (4,), 4), (3500, (2,), 4)]
+
+
+def test_a_tuple_ahead_of_the_clock_moves_time_to_the_clock() -> None:
+    events = replace(a(3500, v=1), clock=10), replace(a(9, v=2), clock=11), replace(a(3500, v=3), clock=12), a(8, v=4)
+    found = ann("SELECT v FROM A [ROWS 1]", *events, has=who(), lateness=3)
+    assert when(found) == [(9, (2,), 4), (3500, (1,), 4), (3500, (3,), 4)]  # 9 waits for 12, 8 is late by then
 
 
 def test_a_late_tuple_does_not_enter() -> None:

@@ -25,7 +25,7 @@ from headgate.testing.oracle import Result, Tuple, meaning
 from headgate.testing.plans import PlanOver
 from headgate.testing.queries import Features, finder, random_query, random_streams, random_value, rewritten
 
-RULES = Rules(LevelOrder.chain("U", "C", "S", "TS"))
+RULES = Rules(LevelOrder.total("U", "C", "S", "TS"))
 LABELS = [parse_label(text) for text in ("TRUE", "doctor", "nurse", "doctor | nurse AT S", "TRUE AT C")]
 FEATURES = Features(blocks=2, sources=2, spelling=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from headgate.engine.session import spark_session
+from headgate.ingress.spark import spark_session
 
 
 @pytest.fixture(scope="session")

@@ -11,17 +11,17 @@ import pytest
 from conftest import System
 
 from headgate.clock import SystemClock
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Gate
-from headgate.engine.duck import evaluate
-from headgate.engine.egress import deliveries
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sinks import FileSink, Sink
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import FileSink, Sink
 from headgate.errors import SourceError
-from headgate.service import desk as desks
-from headgate.service.desk import Desk
-from headgate.service.processing import Folders
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.model.results import delivered_results
+from headgate.model.snapshot import SnapshotSource
+from headgate.recovery.pipeline import Pipeline
+from headgate.service import run_client as desks
+from headgate.service.run_client import RunClient
+from headgate.service.runs import Folders
 
 SETUP = """
 CREATE STREAM hr (at TIMESTAMP, pat INT, hr INT, policy STRING) EVENT TIME at ROLES FROM policy
@@ -45,10 +45,10 @@ def ward(sqlite_system: System) -> System:
 class Work:
     """A pipeline behind a desk, without Spark."""
 
-    def __init__(self, system: System, gate: Gate, home: Path, *sinks: Sink) -> None:
+    def __init__(self, system: System, gate: SnapshotSource, home: Path, *sinks: Sink) -> None:
         self.system = system
         self.pipeline = Pipeline(
-            home, gate, lambda _, program, schema: LocalCarrier(program, schema, evaluate), sinks, SystemClock()
+            home, gate, lambda _, program, schema: LocalExecutor(program, schema, evaluate), sinks, SystemClock()
         )
         self.number = -1
         self.stream = "root.hr"
@@ -66,27 +66,29 @@ class Work:
 
 
 @pytest.fixture
-def at_desk(ward: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[System, Desk, Work, Path]]:
+def at_desk(
+    ward: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[System, RunClient, Work, Path]]:
     """ned runs its own subscriptions, with files; Processing is given by hand, since Spark has no part in this."""
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", token)
     made: list[Work] = []
 
     class Made:
-        def __init__(self, _: object, home: Path, sinks: list[Sink], *, gate: Gate, master: str) -> None:  # noqa: ARG002
+        def __init__(self, _: object, home: Path, sinks: list[Sink], *, gate: SnapshotSource, master: str) -> None:  # noqa: ARG002
             made.append(Work(ward, gate, home, *sinks))
 
         def close(self) -> None:
             made[0].pipeline.close()
 
     monkeypatch.setattr(desks, "Processing", Made)
-    found = Desk(ward.headgate, token)
+    found = RunClient(ward.headgate, token)
     with found.at_work(tmp_path / "engine", tmp_path / "out"):
         yield ward, found, made[0], tmp_path / "out"
 
 
 def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
-    at_desk: tuple[System, Desk, Work, Path],
+    at_desk: tuple[System, RunClient, Work, Path],
 ) -> None:
     _, _, work, out = at_desk
     work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
@@ -94,16 +96,16 @@ def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
     assert not any("7" in x.read_text().partition("values")[2] for x in out.rglob("*high*"))
 
 
-def test_a_session_is_not_told_how_many_tuples_it_may_not_see(at_desk: tuple[System, Desk, Work, Path]) -> None:
-    _, desk, work, _ = at_desk
+def test_a_session_is_not_told_how_many_tuples_it_may_not_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
+    _, client, work, _ = at_desk
     work.take((5, "nurse"))
-    before = list(desk.summary(work.pipeline.counts))
+    before = list(client.summary(work.pipeline.counts))
     work.take((6, "doctor &"), (7, "doctor"), (None, "doctor"))
-    assert list(desk.summary(work.pipeline.counts)) == before
+    assert list(client.summary(work.pipeline.counts)) == before
     assert [title for title, _, _ in before] == ["results"]
 
 
-def test_a_session_receives_what_is_made_of_results_it_may_see(at_desk: tuple[System, Desk, Work, Path]) -> None:
+def test_a_session_receives_what_is_made_of_results_it_may_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
     """The queries in between run for it as well; they were left out, and nothing came."""
     _, _, work, out = at_desk
     work.take((5, "nurse"), (7, "doctor"))
@@ -121,7 +123,9 @@ def test_whoever_runs_the_system_is_told_what_became_of_tuples(ward: System, tmp
     ward.run("SUBSCRIBE TO root.high", ward.login("ned"))
     work, _ = everyone(ward, tmp_path)
     work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
-    (title, columns, (row,)), _ = Desk(ward.headgate, ward.login("root"), everyone=True).summary(work.pipeline.counts)
+    (title, columns, (row,)), _ = RunClient(ward.headgate, ward.login("root"), everyone=True).summary(
+        work.pipeline.counts
+    )
     told = dict(zip(columns, row, strict=True))
     assert title == "streams"
     assert [told[x] for x in ("tuples", "seen by nobody", "routed")] == ["3", "1", "1"]
@@ -130,14 +134,14 @@ def test_whoever_runs_the_system_is_told_what_became_of_tuples(ward: System, tmp
 
 
 def fetched(ward: System, mailbox: Mailbox, token: str) -> dict[str, list[tuple[object, ...]]]:
-    session = ward.headgate.session_of(token)
+    user = ward.headgate.principal(token).user
     with ward.headgate.open() as now:
         return {
-            ward.headgate.demands.outgoing(x.name, x.query).stream: [
-                y.values for y in deliveries(mailbox.fetch(x.name, x.query, now))
+            ward.headgate.snapshots.outgoing(x.name, x.query).stream: [
+                y.values for y in delivered_results(mailbox.fetch(x.name, x.query, now))
             ]
             for x in now.subscribers
-            if x.name == session
+            if x.outgoing and x.outgoing.user == user
         }
 
 
@@ -194,12 +198,12 @@ def test_a_narrowed_query_gives_its_owner_what_its_roles_may_see_and_others_thei
     assert fetched(ward, mailbox, ned) == {"dora.mine": [(2,), (3,)]}
 
 
-def test_somebody_who_logs_out_while_its_stream_is_read_ends_nobodys_work(ward: System, tmp_path: Path) -> None:
+def test_somebody_who_leaves_while_its_stream_is_read_ends_nobodys_work(ward: System, tmp_path: Path) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.hr", token)
     work, _ = everyone(ward, tmp_path)
     work.take((1, "nurse"))
-    ward.headgate.logout(token)
+    ward.run("UNSUBSCRIBE FROM root.hr", token)
     work.take((2, "nurse"))
     assert work.pipeline.counts.batches == 1
 
@@ -226,7 +230,27 @@ def test_of_streams_that_cannot_be_read_everyone_is_told_what_is_theirs_to_know(
     eve = ward.login("eve")
     for token in (ned, eve):
         ward.run("SUBSCRIBE TO root.twice", token)
-    assert Desk(ward.headgate, ward.root, everyone=True).unread(failed) == [failed["root.hr"].message]
-    assert Desk(ward.headgate, ward.root).unread(failed) == [failed["root.hr"].message]
-    assert Desk(ward.headgate, ned).unread(failed) == ["what root.twice is made of cannot be read"]
-    assert Desk(ward.headgate, eve).unread(failed) == []
+    assert RunClient(ward.headgate, ward.root, everyone=True).unread(failed) == [failed["root.hr"].message]
+    assert RunClient(ward.headgate, ward.root).unread(failed) == [failed["root.hr"].message]
+    assert RunClient(ward.headgate, ned).unread(failed) == ["what root.twice is made of cannot be read"]
+    assert RunClient(ward.headgate, eve).unread(failed) == []
+
+
+def test_whoever_takes_long_to_show_results_holds_nobody_up(system: System, tmp_path: Path) -> None:
+    """The attack: a reader stops between two tables; everyone else waited for it, until the store gave up."""
+    system.run(SETUP)
+    system.new_user("ned", "nurse")
+    for name in ("hr", "high", "twice"):
+        system.run(EVERYTHING.format(name, "nurse"))
+    token = system.login("ned")
+    system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", token)
+    client = RunClient(system.headgate, token)
+    work = Work(system, client, tmp_path / "engine", client._mailbox)
+    work.take((5, "nurse"))
+    shown = client.received(20)
+    assert next(shown)[2]
+    other = system.another()
+    other.execute(system.root, "REVOKE READ TUPLE ON STREAM hr FROM nurse")
+    (_, _, rows) = next(shown)
+    assert rows == []
+    work.pipeline.close()

@@ -26,6 +26,11 @@ def explained(system: System, what: str, token: str = "") -> Result:
     return system.run(f"EXPLAIN {what}", token)[-1]
 
 
+def both(answer: Result) -> tuple[str, str]:
+    """All that somebody sees of an answer."""
+    return answer.text, answer.picture
+
+
 @pytest.fixture
 def field(sqlite_system: System) -> System:
     sqlite_system.run(STREAMS)
@@ -83,7 +88,7 @@ def test_an_answer_is_of_the_moment_at_which_it_was_allowed(
 ) -> None:
     """What changes while it is drawn is not in it: neither what came, which nobody has decided about, nor what went."""
     field.run(f"CREATE QUERY q5 AS {Q5}; START QUERY q5")
-    before = explained(field, what)
+    before = both(explained(field, what))
     finished = Unfinished.finished
 
     def late(answer: Unfinished) -> Result:
@@ -91,7 +96,7 @@ def test_an_answer_is_of_the_moment_at_which_it_was_allowed(
         return finished(answer)
 
     monkeypatch.setattr(Unfinished, "finished", late)
-    assert explained(field, what) == before
+    assert both(explained(field, what)) == before
 
 
 def test_a_stricter_selection_is_computed_from_a_weaker_one(field: System) -> None:
@@ -138,6 +143,13 @@ def test_the_picture_is_an_svg_that_names_and_marks(field: System) -> None:
     assert {"root.q4", "root.q5", "JOIN", "SOURCE"} <= set(texts)
 
 
+def test_a_picture_of_too_many_operators_is_refused(field: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.plan.picture.MOST_DRAWN", 3)
+    answer = explained(field, "SELECT AVG(bp) FROM Vitals [ROWS 20]")
+    with pytest.raises(Conflict, match="cannot draw 5 operators: a picture has at most 3"):
+        _ = answer.picture
+
+
 def test_names_cannot_break_out_of_a_picture(sqlite_system: System) -> None:
     name = '"<script>alert(1)</script>&"'
     sqlite_system.run(
@@ -169,10 +181,10 @@ def test_queries_one_may_not_see_change_nothing_in_an_explanation(field: System,
         "GRANT VIEW OBJECT ON QUERY weak TO doctor"
     )
     asked = ("SELECT sid FROM Vitals WHERE bp > 130", "SELECT AVG(bp) FROM Vitals [ROWS 20]", "QUERY weak", "QUERIES")
-    before = [explained(field, what, ann) for what in asked]
-    assert "computed from SELECT bp > 120 of root.weak" in before[0].text
+    before = [both(explained(field, what, ann)) for what in asked]
+    assert "computed from SELECT bp > 120 of root.weak" in before[0][0]
     field.run("; ".join(hidden))
-    assert [explained(field, what, ann) for what in asked] == before
+    assert [both(explained(field, what, ann)) for what in asked] == before
 
 
 def test_queries_of_higher_levels_change_nothing_in_an_explanation(field: System) -> None:
@@ -180,9 +192,10 @@ def test_queries_of_higher_levels_change_nothing_in_an_explanation(field: System
     field.new_user("spy", "agent", clearance="S")
     spy = field.login("spy", level="S")
     field.run("CREATE QUERY low AS SELECT sid FROM Vitals WHERE bp > 120; START QUERY low")
-    before = explained(field, "SELECT sid FROM Vitals WHERE bp > 130"), explained(field, "QUERIES")
+    asked = "SELECT sid FROM Vitals WHERE bp > 130", "QUERIES"
+    before = [both(explained(field, what)) for what in asked]
     field.run(HIDDEN[0], spy)
-    assert (explained(field, "SELECT sid FROM Vitals WHERE bp > 130"), explained(field, "QUERIES")) == before
+    assert [both(explained(field, what)) for what in asked] == before
     high = explained(field, "SELECT bp FROM Vitals WHERE bp > 130", spy).text
     assert "spy.h1" in high and "root.low" not in high  # seen from above, but of another level, so not shared
 

@@ -10,11 +10,11 @@ import pytest
 from conftest import System
 from test_desk_attacks import EVERYTHING, SETUP, Work
 
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.sinks import FileSink
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import FileSink
 from headgate.errors import AuthenticationFailed
-from headgate.service.desk import Desk
-from headgate.service.processing import Folders
+from headgate.service.run_client import RunClient
+from headgate.service.runs import Folders
 
 
 class Ward:
@@ -41,83 +41,91 @@ def ward(sqlite_system: System, tmp_path: Path) -> Iterator[Ward]:
     found.work.pipeline.close()
 
 
-def test_of_sessions_that_have_ended_nothing_is_held(ward: Ward) -> None:
+def names(ward: Ward) -> set[str]:
+    return {x.name for x in ward.system.headgate.snapshot().subscribers}
+
+
+def test_of_subscriptions_that_have_ended_nothing_is_held(ward: Ward) -> None:
     headgate, pipeline = ward.system.headgate, ward.work.pipeline
-    staying = ward.nurse()
     for _ in range(5):
         token = ward.nurse()
         ward.work.take((5, "nurse"))
-        headgate.logout(token)
+        ward.system.run("UNSUBSCRIBE FROM root.high; UNSUBSCRIBE FROM root.twice", token)
+    ward.nurse()
     ward.work.take((6, "nurse"))
+    assert len(pipeline.notices()) == 10
     gc.collect()
-    mine = headgate.session_of(staying)
-    assert {session for session, _ in ward.mailbox._kept} == {mine}
-    assert {session for session, _ in ward.mailbox._sizes} == {mine}
-    assert {session for session, _ in headgate.demands._outgoing} == {mine}
-    assert {session for _, session in pipeline.counts.results} == {mine}
-    assert pipeline.counts.received == {("ned", "root.high"): 11, ("ned", "root.twice"): 11}
+    mine = names(ward)
+    assert len(mine) == 2  # one for each stream
+    assert {name for name, _ in ward.mailbox._kept} == mine
+    assert {name for name, _ in ward.mailbox._sizes} == mine
+    assert {name for name, _ in headgate.snapshots._outgoing} == mine
+    assert {name for _, name in pipeline.counts.results} == mine
+    assert pipeline.counts.received == {("ned", "root.high"): 6, ("ned", "root.twice"): 6}
 
 
 def test_also_if_nothing_comes_any_more(ward: Ward) -> None:
     headgate, pipeline = ward.system.headgate, ward.work.pipeline
     token = ward.nurse()
     ward.work.take((5, "nurse"))
-    headgate.logout(token)
+    ward.system.run("UNSUBSCRIBE FROM root.high; UNSUBSCRIBE FROM root.twice", token)
     pipeline.settle()
     gc.collect()
     assert not ward.mailbox._kept and not ward.mailbox._sizes and not pipeline.counts.results
     pipeline.settle()
     pipeline.end()
+    assert {str(x) for x in pipeline.notices()} == {
+        f"the subscription of ned to root.{name} ended: the subscription was ended" for name in ("high", "twice")
+    }
     gc.collect()
-    assert not headgate.demands._outgoing
+    assert not headgate.snapshots._outgoing
 
 
 def test_whoever_leaves_while_its_results_are_computed_ends_nobodys_work(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where its results would have gone is still asked for, when the catalog has forgotten it already."""
-    headgate, chain = ward.system.headgate, ward.work.pipeline._chain
-    token, staying = ward.nurse(), ward.nurse()
+    system, chain = ward.system, ward.work.pipeline._graph
+    system.new_user("nan", "nurse")
+    staying, token = system.login("nan"), ward.nurse()
+    system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", staying)
     ward.work.take((5, "nurse"))
     batch = chain.batch
 
     def leaving(*given: object, **more: object) -> object:
         found = batch(*given, **more)  # type: ignore[arg-type]
-        headgate.logout(token)
-        headgate.demand()
+        system.run("UNSUBSCRIBE FROM root.high; UNSUBSCRIBE FROM root.twice", token)
+        system.headgate.snapshot()
         gc.collect()
         return found
 
     monkeypatch.setattr(chain, "batch", leaving)
     ward.work.take((6, "nurse"))
-    assert {session for session, _ in ward.mailbox._kept} == {headgate.session_of(staying)}
+    assert {name for name, _ in ward.mailbox._kept} == names(ward) != set()
 
 
-def test_a_session_that_unsubscribes_does_not_find_old_results_when_it_comes_back(ward: Ward) -> None:
+def test_whoever_unsubscribes_does_not_find_old_results_when_it_comes_back(ward: Ward) -> None:
     token = ward.nurse()
     ward.work.take((5, "nurse"))
     ward.system.run("UNSUBSCRIBE FROM root.high", token)
     ward.work.take((6, "nurse"))
     ward.system.run("SUBSCRIBE TO root.high", token)
     ward.work.take((7, "nurse"))
-    session = ward.system.headgate.session_of(token)
     with ward.system.headgate.open() as now:
-        found = {
-            x.query: sum(map(len, ward.mailbox.fetch(session, x.query, now))) for x in now.subscribers if x.outgoing
-        }
-    assert sorted(found.values()) == [1, 3]
+        found = [sum(map(len, ward.mailbox.fetch(x.name, x.query, now))) for x in now.subscribers]
+    assert sorted(found) == [1, 3]
 
 
 def test_whoever_takes_its_results_is_not_idle_but_files_keep_nobody_awake(ward: Ward) -> None:
     system = ward.system
     system.run("SET SYSTEM idle_minutes = 30")
     taking, sleeping = ward.nurse(), ward.nurse()
-    desk = Desk(system.headgate, taking)
+    client = RunClient(system.headgate, taking)
     for _ in range(3):
         system.clock.advance(20 * 60)
         ward.work.take((5, "nurse"))  # into files, and into mailboxes
-        assert len(list(desk.received(20))) == 2
-    assert {x.name for x in system.headgate.demand().subscribers} == {system.headgate.session_of(taking)}
+        assert len(list(client.received(20))) == 2
+    assert system.headgate.session_of(taking)
     with pytest.raises(AuthenticationFailed):
         system.headgate.session_of(sleeping)
 
@@ -126,21 +134,21 @@ def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> No
     system = ward.system
     system.run("SET SYSTEM session_minutes = 60")
     token = ward.nurse()
-    desk = Desk(system.headgate, token)
+    client = RunClient(system.headgate, token)
     for _ in range(5):
         system.clock.advance(11 * 60)
-        list(desk.received(20))
+        list(client.received(20))
     system.clock.advance(11 * 60)
     with pytest.raises(AuthenticationFailed):
-        list(desk.received(20))
+        list(client.received(20))
 
 
 def test_whoever_takes_its_results_does_not_wake_one_that_has_ended(ward: Ward) -> None:
     """The attack: a token that was idle for too long, at a desk that is still open."""
     token = ward.nurse()
-    desk = Desk(ward.system.headgate, token)
+    client = RunClient(ward.system.headgate, token)
     ward.system.clock.advance(31 * 60)
     with pytest.raises(AuthenticationFailed):
-        list(desk.received(20))
+        list(client.received(20))
     with pytest.raises(AuthenticationFailed):
         ward.system.headgate.session_of(token)

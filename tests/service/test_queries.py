@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import System
+from conftest import PASSWORD, System
 
 from headgate.access.queries import stored_query
 from headgate.access.rows import Object
@@ -223,7 +223,7 @@ def test_errors_in_a_query_have_their_place_in_the_script(ward: System) -> None:
 # Subscriptions ------------------------------------------------------------------------------------------------------
 
 
-def test_subscribing_needs_the_right_and_lasts_with_the_session(system: System) -> None:
+def test_subscribing_needs_the_right_and_lasts_beyond_the_session(system: System) -> None:
     system.run(WARD)
     ann = system.new_user("ann", "doctor")
     system.run("CREATE QUERY q AS SELECT bp FROM vitals; GRANT VIEW OBJECT ON STREAM q TO doctor")
@@ -231,11 +231,18 @@ def test_subscribing_needs_the_right_and_lasts_with_the_session(system: System) 
     system.run("GRANT SUBSCRIBE ON STREAM q TO doctor")
     assert system.run("SUBSCRIBE TO q", ann)[0].text == "subscribed to stream root.q"
     assert system.run("SUBSCRIBE TO q", ann)[0].text == "already subscribed to stream root.q"
-    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U"),)
+    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", "suspended"),)
+    system.run("GRANT READ TUPLE ON STREAM q TO doctor")
+    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", "stopped"),)
+    system.run("START QUERY q")
+    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", ""),)
     assert system.rows("SHOW SUBSCRIPTIONS") == ()
-    other = system.another()
-    assert other.execute(ann, "SHOW SUBSCRIPTIONS")[0].rows == (("q", "root", "U"),)
     system.headgate.logout(ann)
+    ann = system.reopen().login("ann", PASSWORD)
+    assert system.run("SUBSCRIBE TO q", ann)[0].text == "already subscribed to stream root.q"
+    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", ""),)
+    assert len(system.sql("SELECT * FROM subscriptions")) == 1
+    assert system.run("UNSUBSCRIBE FROM q", ann)[0].text == "unsubscribed from stream root.q"
     assert system.sql("SELECT * FROM subscriptions") == []
 
 
@@ -243,7 +250,7 @@ def test_a_subscription_goes_with_its_stream(system: System) -> None:
     system.run(WARD + "CREATE QUERY q AS SELECT bp FROM vitals; SUBSCRIBE TO q; SUBSCRIBE TO vitals")
     system.run("UNSUBSCRIBE FROM vitals")
     assert isinstance(refused(system, "UNSUBSCRIBE FROM vitals"), Conflict)
-    assert system.rows("SHOW SUBSCRIPTIONS") == (("q", "root", "U"),)
+    assert system.rows("SHOW SUBSCRIPTIONS") == (("q", "root", "U", "ADMIN", "stopped"),)
     system.run("DROP QUERY q")
     assert system.rows("SHOW SUBSCRIPTIONS") == ()
 

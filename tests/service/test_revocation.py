@@ -22,17 +22,19 @@ import pytest
 from conftest import KEY, PASSWORD, cheap_passwords
 
 from headgate.clock import SystemClock
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Demand
-from headgate.engine.duck import evaluate
-from headgate.engine.egress import Parcel, deliveries
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sinks import FileSink
+from headgate.egress import delivery, mailbox
+from headgate.egress import filter as result_filter
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import FileSink
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
 from headgate.labels import parse_level
+from headgate.model.results import ResultBatch, delivered_results
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import AggregateCall, Column, Expr
-from headgate.service import Headgate
-from headgate.service.processing import Folders
+from headgate.recovery.pipeline import Pipeline
+from headgate.service import Headgate, run_client
+from headgate.service.runs import Folders
 
 SETUP = f"""
 CREATE LEVEL C; CREATE LEVEL S ABOVE C;
@@ -66,7 +68,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     "ALTER STREAM hr LABEL 'TRUE AT S'": WANTED,
     "STOP QUERY twice": ("twice",),
     "DROP QUERY many": ("many",),
-    "LOGOUT": WANTED,
+    "LOGOUT": (),  # what a user subscribed to stays
     "UNSUBSCRIBE FROM joe.many": ("many",),
 }
 BY_NED = frozenset({"LOGOUT", "UNSUBSCRIBE FROM joe.many"})
@@ -79,7 +81,6 @@ class Template:
     store: Path
     joe: str
     ned: str
-    sessions: Mapping[str, str]
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +93,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     tokens = {user: headgate.login(user, PASSWORD, level=parse_level("C")) for user in ("ned", "dora")}
     for token in tokens.values():
         headgate.execute(token, "; ".join(f"SUBSCRIBE TO joe.{name}" for name in WANTED))
-    sessions = {user: headgate.session_of(token) for user, token in tokens.items()}
     headgate.close()
-    return Template(store, joe, tokens["ned"], sessions)
+    return Template(store, joe, tokens["ned"])
 
 
 def opened(store: Path) -> Headgate:
@@ -136,7 +136,7 @@ class Load:
         self.pipeline = Pipeline(
             folder / "engine",
             self.headgate,
-            lambda _, program, schema: LocalCarrier(program, schema, self._evaluate),
+            lambda _, program, schema: LocalExecutor(program, schema, self._evaluate),
             [self.mailbox, FileSink(self.out, Folders(self.headgate))],
             SystemClock(),
         )
@@ -166,18 +166,18 @@ class Load:
             self.thread.join(0.002)
 
     def received(self, user: str) -> dict[str, int]:
-        """How long each stream's file is."""
-        files = (self.out / user).glob("*")
-        return {x.name.split(".")[1]: x.stat().st_size for x in files}
+        """How many results are in each stream's file; that it ended or is suspended is no result."""
+        files = (self.out / user).rglob("*.jsonl")
+        return {x.name.split(".")[1]: x.read_bytes().count(b'"values"') for x in files}
 
     def waiting(self, user: str) -> Counter[str]:
         """What the mailbox hands out, by stream."""
         found: Counter[str] = Counter()
         with self.headgate.open() as now:
-            for session, query in list(self.mailbox._kept):
-                if session == self.template.sessions[user]:
-                    stream = self.headgate.demands.outgoing(session, query).stream.split(".")[1]
-                    found[stream] += len(deliveries(self.mailbox.fetch(session, query, now)))
+            for name, query in list(self.mailbox._kept):
+                if name.startswith(f"{user}@") and (name, query) in now.clearances:
+                    stream = self.headgate.snapshots.outgoing(name, query).stream.split(".")[1]
+                    found[stream] += len(delivered_results(self.mailbox.fetch(name, query, now)))
         return found
 
     def close(self) -> None:
@@ -274,9 +274,10 @@ def test_without_the_check_at_delivery_results_would_go_out(
     monkeypatch: pytest.MonkeyPatch,
     exit_: str,
 ) -> None:
-    def all_of_it(_: Demand, parcel: Parcel) -> list[Parcel]:
-        return [parcel]
+    def all_of_it(_: CatalogSnapshot, result_batch: ResultBatch) -> list[ResultBatch]:
+        return [result_batch]
 
-    monkeypatch.setattr(Demand, "allowed", all_of_it)
+    for module in (result_filter, delivery, mailbox, run_client):
+        monkeypatch.setattr(module, "permitted", all_of_it)
     leaks = [x for seed in range(8) for x in trial(seed, template, tmp_path / "trial", elsewhere)]
     assert any(("grew" if exit_ == "files" else "fetched") in x for x in leaks)

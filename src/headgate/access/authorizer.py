@@ -16,7 +16,7 @@ from headgate.access.permissions import WRITES, Kind, Permission
 from headgate.access.state import State
 from headgate.cql.statements import Limit
 from headgate.errors import LabelError
-from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_level
+from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_level, source_shown
 from headgate.lexing import quote
 
 EVERYONE = "PUBLIC"
@@ -224,8 +224,10 @@ class Authorizer:
         permission: Permission,
         thing: r.Object,
         parameters: Mapping[str, Limit] | None = None,
+        roles: str = "no active role",
     ) -> tuple[bool, str]:
-        """The same, as it is asked for every step of every statement: whether, and why."""
+        """The same, as it is asked for every step of every statement: whether, and why. `roles` is how a refusal calls
+        those that were looked at."""
         if fault := self._level_fault(principal, permission, thing):
             return False, fault
         if thing.owner == principal.user:
@@ -236,7 +238,7 @@ class Authorizer:
             if not faults:
                 return True, self._because(principal, grant)
             reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")
-        return False, "; ".join(reasons) or f"not the owner, and no active role holds {permission}"
+        return False, "; ".join(reasons) or f"not the owner, and {roles} holds {permission}"
 
     def _level_fault(self, principal: Principal, permission: Permission, thing: r.Object) -> str | None:
         level = self.level(thing.level)
@@ -297,6 +299,11 @@ def is_table(thing: r.Object) -> bool:
 def source_name(stream: r.Object) -> str:
     """What a stream is called as a source in labels: given when it was created, and to no other stream ever."""
     return str(json.loads(stream.definition)["source"])
+
+
+def shown_source(stream: r.Object) -> str:
+    """The same for people: a stream that was dropped and made again goes on under its own name."""
+    return source_shown(source_name(stream))
 
 
 def known_level(order: LevelOrder, compartments: frozenset[str], level: Level) -> None:

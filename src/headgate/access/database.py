@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from headgate.errors import StoreError
+
+CONNECT_SECONDS = 10
+"""Until a server that does not answer is given up, unless the URL says otherwise."""
+
+_CAUSES = {
+    "28P01": "it refused the password",
+    "28000": "it refused the user",
+    "3D000": "it has no such database",
+    "53300": "it has too many connections",
+    "57P03": "it is starting or ending",
+}
+_PHRASES = {
+    "password authentication failed": "it refused the password",
+    "no password supplied": "it wants a password",
+    "no pg_hba.conf entry": "it refused the user or this machine",
+    "does not exist": "it has no such user or database",
+    "too many clients": "it has too many connections",
+    "the database system is": "it is starting or ending",
+    "connection refused": "connection refused",
+    "timeout expired": "no answer in time",
+    "timed out": "no answer in time",
+    "resolve": "there is no host of this name",
+    "name or service not known": "there is no host of this name",
+    "no route to host": "there is no way to this host",
+    "network is unreachable": "there is no way to this host",
+    "ssl": "it is not agreed about SSL",
+    "no such file": "no server listens at this socket",
+}
+"""What a driver says of a connection, and what we say: its own text may hold anything, so none of it is repeated."""
 
 
 def open_engine(url: str) -> Engine:
@@ -20,10 +50,65 @@ def open_engine(url: str) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(url, memory=parsed.database in (None, "", ":memory:"))
         if parsed.get_backend_name() == "postgresql":
-            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+            waits = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_SECONDS}
+            return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=waits)
     except (ArgumentError, NoSuchModuleError, ValueError):
         pass
     raise StoreError("this is not the URL of a store", hint="sqlite:///FILE or postgresql://USER@HOST/DATABASE")
+
+
+def unreachable(url: URL, error: Exception) -> StoreError:
+    """What is said if the driver has failed: where, and why as far as that is one of the causes known here. Nothing of
+    the driver's own words: they may hold values, and passwords."""
+    cause = getattr(error, "orig", None) or error
+    known = _CAUSES.get(getattr(cause, "sqlstate", None) or "")
+    if url.get_backend_name() != "postgresql":
+        return StoreError(f"the store refused or cannot be reached ({type(cause).__name__})")
+    told = str(cause).lower() if type(cause).__name__ in ("OperationalError", "ConnectionTimeout") else ""
+    known = known or next((words for phrase, words in _PHRASES.items() if phrase in told), None)
+    if known is None:
+        return StoreError(f"the store at {_where(url)} refused or cannot be reached ({type(cause).__name__})")
+    return StoreError(f"cannot reach the store at {_where(url)}: {known}", hint="see to that and try again")
+
+
+def _where(url: URL) -> str:
+    """Host and port; never who, nor with what."""
+    host = url.host or next(iter(url.normalized_query.get("host", ())), "") or "the local socket"
+    port = url.port or next(iter(url.normalized_query.get("port", ())), "")
+    return f"`{host}:{port}`" if port else f"`{host}`"
+
+
+@dataclass(frozen=True)
+class StoreFile:
+    """The file of a store, and which one it was when it was opened; a server's store has none."""
+
+    path: Path | None
+    identity: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, url: str) -> Self:
+        parsed = make_url(url)
+        if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+            return cls(None, None)
+        path = Path(parsed.database or "").absolute()
+        return cls(path, _identity(path))
+
+    def check(self) -> None:
+        """Whoever put another file in its place, a backup perhaps, means that one. What is known here, and what this
+        process would write and lock, is the other one's."""
+        if self.path is not None and _identity(self.path) != self.identity:
+            raise StoreError(
+                f"the store `{self.path}` was replaced or removed while this process used it",
+                hint="end all that uses it, see that the right file is there, and start again",
+            )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _sqlite(url: str, *, memory: bool) -> Engine:

@@ -11,6 +11,7 @@ DEFAULTS = {
     "idle_minutes": "30",
     "lockout_failures": "5",
     "lockout_minutes": "15",
+    "max_sessions": "20",
     "default_rights": "OWNER",
 }
 _CHOICES = {"default_rights": ("OWNER", "ROLE")}

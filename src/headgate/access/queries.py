@@ -7,15 +7,22 @@ called the same today changes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headgate.access import rows as r
-from headgate.access.authorizer import is_table, source_name
-from headgate.cql.queries import parse_query
+from headgate.access.authorizer import is_table, shown, source_name
+from headgate.cql.queries import MAX_ITEMS, parse_query
 from headgate.cql.statements import Target
+from headgate.errors import Conflict
 from headgate.labels import parse_label
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Query, Stream, bind_query
+
+MOST_QUERIES = 100
+"""So many are run at most for one reader of a query: it, and those whose results it reads, each as often as it is read
+on another way."""
+
+Get = Callable[[int], r.Object | None]
 
 
 def as_stream(thing: r.Object) -> Stream:
@@ -28,7 +35,7 @@ def as_stream(thing: r.Object) -> Stream:
     )
 
 
-def stored_query(query: r.Object, get: Callable[[int], r.Object | None]) -> Query | None:
+def stored_query(query: r.Object, get: Get) -> Query | None:
     """The meaning of a query of the catalog; None if it was declared as boxes only, or lost a source."""
     definition = json.loads(query.definition)
     if "text" not in definition or definition.get("broken"):
@@ -42,3 +49,38 @@ def stored_query(query: r.Object, get: Callable[[int], r.Object | None]) -> Quer
         return next(streams)
 
     return bind_query(parse_query(definition["text"]), find)
+
+
+def whole_stream(thing: r.Object) -> Query:
+    """What is run for whoever subscribes to a stream that is no query's output: its tuples as they come."""
+    seen = as_stream(thing)
+    if len(seen.columns) > MAX_ITEMS:
+        raise Conflict(
+            f"cannot subscribe to {shown(thing)}: it has {len(seen.columns)} columns, results have at most {MAX_ITEMS}",
+            hint="create a query that selects some of them, and subscribe to its output",
+        )
+    return bind_query(parse_query("SELECT * FROM s"), lambda _: seen)
+
+
+def check_depth(inputs: Sequence[int], get: Get) -> int:
+    """How many queries stand at most between what reads these streams and its sources. What is read on two ways is run
+    twice for each reader: a few queries that read two others each would be more than any machine can run."""
+    found: dict[int, tuple[int, int]] = {}
+    waiting = list(inputs)
+    while waiting:
+        thing = get(waiting[-1])
+        made_of = json.loads(thing.definition).get("made_of") if thing else None
+        missing = [number for number in made_of or () if number not in found]
+        if missing:
+            waiting += missing
+            continue
+        below = [found[number] for number in made_of or ()]
+        deep, runs = max((x for x, _ in below), default=0), sum(x for _, x in below)
+        found[waiting.pop()] = (0, 0) if made_of is None else (1 + deep, 1 + runs)
+    runs = 1 + sum(found[number][1] for number in set(inputs))
+    if runs > MOST_QUERIES:
+        raise Conflict(
+            f"more than {MOST_QUERIES} queries would run for each reader, with those whose results are read",
+            hint="read fewer results of other queries",
+        )
+    return max((found[number][0] for number in inputs), default=0)

@@ -17,6 +17,7 @@ from headgate.access.permissions import Kind, Permission
 from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, Sessions
 from headgate.access.state import State
+from headgate.access.subscriptions import Subscriptions
 from headgate.cql.statements import Limit, Name, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError, LabelError, NotFound
 from headgate.labels import Label, Level
@@ -31,7 +32,12 @@ class Result:
     text: str
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    picture: str = ""  # SVG
+    draw: Callable[[], str] = field(default=str, compare=False)
+
+    @property
+    def picture(self) -> str:
+        """An SVG, drawn when somebody looks: that takes longer than all else."""
+        return self.draw()
 
     def finished(self) -> Result:
         return self
@@ -78,6 +84,7 @@ class Request:
     catalog: Catalog
     duties: Duties
     sessions: Sessions
+    subscriptions: Subscriptions
     passwords: Passwords
     running: Running
     work: Work
@@ -122,10 +129,14 @@ class Request:
         parameters: Mapping[str, Limit] | None = None,
         principal: Principal | None = None,
     ) -> None:
-        """Goes on only if the caller, or a narrower principal it acts as, has the permission."""
-        granted, reason = self.authorizer.judge(principal or self.principal, permission, thing, parameters)
+        """Goes on only if the caller, or a narrower principal it acts as (`AS role, ...`), has the permission."""
+        roles, hint = "no active role", ""
+        if principal is not None and principal.roles != self.principal.roles:
+            named = ", ".join(map(quote, sorted(principal.roles)))
+            roles, hint = f"none of the roles after AS ({named})", "a query has the rights of these roles only"
+        granted, reason = self.authorizer.judge(principal or self.principal, permission, thing, parameters, roles)
         if not granted:
-            raise AccessDenied(f"{permission} on {shown(thing)} is denied: {reason}")
+            raise AccessDenied(f"{permission} on {shown(thing)} is denied: {reason}", hint=hint)
         self.reasons[reason] = None
 
     def need_system(self, permission: Permission) -> None:

@@ -27,9 +27,9 @@ class User(Row):
     password: str  # an argon2 hash; empty: no login by password
     clearance: str  # a level's text
     since: int = 0  # how many audit records there were when it was created: earlier ones are another's
-    failures: int = 0  # wrong passwords in a row
+    failures: int = 0  # wrong passwords in a row, from wherever it has not logged in before
     refused: int = 0  # logins refused, ever
-    locked_until: float = 0.0
+    locked_until: float = 0.0  # for logins from there
     locked: bool = False  # by an administrator, until unlocked
     keys: tuple[str, ...] = ()
 
@@ -148,13 +148,30 @@ class Session(Row):
 
 @dataclass(frozen=True)
 class Subscription(Row):
-    """A session wants the results of a stream, for as long as it lasts."""
+    """A user wants the results of a stream, at a level and with some roles, until it says otherwise."""
 
     table = "subscriptions"
-    key_fields = ("session", "stream")
+    key_fields = ("user", "level", "stream")
 
-    session: str  # the hash of its token
+    user: str
+    level: str  # of the session that subscribed
     stream: int
+    number: int  # one of its own: whoever subscribes again later begins anew
+    roles: tuple[str, ...]  # active when it subscribed; those that the user still has count
+
+
+@dataclass(frozen=True)
+class LoginSource(Row):
+    """Where a user has logged in from before: wrong passwords from there are counted apart from those of strangers."""
+
+    table = "login_sources"
+    key_fields = ("user", "source")
+
+    user: str
+    source: str
+    last_used: float
+    failures: int = 0
+    locked_until: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -189,6 +206,7 @@ ROWS: tuple[type[Row], ...] = (
     Grant,
     Session,
     Subscription,
+    LoginSource,
     Parameter,
     SourceName,
 )

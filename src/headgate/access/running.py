@@ -83,15 +83,20 @@ class Running:
 
     def _take(self, query: r.Object) -> None:
         self._known[query.id] = query
-        definition = json.loads(query.definition)
-        if not definition["running"]:
-            return
         try:
-            found = stored_query(query, self._state.objects.get)
-            root = lower(found) if found is not None else None
+            planned = self._planned_as(query)
         except HeadgateError as error:
             self._faults[query.id] = error.message
-            return
-        if found is not None and root is not None:  # boxes without a text have nothing to run
-            mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
-            self._planned[query.id] = Planned(query, found, root, mode, tuple(definition["inputs"]))
+        except Exception as error:  # whatever it is, it is a matter of this query alone
+            self._faults[query.id] = f"it cannot be planned ({type(error).__name__})"
+        else:
+            if planned is not None:
+                self._planned[query.id] = planned
+
+    def _planned_as(self, query: r.Object) -> Planned | None:
+        definition = json.loads(query.definition)
+        found = stored_query(query, self._state.objects.get) if definition["running"] else None
+        if found is None:  # boxes without a text have nothing to run
+            return None
+        mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
+        return Planned(query, found, lower(found), mode, tuple(definition["inputs"]))

@@ -1,7 +1,5 @@
-"""Sessions: logging in as a principal, being recognised, being logged out (paper 000, section 2; paper 002, section 2).
-
-A refused login has one text and one cost, whether the name is unknown, the password wrong or the account locked.
-"""
+"""Sessions: logging in as a principal, being recognised, being logged out (paper 000, section 2; paper 002, section
+2)."""
 
 from __future__ import annotations
 
@@ -14,14 +12,14 @@ from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords, new_token, token_hash
 from headgate.access.state import State
 from headgate.clock import Clock
-from headgate.errors import AccessDenied, AuthenticationFailed
+from headgate.errors import AccessDenied, AuthenticationFailed, Conflict
 from headgate.labels import Level
 from headgate.lexing import quote
 
 REFUSED = "login refused"
+WAIT = "after several wrong passwords the next try has to wait, seconds at first"  # said to all alike
 NO_SESSION = "no valid session"
 NOBODY = ""  # cannot be a name
-MOST_REFUSED = 1_000_000_000
 _CLEAN_EVERY = 60.0
 _NOTED_EVERY = 1.0
 
@@ -46,29 +44,6 @@ class Sessions:
         """The slow part of a login: needs no lock, and takes as long for nobody as for somebody."""
         return self._passwords.verify(stored, password)
 
-    def admit(self, user: str, stored: str, proved: bool) -> str | None:
-        """Counts a try; None if the user may come in, otherwise the true reason, for the audit trail only.
-
-        Refusals cost the same: those without a user are counted on one that nobody can be.
-        """
-        named = self._state.users.get(user) if user != NOBODY else None
-        found = named or self._state.users.get(NOBODY)
-        now = self._clock.now()
-        if found is None:
-            return "the store is empty"
-        locked = found.locked or now < found.locked_until
-        if named is not None and proved and not locked and found.password == stored:
-            self._state.users.put(replace(found, failures=0, locked_until=0.0))
-            return None
-        failures, until = found.failures + (not locked), found.locked_until
-        if not locked and failures >= parameters.number(self._state, "lockout_failures"):
-            failures, until = 0, now + 60 * parameters.number(self._state, "lockout_minutes")
-        refused = (found.refused + 1) % MOST_REFUSED
-        self._state.users.put(replace(found, failures=failures, locked_until=until, refused=refused))
-        if named is None:
-            return "no such user"
-        return "the account is locked" if locked else f"wrong password, {failures or 'the last of too many'} in a row"
-
     def open(self, user: str, roles: frozenset[str] | None, level: Level | None) -> tuple[str, r.Session]:
         """A new session for an admitted user; returns the token, which is kept nowhere."""
         self._clean_up()
@@ -82,6 +57,7 @@ class Sessions:
         level = level or clearance
         if not self._authorizer.order.dominates(clearance, level):
             raise AccessDenied(f"level {level} is not dominated by your clearance {clearance}")
+        self._check_number(user, level)
         now, token = self._clock.now(), new_token()
         hashed = token_hash(token)
         session = r.Session(
@@ -96,6 +72,19 @@ class Sessions:
         )
         self._state.sessions.put(session)
         return token, session
+
+    def _check_number(self, user: str, level: Level) -> None:
+        """Only sessions that this one may know of are counted: nothing at a high level takes a place at a low one."""
+        dominates, level_of = self._authorizer.order.dominates, self._authorizer.level
+        mine = [x for x in self._state.sessions.peek("user", user) if self.is_alive(x)]
+        most = parameters.number(self._state, "max_sessions")
+        if sum(dominates(level, level_of(x.level)) for x in mine) >= most:
+            idle = parameters.number(self._state, "idle_minutes")
+            raise Conflict(
+                f"you have {most} open sessions, and may not have more",
+                hint=f"log out of one, or wait until one was not used for {idle} minutes; "
+                "an administrator can end them (END SESSIONS) or set max_sessions",
+            )
 
     def check_roles(self, user: str, roles: frozenset[str]) -> None:
         """Only authorised roles can be active, and not those that duties keep apart."""
@@ -131,22 +120,8 @@ class Sessions:
         return current
 
     def end(self, session: r.Session) -> None:
-        for subscription in self._state.subscriptions.find("session", session.token_hash):
-            self._state.subscriptions.remove(subscription)
+        """What its user has subscribed to stays."""
         self._state.sessions.remove(session)
-
-    def subscribe(self, session: r.Session, stream: r.Object) -> bool:
-        """Whether it was not subscribed before."""
-        new = self._state.subscriptions.get(session.token_hash, stream.id) is None
-        self._state.subscriptions.put(r.Subscription(session.token_hash, stream.id))
-        return new
-
-    def unsubscribe(self, session: r.Session, stream: r.Object) -> bool:
-        """Whether it was subscribed before."""
-        found = self._state.subscriptions.get(session.token_hash, stream.id)
-        if found is not None:
-            self._state.subscriptions.remove(found)
-        return found is not None
 
     def _clean_up(self) -> None:
         """Dead sessions are refused anyway; now and then their rows go too."""
@@ -161,7 +136,8 @@ class Sessions:
                 self.end(session)
 
     def settle(self) -> list[r.Session]:
-        """Ends every session that its user's rights no longer cover; what a change of rights takes away is gone now."""
+        """Ends every session that its user's rights no longer cover. A role that was taken away counts no more, and
+        counts again when it is given back (see `Authorizer.principal`)."""
         ended = []
         for session in self._state.sessions:
             user = self._state.users.get(session.user)
@@ -169,8 +145,6 @@ class Sessions:
             if user is None or not self._covered(user, session) or self._conflict(roles):
                 self.end(session)
                 ended.append(session)
-            elif len(roles) < len(session.roles):  # what was taken away does not come back by being given again
-                self._state.sessions.put(replace(session, roles=tuple(sorted(roles))))
         return ended
 
     def _covered(self, user: r.User, session: r.Session) -> bool:

@@ -110,7 +110,14 @@ class State:
             viewed_name=lambda x: (x.role, x.kind, x.name, x.level) if x.permission == Permission.VIEW_OBJECT else None,
         )
         self.sessions = Table(r.Session, log, user=lambda x: x.user)
-        self.subscriptions = Table(r.Subscription, log, session=lambda x: x.session, stream=lambda x: x.stream)
+        self.subscriptions = Table(
+            r.Subscription,
+            log,
+            user=lambda x: x.user,
+            user_level=lambda x: (x.user, x.level),
+            stream=lambda x: x.stream,
+        )
+        self.login_sources = Table(r.LoginSource, log, user=lambda x: x.user)
         self.parameters = Table(r.Parameter, log)
         self.source_names = Table(r.SourceName, log)
         self.tables: dict[str, Table[Any]] = {

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 from alembic import command
 from alembic.config import Config
@@ -31,17 +31,20 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from headgate.access import database
+from headgate.access import database, leases
 from headgate.access import tables as t
 from headgate.access.audit import START, Event, Head, Record, Seal
 from headgate.access.state import Change, State
 from headgate.clock import Clock
-from headgate.errors import StoreError
+from headgate.errors import LeaseLost, StoreError
 
+T = TypeVar("T")
 _KEPT_VERSIONS = 10_000
 _NEW_CHANGE = insert(t.change_log)  # made once: what is made anew is also compared anew with what was prepared
 _HEAD = t.head.c.one == 1
 _MIGRATION_LOCK = 0x48454144
+_TRIES = 3
+"""What changes nothing is tried so often, each time with a new connection, if the server ends connections."""
 _HEADLESS = "the store has lost its head: it was damaged, or somebody removed it"
 
 
@@ -80,6 +83,9 @@ class Transaction:
 class Store:
     def __init__(self, url: str, seal: Seal, clock: Clock) -> None:
         self._engine = database.open_engine(url)
+        self._server = self._engine.dialect.name == "postgresql"
+        self._file = database.StoreFile.of(url)
+        self._lease: leases.Lease | None = None
         self._seal = seal
         self._clock = clock
         self._lock = threading.RLock()
@@ -99,7 +105,7 @@ class Store:
         config = Config()
         config.set_main_option("script_location", "headgate.access:migrations")
         with self._reachable(), self._engine.begin() as connection:
-            if connection.dialect.name == "postgresql":  # several processes may open a new store at once
+            if self._server:  # several processes may open a new store at once
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
             new = not inspect(connection).has_table(t.head.name)
             if new and not create:
@@ -128,36 +134,50 @@ class Store:
     def refresh(self, state: State) -> None:
         """Brings the state to what is committed now; nearly free when nothing changed."""
         with self._lock, self._reachable():
+            self._tried(lambda: self._refresh(state))
+
+    def _refresh(self, state: State) -> None:
+        self._file.check()
+        if self._read_version() != self._version:
+            with self._snapshot() as connection:
+                self._catch_up(connection, state)
+
+    def _tried(self, act: Callable[[], T]) -> T:
+        """What changes no rights can be done again, if the server has ended the connection."""
+        for left in reversed(range(_TRIES)):
             try:
-                version = self._read_version()
-            except self._errors:  # the connection that is kept for this may have been cut: once more with a new one
+                return act()
+            except self._errors:
                 self._close_reader()
-                version = self._read_version()
-            if version != self._version:
-                with self._snapshot() as connection:
-                    self._catch_up(connection, state)
+                if not left:
+                    raise
+        raise AssertionError("there is a last try")
 
     def _read_version(self) -> int:
-        """Straight through the driver: this is asked before every check."""
-        if self._reader is None:
-            self._reader = self._engine.raw_connection()
-            if self._engine.dialect.name == "postgresql":
-                self._reader.driver_connection.autocommit = True
-        cursor = self._reader.driver_connection.cursor()
-        try:
-            cursor.execute("SELECT version FROM head")
-            found = cursor.fetchone()
-        finally:
-            cursor.close()
+        found = self._asked("SELECT version FROM head")
         if found is None:
             raise StoreError(_HEADLESS)
         return int(found[0])
+
+    def _asked(self, statement: str, *values: str) -> Any:
+        """Straight through the driver, on a connection that is kept: this is asked before every check."""
+        if self._reader is None:
+            self._reader = self._engine.raw_connection()
+            if self._server:
+                self._reader.driver_connection.autocommit = True
+                self._reader.driver_connection.execute("SET synchronous_commit = off")  # a lease that is given back
+        cursor = self._reader.driver_connection.cursor()
+        try:
+            cursor.execute(statement, values)
+            return cursor.fetchone() if cursor.description else None
+        finally:
+            cursor.close()
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
         """One consistent look at the store, which keeps no writer waiting."""
         options: dict[str, Any] = {"headgate_reading": True}
-        if self._engine.dialect.name == "postgresql":
+        if self._server:
             options = {"isolation_level": "REPEATABLE READ"}
         with self._engine.connect().execution_options(**options) as connection, connection.begin():
             yield connection
@@ -195,10 +215,12 @@ class Store:
         """All of it is committed, changes and audit records, or none of it is."""
         with self._lock, self._reachable():
             try:
+                self._file.check()
                 with self._engine.begin() as connection:
                     found = connection.execute(select(t.head).where(_HEAD).with_for_update()).mappings().first()
                     if found is None:
                         raise StoreError(_HEADLESS)
+                    self._file.check()
                     self._catch_up(connection, state)
                     work = Transaction(connection, found["next_object"], found["audit_count"])
                     yield work
@@ -216,6 +238,8 @@ class Store:
         changes = state.changes()
         if changes:
             version += 1
+            if self._server:
+                leases.wait(connection)
             self._write_changes(connection, changes)
             self._write_log(connection, version, changes)
         head, records = self._sealed(Head(found["audit_count"], found["audit_mac"], found["audit_seal"]), work.events)
@@ -260,10 +284,48 @@ class Store:
 
     @contextmanager
     def held(self, state: State) -> Iterator[None]:
-        """The state is up to date, and nobody changes anything until the end."""
-        with self.locked() as connection:
+        """The state is up to date, and nobody changes anything until the end, or until `verify` fails. A file's lock is
+        this process's own, and nobody else can end it; what a server holds for us it may end, hence the lease."""
+        if not self._server:
+            with self.locked() as connection:
+                self._catch_up(connection, state)
+                yield
+            return
+        with self._lock:
+            with self._reachable():
+                self._lease = self._tried(lambda: self._leased(state))
+            try:
+                yield
+            finally:
+                lease, self._lease = self._lease, None
+                with suppress(*self._errors):  # or it runs out
+                    self._tried(lambda: self._asked("DELETE FROM leases WHERE holder = %s", lease.holder))
+
+    def _leased(self, state: State) -> leases.Lease:
+        with self._engine.begin() as connection:
+            connection.execute(select(t.head).where(_HEAD).with_for_update())
             self._catch_up(connection, state)
-            yield
+            return leases.take(connection)
+
+    def verify(self) -> None:
+        """Raises LeaseLost unless nobody can have changed anything since `held` began."""
+        self._file.check()
+        if not self._server:
+            return
+        lease = self._lease
+        if lease is None:
+            raise LeaseLost("nobody holds a lease on rights")
+        lease.check_time()
+        if lease.fresh():
+            return
+        try:
+            found = self._tried(lambda: self._asked("SELECT 1 FROM leases WHERE holder = %s", lease.holder))
+        except self._errors:
+            found = None
+        if found is None:
+            raise LeaseLost("the lease on rights is gone")
+        lease.check_time()
+        lease.confirm()
 
     # Audit ----------------------------------------------------------------------------------------------------------
 
@@ -303,6 +365,7 @@ class Store:
         """A write transaction on the bare tables."""
         with self._lock, self._reachable(), self._engine.begin() as connection:
             connection.execute(select(t.head).where(_HEAD).with_for_update())
+            self._file.check()
             yield connection
 
     @contextmanager
@@ -311,8 +374,7 @@ class Store:
         try:
             yield
         except self._errors as error:
-            cause = type(getattr(error, "orig", None) or error).__name__
-            raise StoreError(f"the store refused or cannot be reached ({cause})") from None
+            raise database.unreachable(self._engine.url, error) from None
 
 
 class StoreJournal:

@@ -120,8 +120,20 @@ Table(
 Table(
     "subscriptions",
     metadata,
-    Column("session", Text, _reference("sessions.token_hash"), primary_key=True),
+    Column("user", Text, _reference("users.name"), primary_key=True),
+    Column("level", Text, primary_key=True),
     Column("stream", Integer, _reference("objects.id"), primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("roles", Text, nullable=False),
+)
+Table(
+    "login_sources",
+    metadata,
+    Column("user", Text, _reference("users.name"), primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("last_used", Double, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("locked_until", Double, nullable=False),
 )
 Table("parameters", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
 
@@ -135,6 +147,13 @@ head = Table(
     Column("audit_count", Integer, nullable=False),
     Column("audit_mac", Text, nullable=False),
     Column("audit_seal", Text, nullable=False),
+)
+# Who lets results out at this moment, on a server: see `leases`.
+leases = Table(
+    "leases",
+    metadata,
+    Column("holder", Text, primary_key=True),
+    Column("expires", Double, nullable=False),
 )
 # The latest changes, so that other processes catch up without reading everything again.
 change_log = Table(

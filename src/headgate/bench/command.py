@@ -14,7 +14,7 @@ from headgate.bench import BENCHES
 from headgate.bench.harness import Report
 from headgate.bench.markdown import markdown
 from headgate.bench.show import Bar, console_for_reports, show
-from headgate.engine.memory import keep_freed
+from headgate.execution.memory import keep_freed
 
 
 class _Benches(click.Group):

@@ -8,8 +8,8 @@ from statistics import median
 
 from headgate.bench.harness import Plot, Progress, Report, Row, environment
 from headgate.bench.pipelines import measured, reader, running
-from headgate.bench.vitals import ROLES, STREAMS, Vitals, demand
-from headgate.engine.demand import Demand
+from headgate.bench.vitals import ROLES, STREAMS, Vitals, snapshot
+from headgate.model.snapshot import CatalogSnapshot
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Case:
     wards: int = 8
     views: int = 1
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         made = [running(f"q{number:02}", text, STREAMS) for number, text in enumerate(self.queries)]
-        return demand(made, [reader(role, query, [role]) for query in made for role in ROLES[: self.views]])
+        return snapshot(made, [reader(role, query, [role]) for query in made for role in ROLES[: self.views]])
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def growth(title: str, cases: Sequence[Case], sizes: Sizes, notes: Iterable[str]
 def _row(case: Case, sizes: Sizes, progress: Progress) -> Row:
     progress.step(f"{case.kind}, {case.grows} {case.size:,}")
     vitals, times = Vitals(case.patients, case.wards), list[float]()
-    with measured({0: case.demand()}) as pipelines:
+    with measured({0: case.snapshot()}) as pipelines:
         for _ in range(sizes.filling + sizes.batches):
             times.append(pipelines[0].take(vitals.batch(sizes.batch, case.streams)))
         results = pipelines[0].results / len(times)

@@ -26,16 +26,15 @@ from pyspark.sql import SparkSession
 
 from headgate.access.passwords import Passwords
 from headgate.bench.harness import Plot, Progress, Report, Row, environment
-from headgate.engine.chain import Chain
-from headgate.engine.egress import Parcel
-from headgate.engine.ingress import Refused
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.runner import SparkBatch
-from headgate.engine.session import spark_session
-from headgate.engine.state import StateFolder
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import Verify
+from headgate.ingress.spark import spark_session
+from headgate.recovery.pipeline import Pipeline
+from headgate.recovery.query_graph import QueryGraph
+from headgate.recovery.state import StateFolder
 from headgate.service import Headgate
-from headgate.service.processing import Processing
+from headgate.service.runs import Processing
+from headgate.service.streams import SparkBatch
 
 RATES = (1_000, 10_000, 100_000)
 SECONDS, QUICK_SECONDS, WARM_SECONDS = 30.0, 4.0, 5.0
@@ -52,7 +51,7 @@ CREATE USER ann PASSWORD '{secret}'; GRANT ROLE R1 TO USER ann; GRANT ROLE R2 TO
 
 PARTS: Mapping[str, tuple[type, str]] = {
     "reading": (SparkBatch, "compact"),
-    "kernel": (Chain, "batch"),
+    "kernel": (QueryGraph, "batch"),
     "state": (StateFolder, "save"),
     "delivery": (Pipeline, "_deliver"),
     "batch": (Pipeline, "take"),
@@ -77,10 +76,11 @@ class Watch(Mailbox):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def write(self, results: Sequence[Parcel], refused: Sequence[Refused], *, as_staged: bool) -> None:  # noqa: ARG002
+    def publish(self, verify: Verify) -> None:
+        verify()
         now = time.perf_counter()
-        self.arrived += [(now, parcel.values[0].to_numpy()) for parcel in results]
-        if results:
+        self.arrived += [(now, result_batch.values[0].to_numpy()) for result_batch in self._ready]
+        if self._ready:
             self.flows.set()
 
     @property
@@ -176,7 +176,7 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
     thread = threading.Thread(target=sender.send)
     expected, latest = sender.each * sender.files, time.perf_counter() + seconds + _PATIENCE
 
-    def look() -> None:
+    def measure() -> None:
         if watch.tuples >= expected or time.perf_counter() > latest:
             raise Enough
 
@@ -186,7 +186,7 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
                 stack.enter_context(timed(owner, method, parts[name]))
             thread.start()
             stack.enter_context(suppress(Enough))
-            processing.follow(look)
+            processing.follow(measure)
         progress = [x for query in spark.streams.active for x in query.recentProgress]
     finally:
         thread.join()

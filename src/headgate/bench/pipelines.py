@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from headgate.clock import SystemClock
 from headgate.cql.queries import parse_query
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.duck import evaluate
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.pipeline import Pipeline
-from headgate.engine.sights import Running
+from headgate.egress.mailbox import Mailbox
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
 from headgate.labels import LEAST, Clearance
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.queries import Stream, bind_query
+from headgate.recovery.pipeline import Pipeline
 
 Key = TypeVar("Key")
 
@@ -33,27 +33,30 @@ Key = TypeVar("Key")
 class Unchanging:
     """A gate at which the same is wanted all the time."""
 
-    def __init__(self, demand: Demand) -> None:
-        self._demand = demand
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self._snapshot = snapshot
 
-    def demand(self) -> Demand:
-        return self._demand
+    def snapshot(self) -> CatalogSnapshot:
+        return self._snapshot
 
-    def open(self) -> AbstractContextManager[Demand]:
-        return nullcontext(self._demand)
+    def open(self) -> AbstractContextManager[CatalogSnapshot]:
+        return nullcontext(self._snapshot)
+
+    def verify(self) -> None:
+        pass
 
 
 class Measured:
     """A pipeline that says what a batch took. Mailboxes are emptied after each, as their owners would."""
 
-    def __init__(self, demand: Demand, home: Path) -> None:
+    def __init__(self, snapshot: CatalogSnapshot, home: Path) -> None:
         self._mailbox = Mailbox()
-        self._demand = demand
+        self._snapshot = snapshot
         self._batches = count()
         self.pipeline = Pipeline(
             home,
-            Unchanging(demand),
-            lambda _, program, schema: LocalCarrier(program, schema, evaluate),
+            Unchanging(snapshot),
+            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
             [self._mailbox],
             SystemClock(),
         )
@@ -65,7 +68,7 @@ class Measured:
         for stream, table in batch.items():
             self.pipeline.take(stream, number, table)
         taken = time.process_time() - start
-        for subscriber in self._demand.subscribers:
+        for subscriber in self._snapshot.subscribers:
             self._mailbox.fetch(subscriber.name, subscriber.query, _NOTHING)
         return taken
 
@@ -75,27 +78,27 @@ class Measured:
         return sum(self.pipeline.counts.results.values())
 
 
-_NOTHING = Demand()
+_NOTHING = CatalogSnapshot()
 """With no query running, what is fetched is let go unseen."""
 
 
 @contextmanager
-def measured(demands: Mapping[Key, Demand]) -> Iterator[dict[Key, Measured]]:
+def measured(snapshots: Mapping[Key, CatalogSnapshot]) -> Iterator[dict[Key, Measured]]:
     """Pipelines side by side, so that they can take turns."""
     with ExitStack() as stack:
         found: dict[Key, Measured] = {}
-        for name, demand in demands.items():
+        for name, snapshot in snapshots.items():
             home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            found[name] = Measured(demand, home)
+            found[name] = Measured(snapshot, home)
             stack.callback(found[name].pipeline.close)
         yield found
 
 
-def running(name: str, text: str, streams: Mapping[str, Stream]) -> Running:
+def running(name: str, text: str, streams: Mapping[str, Stream]) -> ContinuousQuery:
     """A query at the least level, from its text."""
-    return Running(name, bind_query(parse_query(text), lambda target: streams[target.name]), LEAST)
+    return ContinuousQuery(name, bind_query(parse_query(text), lambda target: streams[target.name]), LEAST)
 
 
-def reader(name: str, query: Running, roles: Sequence[str]) -> Subscriber:
+def reader(name: str, query: ContinuousQuery, roles: Sequence[str]) -> Subscriber:
     """Somebody with these roles who may read the streams of a query."""
     return Subscriber(name, query.name, Clearance(frozenset(roles), LEAST, query.streams))

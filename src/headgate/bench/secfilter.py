@@ -20,14 +20,16 @@ import pyarrow as pa
 from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.pipelines import running
 from headgate.bench.unsecured import UnlabelledIngress, UnsecuredProcessor, results
-from headgate.bench.vitals import LABELS, ROLES, STREAMS, Vitals, demand
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.chain import Numbers
-from headgate.engine.duck import evaluate
-from headgate.engine.ingress import Entrance, Ingress
-from headgate.engine.processor import Processor
-from headgate.engine.sights import Running
+from headgate.bench.vitals import LABELS, ROLES, STREAMS, Vitals, snapshot
+from headgate.egress.filter import ResultFilter
+from headgate.execution.executors import LocalExecutor
+from headgate.execution.processor import Processor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.validation import Ingress
 from headgate.labels import LEAST, Clearance, Rules, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.stream import StreamDescriptor
+from headgate.visibility.dictionary import Dictionary
 
 MOST_OVERHEAD = 1.0
 PAPER_NS = 60
@@ -111,7 +113,7 @@ def _series(rows: Sequence[Row], column: str) -> dict[str, list[tuple[float, flo
     }
 
 
-def query(operators: int) -> Running:
+def query(operators: int) -> ContinuousQuery:
     """Patients are dealt out to the blocks: every tuple comes out once."""
     blocks = operators // _EACH
     share = _PATIENTS // blocks
@@ -122,8 +124,8 @@ def query(operators: int) -> Running:
 class Way:
     """One of the three ways to run a query."""
 
-    def __init__(self, entrance: Ingress, processor: Processor, numbers: Numbers) -> None:
-        self._ingress = entrance
+    def __init__(self, descriptor: Ingress, processor: Processor, numbers: Dictionary) -> None:
+        self._ingress = descriptor
         self._processor = processor
         self._numbers = numbers
 
@@ -132,34 +134,38 @@ class Way:
         start = time.process_time()
         arrivals, _ = self._ingress.take(batch, 0)
         entered = time.process_time()
-        parcels = self._processor.batch([arrivals])
-        return entered - start, time.process_time() - entered, results(parcels)
+        result_batches = self._processor.batch([arrivals])
+        return entered - start, time.process_time() - entered, results(result_batches)
 
 
-def ways(running_: Running) -> dict[str, Way]:
-    streams = demand([], []).entrances["hr"], demand([], [], labelled=False).entrances["hr"]
+def ways(running_: ContinuousQuery) -> dict[str, Way]:
+    streams = snapshot([], []).descriptors["hr"], snapshot([], [], labelled=False).descriptors["hr"]
     labelled, plain = streams
     return {
         OFF: _unsecured(running_, plain),
-        STREAM: _secured(running_, Entrance(plain.name, plain.columns, plain.event_time, policy=parse_label("doctor"))),
+        STREAM: _secured(
+            running_, StreamDescriptor(plain.name, plain.columns, plain.event_time, policy=parse_label("doctor"))
+        ),
         TUPLE: _secured(running_, labelled),
     }
 
 
-def _unsecured(running_: Running, entrance: Entrance) -> Way:
-    numbers = Numbers()
-    return Way(UnlabelledIngress(entrance, Rules(), numbers.number), UnsecuredProcessor(running_), numbers)
+def _unsecured(running_: ContinuousQuery, descriptor: StreamDescriptor) -> Way:
+    numbers = Dictionary()
+    return Way(UnlabelledIngress(descriptor, Rules(), numbers.number), UnsecuredProcessor(running_), numbers)
 
 
-def _secured(running_: Running, entrance: Entrance) -> Way:
+def _secured(running_: ContinuousQuery, descriptor: StreamDescriptor) -> Way:
     """Looked at by somebody who has every role, so that the same comes out."""
-    numbers = Numbers()
-    processor = Processor([running_], Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate))
-    ingress = Ingress(entrance, Rules(), numbers.number)
-    if entrance.labels:
-        ingress.learn([(text,) for text in LABELS])
-    processor.know(dict(enumerate(numbers.labels)))
-    processor.subscribe(running_.name, {"somebody": Clearance(frozenset(ROLES), LEAST, frozenset({entrance.name}))})
+    numbers = Dictionary()
+    processor = Processor(
+        [running_], Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter
+    )
+    ingress = Ingress(descriptor, Rules(), numbers.number)
+    if descriptor.labels:
+        ingress.register([(text,) for text in LABELS])
+    processor.know(numbers.labels)
+    processor.subscribe(running_.name, {"somebody": Clearance(frozenset(ROLES), LEAST, frozenset({descriptor.name}))})
     return Way(ingress, processor, numbers)
 
 

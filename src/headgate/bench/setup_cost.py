@@ -24,11 +24,11 @@ from headgate.access.rows import Object, Session
 from headgate.access.statements import HANDLERS
 from headgate.bench.harness import Goal, Plot, Progress, Row
 from headgate.cql import parse_script
-from headgate.engine.carriers import Carrier, LocalCarrier
-from headgate.engine.chain import Chain
-from headgate.engine.duck import evaluate
-from headgate.engine.kernels.given import Program
+from headgate.execution.executors import Executor, LocalExecutor
+from headgate.expressions.duck import evaluate
 from headgate.labels import LEAST
+from headgate.operators.program import Program
+from headgate.recovery.query_graph import QueryGraph
 from headgate.service import Headgate
 
 MOST_OVERHEAD = 5.0
@@ -147,8 +147,8 @@ def rows(quick: bool, progress: Progress) -> Iterator[tuple[Row, Goal]]:
         yield row, Goal(f"set-up with security, {size.objects} objects: overhead", overhead, MOST_OVERHEAD, "%")
 
 
-def _cells(_: object, program: Program, schema: pa.Schema) -> Carrier:
-    return LocalCarrier(program, schema, evaluate)
+def _partitions(_: object, program: Program, schema: pa.Schema) -> Executor:
+    return LocalExecutor(program, schema, evaluate)
 
 
 def plot(found: Sequence[Row]) -> Plot:
@@ -175,7 +175,7 @@ def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
             headgate.initialise("joe", _PASSWORD)
         token = secure.login("joe", _PASSWORD)
         times: dict[Headgate, list[float]] = {secure: [], plain: []}
-        engines = {headgate: Chain(_cells) for headgate in times}
+        engines = {headgate: QueryGraph(_partitions) for headgate in times}
         gc.disable()  # or one of the two would pay for what both left behind
         for number in range(rounds):
             text = script(size, number)
@@ -185,10 +185,10 @@ def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
                 start = time.perf_counter()
                 headgate.execute(token, text)
                 headgate.plan()
-                engines[headgate].meet(headgate.demand())
+                engines[headgate].meet(headgate.snapshot())
                 times[headgate].append(1000 * (time.perf_counter() - start))
                 headgate.execute(token, f"STOP QUERY q{number}; UNSUBSCRIBE FROM q{number}")
-                engines[headgate].meet(headgate.demand())
+                engines[headgate].meet(headgate.snapshot())
         gc.enable()
         for headgate in (secure, plain):
             headgate.close()

@@ -25,10 +25,10 @@ from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environmen
 from headgate.bench.peers import data as peers_data
 from headgate.bench.peers.every import run_one
 from headgate.bench.shared_data import NAMES, make
-from headgate.engine.mailbox import Mailbox
-from headgate.engine.session import spark_session
+from headgate.egress.mailbox import Mailbox
+from headgate.ingress.spark import spark_session
 from headgate.service import Headgate
-from headgate.service.processing import Processing
+from headgate.service.runs import Processing
 
 SIZES, QUICK_SIZES = (500_000, 1_000_000, 5_000_000), (50_000,)
 ROUNDS, FEW_ROUNDS = 15, 5

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.carriers import LocalCarrier
-from headgate.engine.duck import evaluate
-from headgate.engine.egress import Egress, Parcel
-from headgate.engine.ingress import Ingress
-from headgate.engine.kernels.given import Sight
-from headgate.engine.kernels.rows import Bools, Ints
-from headgate.engine.kernels.sorting import Constant, repeated
-from headgate.engine.processor import Processor
-from headgate.engine.sights import Running, Sightings, View
+from headgate.columns.sorting import Bools, Constant, Ints, repeated
+from headgate.egress.filter import ResultFilter
+from headgate.execution.executors import LocalExecutor
+from headgate.execution.processor import Processor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.validation import Ingress
 from headgate.labels import PUBLIC, Label, Level, Rules
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import ResultBatch
+from headgate.model.view import View
+from headgate.model.visibility import Visibility
+from headgate.visibility.index import VisibilityIndex
 
 
 class UnlabelledIngress(Ingress):
@@ -35,21 +38,21 @@ _ALL = np.ones(1, np.bool_)
 class UnsecuredProcessor(Processor):
     """Of one query, with one subscriber."""
 
-    def __init__(self, running: Running) -> None:
-        super().__init__([running], Rules(), lambda program, schema: LocalCarrier(program, schema, evaluate))
-        self._sightings = _OneSight(running)
-        self._egress = _Undecided(Rules(), {})
+    def __init__(self, running: ContinuousQuery) -> None:
+        make = partial(LocalExecutor, evaluate=evaluate)
+        super().__init__([running], Rules(), make, _Undecided)
+        self._index = _OneVisibility(running)
 
 
-class _OneSight(Sightings):
-    def __init__(self, running: Running) -> None:
+class _OneVisibility(VisibilityIndex):
+    def __init__(self, running: ContinuousQuery) -> None:
         super().__init__(Rules())
         self._zeros = Constant()
         self.add_view(running, {"anybody": None})
         columns = len(running.query.blocks)
         never = np.zeros(columns, np.int64)
         targets = tuple((running.name, number) for number in range(columns))
-        self._only = Sight(targets, np.ones((1, columns), np.int32), (frozenset(),), never, never, {})
+        self._only = Visibility(targets, np.ones((1, columns), np.int32), (frozenset(),), never, never, {})
 
     def arriving(
         self,
@@ -58,23 +61,24 @@ class _OneSight(Sightings):
         labels: Ints,
         only: tuple[View, ...] | None = None,  # noqa: ARG002
         arrived: int = 0,  # noqa: ARG002
+        clock: int | None = None,  # noqa: ARG002
     ) -> Ints:
         return self._zeros.of(0, len(labels))
 
-    def seen(self, sights: Ints) -> None:
+    def seen(self, visibilities: Ints) -> None:
         pass
 
-    def batch(self, *, last: bool = False) -> Sight:  # noqa: ARG002
+    def batch(self, *, last: bool = False) -> Visibility:  # noqa: ARG002
         return self._only
 
 
-class _Undecided(Egress):
-    def _shared_out(self, view: View, whole: Parcel) -> list[Parcel]:
+class _Undecided(ResultFilter):
+    def _shared_out(self, view: View, whole: ResultBatch) -> list[ResultBatch]:
         return [replace(whole, subscribers=tuple(view.clearances))]
 
     def _labels_of(self, level: Level, sets: Iterable[object]) -> tuple[Label, ...]:  # noqa: ARG002
         return tuple(PUBLIC for _ in sets)
 
 
-def results(parcels: Sequence[Parcel]) -> int:
-    return sum(map(len, parcels))
+def results(result_batches: Sequence[ResultBatch]) -> int:
+    return sum(map(len, result_batches))

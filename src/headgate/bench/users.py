@@ -12,8 +12,8 @@ from statistics import median
 
 from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.pipelines import measured, reader, running
-from headgate.bench.vitals import ROLES, STREAMS, Vitals, demand
-from headgate.engine.demand import Demand
+from headgate.bench.vitals import ROLES, STREAMS, Vitals, snapshot
+from headgate.model.snapshot import CatalogSnapshot
 
 _ALARM = "SELECT patient, hr WHERE hr > {} FROM hr"
 _WINDOWED = (
@@ -100,41 +100,43 @@ def measure(sizes: Sizes, progress: Progress) -> Report:
 
 
 def _apart_goals(rows: Sequence[Row]) -> list[Goal]:
-    wanted = {60: 1.6, 1_000: 4.0}
+    pushdown = {60: 1.6, 1_000: 4.0}
     costs = {int(str(row["users"])): _cost(row) for row in rows}
     return [
         Goal(
             f"{users:,} users, own alarms, batches of {rows[0]['batch']:,}", costs[users] / costs[1], most, "times one"
         )
-        for users, most in wanted.items()
+        for users, most in pushdown.items()
         if users in costs
     ]
 
 
-def apart(users: int, least: int = 11_000) -> Demand:
+def apart(users: int, least: int = 11_000) -> CatalogSnapshot:
     """Every user has one role, and a query with an alarm of its own, in the forty beats from the least on."""
     alarms = [least + (number + 1) * 1_237 % 4_000 for number in range(users)]
     queries = [running(f"q{number:04}", _ALARM.format(alarm), STREAMS) for number, alarm in enumerate(alarms)]
-    return demand(queries, [reader(f"u{i}", x, [ROLES[i % len(ROLES)]]) for i, x in enumerate(queries)])
+    return snapshot(queries, [reader(f"u{i}", x, [ROLES[i % len(ROLES)]]) for i, x in enumerate(queries)])
 
 
-def together(users: int) -> Demand:
+def together(users: int) -> CatalogSnapshot:
     """All look at one query; those of one role look through one view."""
     query = running("q", _ALARM.format(11_000), STREAMS)
-    return demand([query], [reader(f"u{i}", query, [ROLES[i % len(ROLES)]]) for i in range(users)])
+    return snapshot([query], [reader(f"u{i}", query, [ROLES[i % len(ROLES)]]) for i in range(users)])
 
 
-def windowed(queries: int) -> Demand:
+def windowed(queries: int) -> CatalogSnapshot:
     """Different windowed queries, each of them looked at by three users of different roles."""
     texts = (_WINDOWED[i % len(_WINDOWED)].format(n=i // len(_WINDOWED)) for i in range(queries))
     made = [running(f"q{number:02}", text, STREAMS) for number, text in enumerate(texts)]
-    return demand(made, [reader(role, query, [role]) for query in made for role in ROLES[:3]])
+    return snapshot(made, [reader(role, query, [role]) for query in made for role in ROLES[:3]])
 
 
-def _grown(workload: str, demands: Mapping[int, Demand], size: int, sizes: Sizes, progress: Progress) -> list[Row]:
+def _grown(
+    workload: str, snapshots: Mapping[int, CatalogSnapshot], size: int, sizes: Sizes, progress: Progress
+) -> list[Row]:
     """One row for each number of users; all take turns with the same batches, after one that warms up."""
     vitals = Vitals()
-    with measured(demands) as pipelines:
+    with measured(snapshots) as pipelines:
         times: dict[int, list[float]] = {users: [] for users in pipelines}
         for number in range(sizes.repetitions + 1):
             if number:

@@ -11,9 +11,9 @@ from itertools import combinations
 import numpy as np
 import pyarrow as pa
 
-from headgate.engine.demand import Demand, Subscriber
-from headgate.engine.ingress import Entrance
-from headgate.engine.sights import Running
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream
 
@@ -28,11 +28,13 @@ _TIME, _ROLES = "at", "roles"
 _MEAN, _SPREAD = {"bp": 120, "hr": 8_000, "temp": 370}, {"bp": 15, "hr": 1_500, "temp": 6}
 
 
-def demand(queries: Sequence[Running], subscribers: Sequence[Subscriber], *, labelled: bool = True) -> Demand:
+def snapshot(
+    queries: Sequence[ContinuousQuery], subscribers: Sequence[Subscriber], *, labelled: bool = True
+) -> CatalogSnapshot:
     """These queries over the streams; tuples bring role expressions, or (not `labelled`) are for everybody."""
     labels = {"ROLES": _ROLES} if labelled else {}
-    entrances = {x.name: Entrance(x.name, x.columns, _TIME, labels) for x in STREAMS.values()}
-    return Demand(entrances=entrances, queries=tuple(queries), subscribers=tuple(subscribers))
+    descriptors = {x.name: StreamDescriptor(x.name, x.columns, _TIME, labels) for x in STREAMS.values()}
+    return CatalogSnapshot(descriptors=descriptors, queries=tuple(queries), subscribers=tuple(subscribers))
 
 
 class Vitals:

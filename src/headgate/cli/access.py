@@ -8,7 +8,7 @@ from typing import TypeVar
 import click
 
 from headgate.access.permissions import Permission
-from headgate.cli.context import Place, pass_place, reported
+from headgate.cli.context import Place, pass_place, reported, say
 from headgate.cql.reading import target
 from headgate.cql.rights import permission as read_permission
 from headgate.lexing import Cursor
@@ -42,10 +42,10 @@ def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> No
         with place.headgate() as headgate:
             found = headgate.why(place.token(), user, wanted, thing)
     decision = found.decision
-    click.echo(f"{'GRANTED' if decision else 'DENIED'}: {user} {decision.permission} on {decision.object}")
-    click.echo(f"  because {decision.reason}")
+    say(f"{'GRANTED' if decision else 'DENIED'}: {user} {decision.permission} on {decision.object}")
+    say(f"  because {decision.reason}")
     for line in found.details:
-        click.echo(f"  {line}")
+        say(f"  {line}")
 
 
 def _all_of(text: str, read: Callable[[Cursor], T]) -> T:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from headgate.cli.context import Place, pass_place, reported
+from headgate.cli.context import Place, pass_place, reported, say
 
 
 @click.group()
@@ -27,10 +27,10 @@ def verify(place: Place, expect: str) -> None:
         faults = headgate.verify_audit(expect)
         count = headgate.audit_head().count
     for fault in faults:
-        click.echo(f"FAULT: {fault}")
+        say(f"FAULT: {fault}")
     if faults:
         sys.exit(1)
-    click.echo(f"the audit trail is intact: {count} records")
+    say(f"the audit trail is intact: {count} records")
 
 
 @audit.command()
@@ -38,4 +38,4 @@ def verify(place: Place, expect: str) -> None:
 def head(place: Place) -> None:
     """Print the head of the trail, to be noted somewhere else."""
     with reported(), place.headgate() as headgate:
-        click.echo(str(headgate.audit_head()))
+        say(str(headgate.audit_head()))

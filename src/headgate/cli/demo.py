@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
-from headgate.cli.context import reported
+from headgate.cli.context import reported, say_lines
 from headgate.demo import exchange, ward
 
 SCENES = ("ward", "exchange")
+_CHOSEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def _in_a_folder(context: click.Context, option: click.Parameter, file: Path) -> Path:
@@ -30,7 +32,8 @@ def _in_a_folder(context: click.Context, option: click.Parameter, file: Path) ->
     callback=_in_a_folder,
     help="Where the picture of the ward's shared plan goes.",
 )
-def demo(scene: str, svg: Path) -> None:
+@click.pass_context
+def demo(context: click.Context, scene: str, svg: Path) -> None:
     """Play a SCENE: a hospital ward (the default) or a stock exchange.
 
     \b
@@ -39,13 +42,19 @@ def demo(scene: str, svg: Path) -> None:
                 away in the middle
       exchange  four people, two price feeds, one shared result, and a revocation
 
-    Both run in a temporary folder and leave nothing behind but the picture.
+    Both run in a temporary folder, with a store of their own: --home and --store mean nothing here, and nothing is
+    left behind but the picture.
     """
+    group = context.parent
+    given = [x for x in ("home", "store") if group and group.get_parameter_source(x) in _CHOSEN]
+    if given:
+        named = " and ".join(f"--{x}" for x in given)
+        click.echo(f"the demo has a store of its own in a temporary folder: {named} is not looked at", err=True)
     with reported():
         if scene == "exchange":
             for line in exchange.tell():
-                click.echo(line)
+                say_lines(line)
             return
         with Console(stderr=True).status("") as status:
             for line in ward.tell(svg, status.update):
-                click.echo(line)
+                say_lines(line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from headgate.cli.context import Place, pass_place, reported
+from headgate.cli.context import Place, pass_place, reported, say, say_lines
 from headgate.cql import parse_script
 from headgate.errors import HeadgateError, TextError
 
@@ -39,11 +39,11 @@ def explain(place: Place, text: str | None, name: str | None, svg: Path | None) 
         if len(parse_script(script)) != 1:
             raise TextError("one query is explained at a time", hint="run a script for several statements")
         (result,) = headgate.execute(place.token(), script)
-    click.echo(result.text)
+    say_lines(result.text)
     if svg is not None:
         with reported():
             svg.write_text(result.picture, encoding="utf-8")
-        click.echo(f"drawn into {svg}")
+        say(f"drawn into {svg}")
 
 
 @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.context import reported
+from headgate.cli.context import reported, say
 from headgate.labels import Clearance, LevelOrder, Rules, parse_label, parse_level
 
 
 def _order(chain: str) -> LevelOrder:
-    return LevelOrder.chain(*(name.strip() for name in chain.split("<")))
+    return LevelOrder.total(*(name.strip() for name in chain.split("<")))
 
 
 @click.group()
@@ -27,7 +27,7 @@ def normal(text: str) -> None:
       headgate label normal "R1 | (R1 & R2)"
     """
     with reported("<label>"):
-        click.echo(str(parse_label(text)))
+        say(str(parse_label(text)))
 
 
 @label.command()
@@ -47,6 +47,6 @@ def check(text: str, roles: tuple[str, ...], level: str, sources: tuple[str, ...
         order = _order(chain)
         clearance = Clearance(frozenset(roles), parse_level(level, order), frozenset(sources))
         reasons = Rules(order).why_denied(parse_label(text, order), clearance)
-    click.echo("denied" if reasons else "permitted")
+    say("denied" if reasons else "permitted")
     for reason in reasons:
-        click.echo(f"  {reason}")
+        say(f"  {reason}")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import click
 
@@ -10,7 +16,7 @@ from headgate import __version__
 from headgate.bench.command import bench
 from headgate.cli.access import access
 from headgate.cli.audit import audit
-from headgate.cli.context import Place
+from headgate.cli.context import Place, say
 from headgate.cli.demo import demo
 from headgate.cli.explain import explain
 from headgate.cli.label import label
@@ -18,9 +24,42 @@ from headgate.cli.run import run
 from headgate.cli.sendlog import sendlog, why
 from headgate.cli.session import init, login, logout
 from headgate.cli.show import show_command
+from headgate.plain import visible
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """What click finds wrong with the words of a command repeats them, and what nobody foresaw may repeat anything:
+    both are shown as our own errors are."""
+
+    def main(self, *words: Any, **more: Any) -> Any:
+        sys.excepthook = unforeseen
+        return super().main(*words, **more)
+
+    def make_context(self, *words: Any, **more: Any) -> click.Context:
+        with _visibly():
+            return super().make_context(*words, **more)
+
+    def invoke(self, context: click.Context) -> Any:
+        with _visibly():
+            return super().invoke(context)
+
+
+def unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """An error that nothing caught, with where it came from."""
+    for line in "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n"):
+        say(line, err=True)
+
+
+@contextmanager
+def _visibly() -> Iterator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        error.message = visible(error.message)  # type: ignore[misc]  # it is still what is shown
+        raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="headgate %(version)s")
 @click.option(
     "--home",

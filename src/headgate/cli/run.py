@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,18 +12,21 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headgate.cli.context import Place, pass_place, reported, show
-from headgate.engine.memory import keep_freed
-from headgate.engine.pipeline import Counts, forget
-from headgate.plain import format_table
+from headgate.cli.aside import Aside, write_out
+from headgate.cli.context import Place, complain, pass_place, reported, say, show
+from headgate.cli.progress import Bar
+from headgate.execution.memory import keep_freed
+from headgate.plain import format_table, visible
+from headgate.recovery.pipeline import forget
 from headgate.service import Headgate
-from headgate.service.desk import KINDS, Desk, Shown, SparkTarget
-from headgate.service.processing import Unread
+from headgate.service.run_client import KINDS, RunClient, Shown, SparkTarget
+from headgate.service.runs import Processing, Unread
 
 SHOWN = 20
+UNREAD, ENDED, INTERRUPTED = 1, 3, 128
+"""Exit codes: a source could not be read; a query ended before its streams did; and, with the signal's number added,
+somebody interrupted what had an end (Ctrl-C: 130)."""
 
 
 @click.command()
@@ -51,6 +55,13 @@ SHOWN = 20
     "--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of --to, such as path=DIR; repeatable."
 )
 @click.option(
+    "--options-from",
+    "options_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file with options of --to, NAME=VALUE a line: others can list what stands in a command, as a password. "
+    "They may stand in the environment too. [env: HEADGATE_OPTIONS]",
+)
+@click.option(
     "--fresh", is_flag=True, help="Forget what was read before, and all windows: read the sources from the beginning."
 )
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
@@ -64,6 +75,7 @@ def run(
     kind: str,
     format_: str | None,
     options: tuple[str, ...],
+    options_file: Path | None,
     fresh: bool,
     master: str,
 ) -> None:
@@ -74,7 +86,16 @@ def run(
     subscribed to afterwards and its streams have sources, these are read to their end, and the results printed (the
     last 20 of each stream), or all of them written to --out and --to; at the end a table says what happened. What was
     read once is not read again; a run that was interrupted goes on where it was. A source that cannot be read ends only
-    what is made of it: it is named at the end, with exit code 1; with --follow it is tried again.
+    what is made of it: it is named at the end; with --follow it is tried again. Without a terminal, --follow and
+    --everyone say on standard error when they are ready, and how far they are.
+
+    \b
+    Exit codes:
+      0    all was read to its end, or --follow was asked to end
+      1    something was refused, or a source could not be read
+      2    the command was not understood
+      3    a query ended before its streams did, which the summary names with the reason
+      130  interrupted by Ctrl-C (143: by SIGTERM) before the end; the same command goes on
 
     \b
       headgate run ward.cql                        statements, then your results
@@ -82,7 +103,7 @@ def run(
       headgate run ward.cql --to parquet --option path=results
       headgate run --everyone --follow --out results
     """
-    to = _target(format_, options)
+    to = _target(format_, options, options_file)
     keep_freed()
     name = getattr(script, "name", "-")
     with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
@@ -92,7 +113,7 @@ def run(
             try:
                 text = script.read()
             except UnicodeDecodeError:
-                raise click.ClickException(f"{name} is not UTF-8 text") from None
+                raise click.ClickException(f"{visible(name)} is not UTF-8 text") from None
             for result in headgate.execute(place.token(), text):
                 show(result)
         results = Results(out, kind, to)
@@ -112,113 +133,148 @@ class Results:
         return self.out is None and self.to is None
 
 
-def _target(format_: str | None, options: Sequence[str]) -> SparkTarget | None:
+def _target(format_: str | None, options: Sequence[str], file: Path | None) -> SparkTarget | None:
+    """Of an option that is given in several ways, the command's counts before the file's and the environment's."""
     if format_ is None:
-        if options:
-            raise click.UsageError("--option is for --to, which names the format")
+        if options or file:
+            raise click.UsageError("--option and --options-from are for --to, which names the format")
         return None
-    pairs = [option.partition("=") for option in options]
+    try:
+        written = file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError):
+        raise click.UsageError(f"`{file}` cannot be read as text") from None
+    given = _options("HEADGATE_OPTIONS", os.environ.get("HEADGATE_OPTIONS", "").splitlines())
+    given |= _options(f"`{file}`", written.splitlines())
+    return SparkTarget(format_, given | _options("--option", options))
+
+
+def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
+    pairs = [line.strip().partition("=") for line in lines if line.strip()]
     if not all(name and equals for name, equals, _ in pairs):  # not repeated here: it may be a password
-        raise click.UsageError("an --option is written NAME=VALUE")
-    return SparkTarget(format_, {name: value for name, _, value in pairs})
+        raise click.UsageError(f"an option is written NAME=VALUE, and not so in {where}")
+    return {name: value for name, _, value in pairs}
 
 
 def _process(
     place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
 ) -> None:
-    desk = Desk(headgate, place.token(), everyone=everyone)
-    if not desk.has_work():
+    client = RunClient(headgate, place.token(), everyone=everyone)
+    if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
-    home = place.home / ("engine" if everyone else f"engine-{desk.session}")
+    home = client.home(place.home)
     if fresh:
         forget(home)
-    started = desk.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
-    with _Bar(follow) as bar, started as work, _asked_to_end() as check:
-        waited: list[str] = []
+    started = client.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
+    with Bar(follow=follow, everyone=everyone) as bar, started as work, _asked_to_end() as asked:
         unread: list[str] = []
+        printing = Aside()
+        news = _News(client, work)
 
         def watch() -> None:
-            nonlocal waited
-            bar.show(work.counts, everyone=everyone)
-            waits = desk.unread(work.failed) if follow and (work.failed or waited) else []
-            for line in (x for x in waits if x not in waited):
-                click.echo(f"{line}; it is tried again", err=True)
-            waited = waits
+            bar.show(work.counts)
+            if follow:
+                news.tell()
+            _warn(client, work)
             if follow and results.printed:
-                _print(desk.received(SHOWN, news=True))
-            check()
+                printing.begin(lambda: _print(client.received(SHOWN, news=True), write_out))
+            asked.check()
 
         try:
             with suppress(KeyboardInterrupt):
                 (work.follow if follow else work.replay)(watch)
+                asked.ended = True
         except Unread as error:
-            unread = desk.unread(error.streams)
+            unread = client.unread(error.streams)
+            asked.ended = True
+        work.stop()  # or more would come after what is said of it
         bar.stop()
+        _warn(client, work)
+        printing.finish()
         if results.printed:
-            _print(desk.received(SHOWN, news=follow))
-        _print(desk.summary(work.counts))
+            _print(client.received(SHOWN, news=follow))
+        _print(client.summary(work.counts))
         for line in unread:
-            click.echo(f"error: {line}", err=True)
-        if unread:
-            sys.exit(1)
+            complain(line)
+        if asked.interrupted and not follow:
+            say(f"interrupted: {_kept(results)}", err=True)
+            sys.exit(INTERRUPTED + asked.interrupted)
+        sys.exit(UNREAD if unread else ENDED if work.counts.ended else 0)
 
 
-def _print(tables: Iterable[Shown]) -> None:
+def _warn(client: RunClient, work: Processing) -> None:
+    warnings = [*work.warnings(), *client.news(work.news())]
+    for line in (*work.notices(), *(f"warning: {x}" for x in warnings)):
+        say(line, err=True)
+
+
+def _kept(results: Results) -> str:
+    """What an interruption leaves, and how to go on."""
+    shown = "what came until then stands above" if results.printed else "what came until then is written"
+    return f"{shown} and will not come again; the same command goes on after it, with --fresh from the beginning"
+
+
+class _News:
+    """What is told as it happens while streams are followed, each once: what cannot be read, and what ended."""
+
+    def __init__(self, client: RunClient, work: Processing) -> None:
+        self._client = client
+        self._work = work
+        self._waits: list[str] = []
+        self._ended: set[tuple[str, ...]] = set()
+
+    def tell(self) -> None:
+        failed = self._work.failed
+        waits = self._client.unread(failed) if failed or self._waits else []
+        for line in _waiting(self._waits, waits):
+            say(line, err=True)
+        self._waits = waits
+        for ended in (x for x in self._client.ended(self._work.counts) if x not in self._ended):
+            self._ended.add(ended)
+            query, owner, subscriber, why = ended
+            say(f"query {query} of {owner} ended for {subscriber}: {why}", err=True)
+
+
+def _waiting(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """What is new about what cannot be read, or can be again."""
+    yield from (f"{line}; it is tried again" for line in now if line not in before)
+    names = {line.partition(" cannot be read")[0] for line in before} - {x.partition(" cannot be read")[0] for x in now}
+    yield from (f"{name} can be read again" for name in sorted(names))
+
+
+def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -> None:
     for title, columns, rows in tables:
-        click.echo(f"\n{title}")
-        click.echo(format_table(columns, rows))
+        write("\n".join(("", visible(title), format_table(columns, rows))))
+
+
+class _Asked:
+    """Whether somebody has asked for the end, by Ctrl-C or as systems do it, and by which signal. Who asks is not heard
+    in the middle of a word to Spark, unless it is for the second time."""
+
+    def __init__(self) -> None:
+        self._signal = 0
+        self.ended = False
+        """It came to its end by itself."""
+
+    @property
+    def interrupted(self) -> int:
+        """The signal that ended it, or 0."""
+        return 0 if self.ended else self._signal
+
+    def check(self) -> None:
+        if self._signal:
+            raise KeyboardInterrupt
+
+    def hear(self, number: int, _: object) -> None:
+        self.check()
+        self._signal = number
 
 
 @contextmanager
-def _asked_to_end() -> Iterator[Callable[[], None]]:
-    """Yields what interrupts if somebody has asked for the end, by Ctrl-C or as systems do it. Who asks is not heard in
-    the middle of a word to Spark, unless it is for the second time."""
-    asked: list[int] = []
-
-    def check() -> None:
-        if asked:
-            raise KeyboardInterrupt
-
-    def hear(number: int, _: object) -> None:
-        check()
-        asked.append(number)
-
-    before = [(number, signal.signal(number, hear)) for number in (signal.SIGINT, signal.SIGTERM)]
+def _asked_to_end() -> Iterator[_Asked]:
+    asked = _Asked()
+    before = [(number, signal.signal(number, asked.hear)) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
-        yield check
+        yield asked
     finally:
         for number, handler in before:
             signal.signal(number, handler)
-
-
-class _Bar:
-    """How far it is, on standard error: the answers alone stand on standard output."""
-
-    def __init__(self, follow: bool) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=not follow,
-            disable=not console.is_terminal,
-        )
-        self._task = self._progress.add_task("starting Spark", total=None)
-
-    def __enter__(self) -> _Bar:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._progress.stop()
-
-    def show(self, counts: Counts, *, everyone: bool) -> None:
-        """How many tuples and batches there are is for those who run the system: some may be hidden from others."""
-        told = f"{counts.received.total():,} results"
-        if everyone:
-            told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {told}"
-        self._progress.update(self._task, description=told)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from headgate.cli.context import reported
-from headgate.engine.session import spark_session
+from headgate.ingress.spark import spark_session
 from headgate.errors import HeadgateError
 from headgate.plain import format_table
 from headgate.sendlog import drawing, programs

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
-from headgate.cli.context import Place, pass_place, read_password, reported
+from headgate.cli.context import Place, pass_place, read_password, reported, say
 from headgate.errors import AuthenticationFailed
 from headgate.labels import parse_level
 
@@ -22,7 +24,7 @@ def init(place: Place, admin: str) -> None:
         password = read_password(f"Password for {admin}", confirm=True)
         with place.headgate(create=True) as headgate:
             headgate.initialise(admin, password)
-    click.echo(f"Headgate is ready in {place.home}; log in with: headgate login {admin}")
+    say(f"Headgate is ready in {place.home}; log in with: headgate login {admin}")
 
 
 @click.command()
@@ -40,13 +42,14 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
         wanted = parse_level(level) if level else None
         password = read_password(f"Password for {user}")
         with place.headgate() as headgate:
-            token = headgate.login(user, password, roles=frozenset(roles) if roles else None, level=wanted)
+            chosen = frozenset(roles) if roles else None
+            token = headgate.login(user, password, roles=chosen, level=wanted, source=f"uid {os.getuid()}")
             try:
                 place.keep_token(token)
             except OSError:  # a session that nobody can use is not left open
                 headgate.logout(token)
                 raise
-    click.echo(f"{user} is logged in")
+    say(f"{user} is logged in")
 
 
 @click.command()
@@ -59,6 +62,6 @@ def logout(place: Place) -> None:
         try:
             headgate.logout(token)
         except AuthenticationFailed:
-            click.echo("the session had already ended")
+            say("the session had already ended")
             return
-    click.echo("logged out")
+    say("logged out")

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
-from headgate.engine.demand import Demand
-from headgate.engine.egress import deliveries
-from headgate.engine.mailbox import Mailbox
+from headgate.egress.mailbox import Mailbox
+from headgate.model.results import delivered_results
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plain import format_table
 from headgate.service import Headgate
-from headgate.service.processing import Processing
+from headgate.service.runs import Processing
 
 BEGIN = dt.datetime(2024, 3, 1, 8, 0, tzinfo=dt.UTC)
 MINUTES, PATIENTS = 10, 8
@@ -73,7 +73,7 @@ REVOCATION = "REVOKE READ TUPLE ON STREAM HR FROM nurse"
 
 
 class Ward:
-    """A store in a folder, a session for each person, and the sources as files that come minute by minute."""
+    """A store in a folder, subscriptions of each person, and the sources as files that come minute by minute."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -81,7 +81,6 @@ class Ward:
         self.headgate = Headgate.at_home(folder / "headgate", create=True)
         self.headgate.initialise("joe", self._secrets["joe"])
         self.joe = self.headgate.login("joe", self._secrets["joe"])
-        self.sessions: dict[str, str] = {}
         self.mailbox = Mailbox()
         for stream in ("HR", "BP"):
             (folder / stream).mkdir()
@@ -97,7 +96,6 @@ class Ward:
         for name, streams in WANTED.items():
             token = self.headgate.login(name, self._secrets[name])
             self.headgate.execute(token, "; ".join(f"SUBSCRIBE TO joe.{stream}" for stream in streams))
-            self.sessions[name] = self.headgate.session_of(token)
 
     def measure(self, minutes: range) -> int:
         """One file per stream and minute; returns how many tuples these are."""
@@ -118,12 +116,11 @@ class Ward:
         with self.headgate.open() as now:
             return {key: self._fetched(now, *key) for key in ((who, q) for who in WANTED for q in WANTED[who])}
 
-    def _fetched(self, now: Demand, who: str, stream: str) -> list[tuple[object, ...]]:
-        mine = [x for x in now.subscribers if x.name == self.sessions[who]]
-        outgoing = self.headgate.demands.outgoing
-        found = [x.query for x in mine if outgoing(x.name, x.query).stream == f"joe.{stream}"]
-        fetched = (self.mailbox.fetch(self.sessions[who], query, now) for query in found)
-        return [x.values for parcels in fetched for x in deliveries(parcels)]
+    def _fetched(self, now: CatalogSnapshot, who: str, stream: str) -> list[tuple[object, ...]]:
+        pushdown = (who, f"joe.{stream}")
+        mine = [x for x in now.subscribers if x.outgoing and (x.outgoing.user, x.outgoing.stream) == pushdown]
+        fetched = (self.mailbox.fetch(x.name, x.query, now) for x in mine)
+        return [x.values for result_batches in fetched for x in delivered_results(result_batches)]
 
 
 def measurements(minute: int) -> dict[str, list[dict[str, object]]]:

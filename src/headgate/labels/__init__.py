@@ -1,21 +1,24 @@
 """Labels: the one small algebra under everything (roles, levels, sources, and what permits what)."""
 
 from headgate.labels.attributes import AttributeLabels
+from headgate.labels.conjunction import Conjunction
 from headgate.labels.interning import UNREADABLE, LabelTable
-from headgate.labels.label import PUBLIC, Clearance, Label, Rules, Semantics
+from headgate.labels.label import FOR_NOBODY, PUBLIC, Clearance, Label, Rules, Semantics
 from headgate.labels.levels import LEAST, Level, LevelOrder
 from headgate.labels.roles import FALSE, TRUE, RoleExpression
-from headgate.labels.sources import SourceNumbers
+from headgate.labels.sources import SourceNumbers, source_shown
 from headgate.labels.text import parse_label, parse_level, parse_roles
 
 __all__ = [
     "FALSE",
+    "FOR_NOBODY",
     "LEAST",
     "PUBLIC",
     "TRUE",
     "UNREADABLE",
     "AttributeLabels",
     "Clearance",
+    "Conjunction",
     "Label",
     "LabelTable",
     "Level",
@@ -27,4 +30,5 @@ __all__ = [
     "parse_label",
     "parse_level",
     "parse_roles",
+    "source_shown",
 ]

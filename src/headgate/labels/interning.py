@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from headgate.errors import LabelError
 from headgate.labels.journal import Journal
-from headgate.labels.label import Label, Rules
-from headgate.labels.roles import FALSE
+from headgate.labels.label import FOR_NOBODY, Label, Rules
 from headgate.labels.text import parse_any_label, parse_label
 
 UNREADABLE = 0
@@ -22,7 +21,7 @@ class LabelTable:
     def __init__(self, rules: Rules, journal: Journal) -> None:
         self._rules = rules
         self._journal = journal
-        self._labels: dict[int, Label] = {UNREADABLE: Label(FALSE)}
+        self._labels: dict[int, Label] = {UNREADABLE: FOR_NOBODY}
         self._numbers: dict[Label, int] = {}
         self._spellings: dict[str, int] = {}
         self._size = 1
@@ -37,7 +36,7 @@ class LabelTable:
     def number(self, label: Label) -> int:
         known = self._numbers.get(label)
         if known is None:
-            label = self._rules.normal(label)
+            label = parse_any_label(str(self._rules.normal(label)), limit=_NO_LIMIT)
             known = self._numbers.get(label)
         return known if known is not None else self._keep(self._journal.number(str(label)), label)
 

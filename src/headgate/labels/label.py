@@ -6,22 +6,36 @@ property and paper 000's source check (strong, weak and aggregate-read, section 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from headgate.labels.conjunction import EVERYBODY, NOBODY, Conjunction
 from headgate.labels.levels import LEAST, Level, LevelOrder
-from headgate.labels.roles import RESERVED, TRUE, RoleExpression
+from headgate.labels.roles import RESERVED
 from headgate.lexing import quote
 
 
 @dataclass(frozen=True)
 class Label:
-    """What protects a tuple: who may see it, at which levels, and which sources it came from."""
+    """What protects a tuple: who may see it, at which levels, and which sources it came from.
 
-    roles: RoleExpression = TRUE
+    roles: the role expressions that must all be satisfied
+    levels: the levels that a reader must dominate
+    sources: the streams that it was made of
+    aggregated: those of the sources that only aggregates of it were made of; the text form does not say which
+
+    INVARIANT: `aggregated` are sources.
+    """
+
+    roles: Conjunction = EVERYBODY
     levels: frozenset[Level] = frozenset()
     sources: frozenset[str] = frozenset()
+    aggregated: frozenset[str] = frozenset()
+
+    def as_aggregate(self) -> Label:
+        """The label of an aggregate of what this one protects."""
+        return self if self.aggregated == self.sources else replace(self, aggregated=self.sources)
 
     def __str__(self) -> str:
         text = str(self.roles)
@@ -33,6 +47,7 @@ class Label:
 
 
 PUBLIC = Label()
+FOR_NOBODY = Label(NOBODY)
 
 
 class Semantics(StrEnum):
@@ -62,30 +77,57 @@ class Rules:
 
     def normal(self, label: Label) -> Label:
         """The canonical form: only maximal levels are kept."""
-        return Label(label.roles, self.order.maximal(label.levels), label.sources)
+        levels = self.order.maximal(label.levels)
+        return label if levels == label.levels else replace(label, levels=levels)
 
     def combine(self, a: Label, b: Label) -> Label:
         """The label of something made from both: all of its protection, from either side."""
         if a == b:
             return a
         levels = a.levels if a.levels == b.levels else self.order.maximal(a.levels | b.levels)
-        return Label(a.roles & b.roles, levels, a.sources | b.sources)
+        sources, aggregated = a.sources | b.sources, a.aggregated | b.aggregated
+        if aggregated:
+            aggregated -= (a.sources - a.aggregated) | (b.sources - b.aggregated)
+        return Label(a.roles & b.roles, levels, sources, aggregated)
 
-    def permits(self, label: Label, clearance: Clearance, *, aggregated: bool = False) -> bool:
-        return (
-            label.roles.satisfied_by(clearance.roles)
-            and all(self.order.dominates(clearance.level, level) for level in label.levels)
-            and all(self._source_ok(s, label, clearance, aggregated) for s in label.sources)
+    def combine_all(self, labels: Iterable[Label]) -> Label:
+        """The label of something made from all of these, in time that follows their size."""
+        parts = list(labels)
+        levels = frozenset[Level]().union(*{part.levels for part in parts})
+        origins = {(part.sources, part.aggregated) for part in parts}
+        sources = frozenset[str]().union(*(own for own, _ in origins))
+        whole = frozenset[str]().union(*(own - aggregated for own, aggregated in origins))
+        roles = Conjunction.all_of([part.roles for part in parts])
+        return Label(roles, self.order.maximal(levels), sources, sources - whole)
+
+    def permits(
+        self, label: Label, clearance: Clearance, *, aggregated: bool = False, beside: Set[str] = frozenset()
+    ) -> bool:
+        """Whether a label permits a clearance. `aggregated`: only an aggregate of what it protects is read; `beside`:
+        the streams that every result is made of together with it."""
+        return label.roles.satisfied_by(clearance.roles) and self.permits_whatever_roles(
+            label, clearance, aggregated=aggregated, beside=beside
         )
 
-    def _source_ok(self, source: str, label: Label, clearance: Clearance, aggregated: bool) -> bool:
+    def permits_whatever_roles(
+        self, label: Label, clearance: Clearance, *, aggregated: bool = False, beside: Set[str] = frozenset()
+    ) -> bool:
+        """The rest of the decision, where somebody else decides about the roles."""
+        return all(self.order.dominates(clearance.level, level) for level in label.levels) and (
+            label.sources <= clearance.sources
+            or all(self._source_ok(source, label, clearance, aggregated, beside) for source in label.sources)
+        )
+
+    def _source_ok(
+        self, source: str, label: Label, clearance: Clearance, aggregated: bool, beside: Set[str] = frozenset()
+    ) -> bool:
         if source in clearance.sources:
             return True
         match self.semantics.get(source, Semantics.STRONG):
             case Semantics.WEAK:
-                return not clearance.sources.isdisjoint(label.sources)
+                return not clearance.sources.isdisjoint(label.sources | beside)
             case Semantics.AGGREGATE:
-                return aggregated and source in clearance.aggregate_sources
+                return (aggregated or source in label.aggregated) and source in clearance.aggregate_sources
             case _:
                 return False
 

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from headgate.errors import Conflict, LabelError
+from headgate.errors import Conflict
 from headgate.labels.roles import RESERVED
 from headgate.lexing import quote
 
 UNCLASSIFIED = "U"
-MAX_LEVELS = 64
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -53,8 +52,8 @@ class LevelOrder:
                 raise Conflict(f"level `{name}` would stand above itself")
 
     @classmethod
-    def chain(cls, *names: str) -> LevelOrder:
-        """A total order, lowest first: `LevelOrder.chain("U", "C", "S")`."""
+    def total(cls, *names: str) -> LevelOrder:
+        """A total order, lowest first: `LevelOrder.total("U", "C", "S")`."""
         return cls({name: frozenset(names[max(0, i - 1) : i]) for i, name in enumerate(names)})
 
     def __contains__(self, name: str) -> bool:
@@ -94,8 +93,8 @@ class LevelOrder:
     def maximal(self, levels: Iterable[Level]) -> frozenset[Level]:
         """The antichain of maximal members; plain `U` adds nothing and is left out."""
         distinct = set(levels) - {LEAST}
-        if len(distinct) > MAX_LEVELS:
-            raise LabelError(f"a label must not have more than {MAX_LEVELS} levels")
+        if len(distinct) < 2:
+            return frozenset(distinct)
         return frozenset(
             level
             for level in distinct

@@ -56,6 +56,9 @@ class RoleExpression:
             return alternatives[0]
         return cls(_minimal(frozenset().union(*(x.terms for x in alternatives))))
 
+    def __hash__(self) -> int:
+        return hash(self.terms)  # which a frozenset computes once
+
     def satisfied_by(self, roles: Set[str]) -> bool:
         return any(term <= roles for term in self.terms)
 
@@ -65,6 +68,10 @@ class RoleExpression:
         return frozenset().union(*self.terms)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if not self.terms:
             return "FALSE"
         terms = sorted((len(term), sorted(term)) for term in self.terms)

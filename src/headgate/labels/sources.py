@@ -6,10 +6,19 @@ A set with a later source gets a negative number when it first occurs, so there 
 
 from __future__ import annotations
 
+import re
+
 from headgate.labels.journal import Journal
 from headgate.lexing import Cursor, quote
 
+_AGAIN = re.compile(r"~[0-9]+\Z")  # cannot end a name, which is plain or in quotes
 BITS = 62  # what fits into a signed 64-bit column with room to spare
+
+
+def source_shown(name: str) -> str:
+    """A source as people know it. One that was dropped and made anew is `joe.in1~2` in labels, since tuples of the one
+    before it may still be there, and is `joe.in1` to its readers."""
+    return _AGAIN.sub("", name)
 
 
 class SourceNumbers:

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headgate.errors import LabelError, Position, TextError
+from headgate.labels.conjunction import Conjunction
 from headgate.labels.label import Label
-from headgate.labels.levels import Level, LevelOrder
+from headgate.labels.levels import LEAST, Level, LevelOrder
 from headgate.labels.roles import FALSE, MAX_TERMS, RESERVED, TRUE, RoleExpression
 from headgate.lexing import MAX_NAME, Cursor, fail
 
 MAX_TEXT = 10_000
 MAX_DEPTH = 64
+MAX_LEVELS = 64
 
 # The plain form: alternatives of plain names, levels without compartments, sources. Every `+` after a quantifier
 # makes it possessive: no text takes more than linear time.
@@ -74,8 +76,11 @@ def _bare(part: str) -> str:
 
 
 def _label(roles: RoleExpression, levels: Iterable[Level], sources: Iterable[str], order: LevelOrder | None) -> Label:
-    kept = (order or LevelOrder()).maximal(levels)
-    return Label(roles, kept, frozenset(sources))
+    written = set(levels)
+    if len(written - {LEAST}) > MAX_LEVELS:
+        raise LabelError(f"a label must not have more than {MAX_LEVELS} levels")
+    kept = (order or LevelOrder()).maximal(written)
+    return Label(Conjunction.of(roles), kept, frozenset(sources))
 
 
 def _whole(text: str, read: Callable[[Cursor], T], limit: int = MAX_TEXT) -> T:

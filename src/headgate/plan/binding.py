@@ -21,6 +21,13 @@ from headgate.plan.expressions import Expr, Type, castable
 from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
 
 LEVEL = "LEVEL"
+
+
+def is_reserved(name: str) -> bool:
+    """Names that stand beside columns, in files of results and where Spark reads."""
+    return name.casefold().startswith("headgate_") or name.casefold() == "_metadata"
+
+
 MOST_NAMED = 30
 MOST_COMPARED = 200
 MOST_COPIED = 100_000
@@ -37,7 +44,7 @@ class Side:
     columns: tuple[tuple[str, Type], ...]
 
     @cached_property
-    def found(self) -> dict[str, tuple[str, Type]]:
+    def by_name(self) -> dict[str, tuple[str, Type]]:
         """Columns by their names without regard to case; `LEVEL` is the tuple's level, whatever else is called so."""
         return {column[0].casefold(): column for column in (*self.columns, (LEVEL, Type.STRING))}
 
@@ -63,7 +70,7 @@ class Scope:
         found = []
         for number, side in enumerate(self.sides):
             if name.qualifier is None or name.qualifier.casefold() == side.name.casefold():
-                column = side.found.get(wanted)
+                column = side.by_name.get(wanted)
                 if column is not None:
                     found.append(e.Column(number, *column))
         return found

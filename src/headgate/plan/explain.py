@@ -86,7 +86,7 @@ class _Trees:
         return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def shares(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[Shared]:
+def shared_with(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[Shared]:
     """How a query is shared with each visible other that has something in common with it."""
     root = plan.queries[name]
     touched: set[str] = set()

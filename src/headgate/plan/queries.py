@@ -26,7 +26,7 @@ from headgate.labels import Label
 from headgate.lexing import MAX_NAME
 from headgate.plan import expressions as e
 from headgate.plan import normal
-from headgate.plan.binding import LEVEL, Binder, Room, Scope, Side, wrong
+from headgate.plan.binding import LEVEL, Binder, Room, Scope, Side, is_reserved, wrong
 from headgate.plan.equality import Equalities
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
 from headgate.plan.functions import AGGREGATES
@@ -87,6 +87,10 @@ class Block:
     @property
     def stateless(self) -> bool:
         return self.readings[0].window is None
+
+    @property
+    def streams(self) -> frozenset[str]:
+        return frozenset(reading.stream.name for reading in self.readings)
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -269,6 +273,9 @@ class _BlockBinder:
         for fixed, _, _, at in found:
             if fixed == LEVEL:
                 raise wrong(at, f"a result must not be called `{LEVEL}`", hint="that is the level of every tuple")
+            if fixed is not None and is_reserved(fixed):
+                hint = "such names stand beside columns in files; give it another: ... AS name"
+                raise wrong(at, f"a result must not be called `{fixed}`", hint=hint)
             if fixed is not None:
                 if fixed.casefold() in taken:
                     raise wrong(at, f"two results are called `{fixed}`", hint="give one another name: ... AS name")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.labels import source_shown
 from headgate.plan import nodes as n
 from headgate.plan.expressions import Column, Expr, written
 from headgate.plan.normal import moved
@@ -29,7 +30,7 @@ def describe(node: n.Node) -> str:
     """What an operator does, without its name."""
     match node:
         case n.Source():
-            return node.stream
+            return source_shown(node.stream)
         case n.Select():
             return " AND ".join(sorted(expression(c, node.input) for c in node.conditions))
         case n.Window():
@@ -59,16 +60,18 @@ def _printable(text: str) -> str:
     """Texts in a query are its author's; whoever has it explained gets no lines or escapes from them."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _streams(node: n.Node) -> list[str]:
     """What the inputs of the nearest join are called: streams that occur twice get a number."""
     while not isinstance(node, n.Join):
         if not node.inputs:
-            return [node.parameters]
+            return [source_shown(node.parameters)]
         node = node.inputs[0]
-    names = [next(below.stream for below in side.walk() if isinstance(below, n.Source)) for side in node.sides]
+    names = [
+        source_shown(next(below.stream for below in side.walk() if isinstance(below, n.Source))) for side in node.sides
+    ]
     return [
         name if names.count(name) == 1 else f"{name}#{names[: number + 1].count(name)}"
         for number, name in enumerate(names)

@@ -24,20 +24,22 @@ from headgate.access.passwords import Passwords
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request, Result
 from headgate.access.running import Running
-from headgate.access.sessions import NOBODY, REFUSED, Sessions
+from headgate.access.sessions import NOBODY, REFUSED, WAIT, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
 from headgate.access.store import Store, StoreJournal, Transaction
+from headgate.access.subscriptions import Subscriptions
+from headgate.access.tries import Tries
 from headgate.clock import Clock, SystemClock
 from headgate.cql import parse_script
 from headgate.cql.continuous import SetQueryStatus, Subscribe
 from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Show, Statement, Target
-from headgate.engine.demand import Demand
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
+from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import SecurePlan
-from headgate.service.demands import Demands
+from headgate.service.snapshots import SnapshotBuilder
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
@@ -82,8 +84,10 @@ class Headgate:
         self._catalog = Catalog(self._state, self._authorizer)
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
+        self._tries = Tries(self._state, self._clock)
+        self._subscriptions = Subscriptions(self._state, self._authorizer, self._duties)
         self._running = Running(self._state, self._authorizer)
-        self._demands = Demands(self._state, self._authorizer, self._running, self._sessions)
+        self._snapshots = SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -128,9 +132,17 @@ class Headgate:
             work.events.append(Event(admin, "", str(LEAST), "INITIALISE", "system", True, "the store was empty"))
 
     def login(
-        self, user: str, password: str, *, roles: frozenset[str] | None = None, level: Level | None = None
+        self,
+        user: str,
+        password: str,
+        *,
+        roles: frozenset[str] | None = None,
+        level: Level | None = None,
+        source: str = "",
     ) -> str:
-        """A session's token. The roles default to all one has, the level to the clearance."""
+        """A session's token. The roles default to all one has, the level to the clearance. `source` is where the try
+        comes from, such as an address: wrong passwords from elsewhere do not keep somebody out who comes from where it
+        came from before."""
         with self._lock:
             self._refresh()
             stored = self._sessions.stored_password(user)
@@ -139,17 +151,17 @@ class Headgate:
         with self._lock:
             try:
                 with self._transaction() as work:
-                    refusal = self._sessions.admit(user, stored, proved)
+                    refusal = self._tries.admit(user, source, stored, proved)
                     if refusal is None:
                         token, session = self._sessions.open(user, roles, level)
                         work.events.append(event._replace(session=session.id, granted=True))
                         self._authorizer.prepare(self._authorizer.level(session.level))
                         return token
-                    work.events.append(event._replace(reason=refusal))
+                    work.events.append(event._replace(reason=f"{refusal}, from {source}" if source else refusal))
             except (AccessDenied, Conflict) as error:
                 self._record(None, event._replace(reason=error.message))
                 raise
-            raise AuthenticationFailed(REFUSED)
+            raise AuthenticationFailed(REFUSED, hint=WAIT)
 
     def logout(self, token: str) -> None:
         def end(work: Transaction, session: r.Session) -> None:
@@ -259,6 +271,7 @@ class Headgate:
             self._catalog,
             self._duties,
             self._sessions,
+            self._subscriptions,
             self._passwords,
             self._running,
             work,
@@ -295,6 +308,17 @@ class Headgate:
         with self._lock:
             self._refresh()
             return self._authorizer.principal(self._sessions.find(token))
+
+    def chosen_roles(self, token: str) -> frozenset[str]:
+        """The roles that a session was opened with or has set, with those they inherit, held at the moment or not."""
+        with self._lock:
+            self._refresh()
+            return self._authorizer.effective(frozenset(self._sessions.find(token).roles))
+
+    def assigned_roles(self, user: str) -> frozenset[str]:
+        with self._lock:
+            self._refresh()
+            return frozenset(m.role for m in self._state.memberships.peek("user", user))
 
     def use(self, token: str) -> None:
         """A session that takes what it has subscribed to is not idle. There is no record of it: nothing is asked for
@@ -366,22 +390,27 @@ class Headgate:
             self._refresh()
             return self._running.plan()
 
-    def demand(self) -> Demand:
+    def snapshot(self) -> CatalogSnapshot:
         """What is wanted of the engine at this moment."""
         with self._lock:
             self._refresh()
-            return self._demands.now()
+            return self._snapshots.now()
 
     @contextmanager
-    def open(self) -> Iterator[Demand]:
-        """The same, and no right changes until the context ends: for what goes out meanwhile."""
+    def open(self) -> Iterator[CatalogSnapshot]:
+        """The same, and no right changes until the context ends, or `verify` fails: for what goes out meanwhile. In it
+        nothing outside of this process may be waited for: everyone who wants to change anything waits."""
         with self._lock, self._store.held(self._state):
             self._prepare()
-            yield self._demands.now()
+            yield self._snapshots.now()
+
+    def verify(self) -> None:
+        """Raises LeaseLost unless what `open` gave still holds."""
+        self._store.verify()
 
     @property
-    def demands(self) -> Demands:
-        return self._demands
+    def snapshots(self) -> SnapshotBuilder:
+        return self._snapshots
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
 

@@ -113,16 +113,22 @@ def test_large_queries_beside_each_other_are_explained_quickly(ward: System) -> 
     assert seconds(lambda: explained(ward, "QUERIES")) < 3
 
 
-def test_a_long_line_of_queries_computed_from_each_other_can_be_drawn(ward: System) -> None:
+def test_a_long_line_of_queries_computed_from_each_other_can_be_drawn_or_is_refused(ward: System) -> None:
     """Names are sorted, so that the one with the most below it comes first."""
-    many = 600
-    ward.run(
-        "; ".join(
-            f"CREATE QUERY q{n:04} AS SELECT sid FROM vitals WHERE bp > {many - n}; START QUERY q{n:04}"
-            for n in range(many)
+
+    def start(first: int, end: int) -> None:
+        ward.run(
+            "; ".join(
+                f"CREATE QUERY q{n:04} AS SELECT sid FROM vitals WHERE bp > {1000 - n}; START QUERY q{n:04}"
+                for n in range(first, end)
+            )
         )
-    )
+
+    start(0, 200)
     ElementTree.fromstring(explained(ward, "QUERIES").picture)  # noqa: S314
+    start(200, 600)
+    with pytest.raises(Conflict, match="cannot draw 1,201 operators"):
+        _ = explained(ward, "QUERIES").picture
 
 
 def test_an_explanation_does_not_grow_with_the_square_of_the_queries(ward: System) -> None:

@@ -25,6 +25,18 @@ def test_no_column_is_taken_for_the_level_of_its_tuple(ward: System) -> None:
     assert len({root.key for root in plan.queries.values()}) == 3
 
 
+def test_no_column_has_a_name_that_stands_beside_columns(ward: System) -> None:
+    """Such streams could be created, and were not read, or their results not written."""
+    for script in (
+        "CREATE STREAM s (_metadata STRING)",
+        "CREATE STREAM s (Headgate_Time TIMESTAMP)",
+        "CREATE TABLE s (headgate_file STRING) SOURCE csv (path = '/x')",
+        "CREATE SCHEMA t (a INT); ALTER SCHEMA t ADD COLUMN headgate_label INT",
+        "CREATE QUERY q AS SELECT bp AS headgate_block FROM vitals",
+    ):
+        assert "must not be called" in refused(ward, script).message
+
+
 ODD_NAMES = ("a", "a@1", "a, b", "a AS b", "`", "``", "'", '"', "a|b", "TRUE", "NULL", "1", "a = b", "all", "é")
 
 

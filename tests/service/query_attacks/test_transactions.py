@@ -54,17 +54,18 @@ def test_a_store_of_the_first_version_is_brought_up_to_date_with_all_it_has(stor
     )
     before = system.rows("SHOW CATALOG"), system.rows("SHOW GRANTS"), system.rows("SHOW SESSIONS")
     system.sql("ALTER TABLE roles DROP COLUMN max_state", "ALTER TABLE roles DROP COLUMN max_results")
-    system.sql("DROP TABLE subscriptions", "UPDATE alembic_version SET version_num = '0001'")
+    system.sql("DROP TABLE leases", "DROP TABLE subscriptions", "DROP TABLE login_sources")
+    system.sql("UPDATE alembic_version SET version_num = '0001'")
     head = system.headgate.audit_head()
     system.close()
     try:
         system.another()
-        assert system.sql("SELECT version_num FROM alembic_version") == [("0004",)]
+        assert system.sql("SELECT version_num FROM alembic_version") == [("0006",)]
         assert system.headgate.verify_audit(f"{head.count}:{head.mac}") == []
         assert (system.rows("SHOW CATALOG"), system.rows("SHOW GRANTS"), system.rows("SHOW SESSIONS")) == before
         system.run(
             "CREATE QUERY q AS SELECT a FROM s; START QUERY q; SUBSCRIBE TO q; EXPLAIN QUERIES; STOP QUERY boxes"
         )
-        assert system.rows("SHOW SUBSCRIPTIONS") == (("q", "root", "U"),)
+        assert system.rows("SHOW SUBSCRIPTIONS") == (("q", "root", "U", "ADMIN", ""),)
     finally:
         system.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from headgate.access import rows as r
-from headgate.access.authorizer import shown, source_name
+from headgate.access.authorizer import shown, shown_source, source_name
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result, Unfinished
@@ -23,7 +23,7 @@ from headgate.errors import AccessDenied, Conflict
 from headgate.labels import Level
 from headgate.lexing import quote
 from headgate.plan import nodes as n
-from headgate.plan.explain import shares, tree, trees
+from headgate.plan.explain import shared_with, tree, trees
 from headgate.plan.lowering import lower
 from headgate.plan.merged import MergedPlan
 from headgate.plan.picture import picture
@@ -80,12 +80,16 @@ def _shows(q: Request, streams: Iterable[int]) -> bool:
 def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode: Mode, level: str) -> Result:
     """Beside the running queries that the caller may see, of the same mode and level."""
     root = lower(query)
-    beside = {
-        _name(planned.query): planned.root
-        for planned in _seen(q)
-        if planned.mode == mode and planned.query.level == level
-    }
-    return Unfinished("", write=partial(_written, name, query, root, beside, inputs, mode, level))
+    seen = [planned for planned in _seen(q) if planned.mode == mode and planned.query.level == level]
+    beside = {_name(planned.query): planned.root for planned in seen}
+    outputs = _outputs(q, seen)
+    return Unfinished("", write=partial(_written, name, query, root, beside, inputs, mode, level, outputs))
+
+
+def _outputs(q: Request, seen: Iterable[Planned]) -> dict[str, str]:
+    """The streams that queries make, by the names that queries are shown with."""
+    made = {_name(x.query): q.state.objects.get(int(json.loads(x.query.definition)["output"])) for x in seen}
+    return {name: source_name(stream) for name, stream in made.items() if stream is not None}
 
 
 def _written(
@@ -96,6 +100,7 @@ def _written(
     inputs: list[r.Object],
     mode: Mode,
     level: str,
+    outputs: Mapping[str, str],
 ) -> Result:
     """Only those beside it count that read some same stream."""
     streams = _streams(root)
@@ -105,7 +110,7 @@ def _written(
             plan.add(other, found_root)
     plan.add(name, root)
     others = {other: other for other in plan.queries if other != name}
-    found = shares(plan, name, others)
+    found = shared_with(plan, name, others)
     for other in set(others) - {share.query for share in found}:
         plan.remove(other)
     lines = [f"{name}: {mode}, level {level}", ""]
@@ -114,7 +119,7 @@ def _written(
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
     lines += [f"  {line}" for line in _labels(query, inputs, level)]
-    return Result("\n".join(lines), picture=picture(plan))
+    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, outputs))
 
 
 def _streams(root: n.Node) -> frozenset[str]:
@@ -136,7 +141,7 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
         labelled = [column for column in definition["columns"] if "label" in column]
         used = read.get(source_name(stream), set())
         parts += [f"`{x['label']}` for column {quote(x['name'])}" for x in labelled if x["name"] in used]
-        yield f"of {source_name(stream)}: {', '.join(parts) or 'what its tuples bring'}"
+        yield f"of {shown_source(stream)}: {', '.join(parts) or 'what its tuples bring'}"
     yield f"level {level}, the level of the query"
 
 
@@ -144,10 +149,10 @@ def _all(q: Request) -> Result:
     """The merged plans of everything that runs and that the caller may see. A name is one query's in its plan only:
     its owner may have another one of that name at another level."""
     seen = [(planned, q.authorizer.level(planned.query.level)) for planned in _seen(q)]
-    return Unfinished("", write=partial(_all_written, seen))
+    return Unfinished("", write=partial(_all_written, seen, _outputs(q, (planned for planned, _ in seen))))
 
 
-def _all_written(seen: list[tuple[Planned, Level]]) -> Result:
+def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) -> Result:
     plans: dict[SharingClass, MergedPlan] = {}
     for planned, level in seen:
         sharing = SharingClass.of(planned.root, planned.mode, level, trusted=False)
@@ -160,7 +165,13 @@ def _all_written(seen: list[tuple[Planned, Level]]) -> Result:
         for name, told in trees(plan):
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
             lines += [f"  {line}" for line in told]
-    return Result("\n".join(lines), picture=picture(*plans.values()))
+    titles = {_title(sharing): plan for sharing, plan in plans.items()}
+    return Result("\n".join(lines), draw=lambda: picture(titles, outputs))
+
+
+def _title(sharing: SharingClass) -> str:
+    over = f", over {', '.join(sorted(sharing.streams))}" if sharing.streams else ""
+    return f"{sharing.mode}, level {sharing.level}{over}"
 
 
 HANDLERS: dict[type[Statement], Handler] = {c.ExplainQuery: _explain}

@@ -12,7 +12,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
-from headgate.plan.binding import LEVEL
+from headgate.plan.binding import LEVEL, is_reserved
 
 
 def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
@@ -25,6 +25,11 @@ def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
         if column.name.text == LEVEL:
             hint = "that is the level of every tuple: queries could not tell them apart"
             raise Conflict(f"a column must not be called `{LEVEL}`", position=column.name.position, hint=hint)
+        if is_reserved(column.name.text):
+            hint = "such names stand beside columns in files; choose another"
+            raise Conflict(
+                f"a column must not be called `{column.name.text}`", position=column.name.position, hint=hint
+            )
         seen.add(column.name.text.casefold())
         stored.append({"name": column.name.text, "type": column.type})
         if column.label is not None:

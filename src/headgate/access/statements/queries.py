@@ -9,13 +9,14 @@ from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.authorizer import Principal, is_table, shown
 from headgate.access.permissions import Kind, Permission
-from headgate.access.queries import as_stream
+from headgate.access.queries import as_stream, check_depth, stored_query, whole_stream
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.queries import QuerySyntax
 from headgate.cql.statements import Statement, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError
 from headgate.lexing import quote
+from headgate.plan.lowering import lower
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.uses import uses
 
@@ -35,6 +36,8 @@ def _create_query(q: Request, x: c.CreateQuery) -> Result:
 def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
     q.need_system(Permission.ADD)
     bound = bind_for(q, x.query)
+    lower(bound.query)  # what cannot be planned is refused here, and not when it is to run
+    check_depth([thing.id for thing in bound.inputs], q.state.objects.get)
     if x.cumulative:
         for thing in bound.inputs:
             if not _consented(q, thing):
@@ -146,6 +149,7 @@ def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
     if x.running and not definition["running"]:
         _check_rights(q, thing, definition)
         _check_running(q, thing.owner, q.principal)
+        _check_plan(q, thing, definition)
     objects.redefine(q.state, thing, running=x.running)
     return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
 
@@ -167,6 +171,17 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
         if not q.authorizer.allows_use(owner, operator, parameters):
             raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+
+
+def _check_plan(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
+    """What cannot run is refused when it is asked for: the limits may be others than when it was created."""
+    try:
+        meant = stored_query(query, q.state.objects.get)
+        if meant is not None:
+            lower(meant)
+        check_depth(definition["inputs"], q.state.objects.get)
+    except HeadgateError as error:
+        raise Conflict(f"cannot start {shown(query)}: {error.message}", hint=error.hint) from None
 
 
 def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
@@ -217,17 +232,27 @@ def _check_running(q: Request, owner: str, counting: Principal) -> None:
 
 
 def _subscribe(q: Request, x: c.Subscribe) -> Result:
-    """A subscription lasts as long as the session; what it delivers is decided result by result."""
+    """A subscription lasts until it is ended, whoever logs in or out; what it delivers is decided result by result. To
+    subscribe again changes nothing but the roles: whoever says so at each login goes on where it was."""
     thing = q.find(x.target)
+    known = q.subscriptions.find(q.principal, thing)
     if x.ends:
-        if not q.sessions.unsubscribe(q.session, thing):
-            raise Conflict(f"this session is not subscribed to {shown(thing)}")
+        if known is None:
+            raise Conflict(f"you are not subscribed to {shown(thing)} at level {q.principal.level}")
+        q.subscriptions.remove(known)
         return Result(f"unsubscribed from {shown(thing)}")
     q.need(Permission.SUBSCRIBE, thing)
     if is_table(thing):
         raise Conflict(f"nothing comes of {shown(thing)} alone", hint="subscribe to a query that reads it")
-    new = q.sessions.subscribe(q.session, thing)
-    return Result(f"{'subscribed' if new else 'already subscribed'} to {shown(thing)}")
+    if "made_of" not in json.loads(thing.definition):
+        lower(whole_stream(thing))
+    if known is not None and frozenset(known.roles) == q.principal.roles:
+        return Result(f"already subscribed to {shown(thing)}")
+    q.subscriptions.put(q.principal, thing, q.work.new_object_id() if known is None else known.number)
+    if known is None:
+        return Result(f"subscribed to {shown(thing)}")
+    roles = ", ".join(map(quote, sorted(q.principal.roles))) or "none"
+    return Result(f"already subscribed to {shown(thing)}; from now on with the roles {roles}")
 
 
 HANDLERS: dict[type[Statement], Handler] = {

@@ -69,8 +69,19 @@ def _drop(q: Request, x: s.DropRole) -> Result:
             state.separations.remove(separation)
             if len(rest) > separation.at_most:
                 state.separations.put(replace(separation, roles=rest))
+    for session in state.sessions:
+        if role.name in session.roles:
+            state.sessions.put(replace(session, roles=_without(role, session.roles)))
+    for subscription in state.subscriptions:
+        if role.name in subscription.roles:
+            state.subscriptions.put(replace(subscription, roles=_without(role, subscription.roles)))
     state.roles.remove(role)
     return Result(f"role {quote(role.name)} dropped")
+
+
+def _without(role: r.Role, roles: tuple[str, ...]) -> tuple[str, ...]:
+    """A role that gets this name later is another one."""
+    return tuple(name for name in roles if name != role.name)
 
 
 def _grant(q: Request, x: s.GrantRoles) -> Result:

@@ -10,6 +10,7 @@ from headgate.access import parameters
 from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE, kind_word, shown
 from headgate.access.limits import exceeded
+from headgate.access.objects import queries
 from headgate.access.permissions import OPERATORS, Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.objects import column_text
@@ -168,12 +169,13 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _session_row(x: r.Session) -> tuple[str, ...]:
-    return x.id, x.user, ", ".join(map(quote, x.roles)), x.level, _time(x.created), _time(x.expires)
+def _session_row(q: Request, x: r.Session) -> tuple[str, ...]:
+    roles = ", ".join(map(quote, sorted(q.authorizer.principal(x).roles)))
+    return x.id, x.user, roles, x.level, _time(x.created), _time(x.expires)
 
 
 def _session(q: Request) -> Rows:
-    return [_session_row(q.session)]
+    return [_session_row(q, q.session)]
 
 
 def _sessions(q: Request) -> Rows:
@@ -181,14 +183,25 @@ def _sessions(q: Request) -> Rows:
     for x in sorted(q.state.sessions, key=lambda x: (x.user, x.created, x.id)):
         readable = q.authorizer.order.dominates(q.principal.level, q.authorizer.level(x.level))
         if readable and (everyone or x.user == q.user):
-            yield _session_row(x)
+            yield _session_row(q, x)
 
 
 def _subscriptions(q: Request) -> Rows:
-    """Of this session. A stream that one may no longer see is not listed; nothing is delivered from it either."""
+    """One's own, at one's level. A stream that one may no longer see is not listed; nothing is delivered from it
+    either."""
     seen = {thing.id: thing for thing in _visible(q, Kind.STREAM)}
-    mine = q.state.subscriptions.find("session", q.session.token_hash)
-    return sorted(_named(seen[x.stream]) for x in mine if x.stream in seen)
+    mine = [(seen[x.stream], x) for x in q.subscriptions.here(q.principal) if x.stream in seen]
+    for stream, x in sorted(mine, key=lambda pair: _named(pair[0])):
+        yield *_named(stream), ", ".join(map(quote, x.roles)), _status(q, x, stream)
+
+
+def _status(q: Request, x: r.Subscription, stream: r.Object) -> str:
+    who = q.subscriptions.principal(x)
+    needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE)
+    if who is None or not all(q.authorizer.allows(who, permission, stream) for permission in needed):
+        return "suspended"
+    makers = [d for _, d in queries(q.state, stream.owner) if d["output"] == stream.id]
+    return "stopped" if makers and not makers[0]["running"] else ""
 
 
 def _system(q: Request) -> Rows:
@@ -227,7 +240,7 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
     "PERMISSIONS": (("role", "objects"), _permissions),
     "SESSION": (_SESSION, _session),
     "SESSIONS": (_SESSION, _sessions),
-    "SUBSCRIPTIONS": (_OBJECT, _subscriptions),
+    "SUBSCRIPTIONS": ((*_OBJECT, "roles", "state"), _subscriptions),
     "SYSTEM": (("parameter", "value"), _system),
 }
 

@@ -89,6 +89,10 @@ def _drop(q: Request, x: s.DropUser) -> Result:
     for membership in q.state.memberships.find("user", user.name):
         q.state.memberships.remove(membership)
     _end_sessions(q, user)
+    for subscription in q.subscriptions.of(user.name):
+        q.subscriptions.remove(subscription)
+    for source in q.state.login_sources.find("user", user.name):
+        q.state.login_sources.remove(source)
     q.state.users.remove(user)
     return Result(f"user {quote(user.name)} dropped")
 

@@ -54,7 +54,7 @@ AS_WRITTEN = {"W3r": Way(SPARK, "range", {"files": 1})}
 
 
 @dataclass(frozen=True)
-class Found:
+class Outcome:
     """How a run ended: `seconds` is a lower bound where it was not done in time."""
 
     way: Way
@@ -113,7 +113,7 @@ class Place:
             data.make(made, tuples)
         return made
 
-    def run(self, way: Way, workload: str, tuples: int, *, before: int = 0) -> Found:
+    def run(self, way: Way, workload: str, tuples: int, *, before: int = 0) -> Outcome:
         """`before` it, in the same process, the same with so many tuples."""
         given, warm = self.streams(tuples), self.streams(before) if before else None
         found = run_one(
@@ -126,21 +126,21 @@ def data_streams(workload: str) -> Sequence[str]:
     return ("hr", "bp") if workload.startswith("W3") else ("hr",)
 
 
-def judged(way: Way, workload: str, tuples: int, found: Mapping[str, Any]) -> Found:
+def judged(way: Way, workload: str, tuples: int, found: Mapping[str, Any]) -> Outcome:
     if "limit" in found:
-        return Found(way, workload, tuples, float(found["limit"]), done=False)
+        return Outcome(way, workload, tuples, float(found["limit"]), done=False)
     if "failed" in found:
-        return Found(way, workload, tuples, failed=str(found["failed"])[:60])
-    return Found(way, workload, tuples, float(found["seconds"]), bool(found["agrees"]))
+        return Outcome(way, workload, tuples, failed=str(found["failed"])[:60])
+    return Outcome(way, workload, tuples, float(found["seconds"]), bool(found["agrees"]))
 
 
-def best(found: Iterable[Found]) -> Found | None:
+def best(found: Iterable[Outcome]) -> Outcome | None:
     """The fastest of those that are right; if none was done in time, one that was not."""
     right = [x for x in found if x.rate == x.rate]
     return min(right, key=lambda x: (not x.done, x.seconds), default=None)
 
 
-def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], progress: Progress) -> list[Found]:
+def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], progress: Progress) -> list[Outcome]:
     """Where there are several ways, all with few tuples, by engines that have just been started; then the best one."""
     every, (few, *_), many = ways(workload)[engine], sizes, sizes[-1]
     tried = []
@@ -159,7 +159,7 @@ def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], pro
     return [best(runs) or runs[0]]
 
 
-def goals(found: Sequence[Found]) -> list[Goal]:
+def goals(found: Sequence[Outcome]) -> list[Goal]:
     """By the largest number of tuples that each engine was given."""
 
     def rate(workload: str, *engines: str) -> float:
@@ -200,7 +200,7 @@ def run(quick: bool, progress: Progress) -> Report:
     sizes = (FEW,) if quick else (FEW, MANY)
     tries = sum(len(x) for w in WORKLOADS for e in engines if len(x := ways(w)[e]) > 1)
     progress.expect(tries + len(WORKLOADS) * len(engines) + len(AS_WRITTEN))
-    found: list[Found] = []
+    found: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
         place = Place(Path(folder), QUICK_LIMIT if quick else LIMIT)
         for workload in WORKLOADS:
@@ -224,7 +224,7 @@ def run(quick: bool, progress: Progress) -> Report:
     )
 
 
-def plot(found: Sequence[Found]) -> Plot:
+def plot(found: Sequence[Outcome]) -> Plot:
     """The rates of those that were right and in time."""
     series: dict[str, list[tuple[float, float]]] = {}
     for x in found:

@@ -16,11 +16,11 @@ from headgate.access.passwords import Passwords
 from headgate.bench.peers.data import tuples_in
 from headgate.bench.peers.outcome import Run, empty, main, read_outcomes
 from headgate.bench.peers.workloads import ALARM, LAST, Reader, readers_of, streams_of
-from headgate.engine.memory import keep_freed
-from headgate.engine.parquet import ParquetSink
-from headgate.engine.sinks import Address
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import Address
+from headgate.execution.memory import keep_freed
 from headgate.service import Headgate
-from headgate.service.processing import Processing
+from headgate.service.runs import Processing
 
 _SECRET = "a password for benches"  # noqa: S105
 _STREAM = """CREATE STREAM {name} (at TIMESTAMP, patient INT, {name} INT, lvl INT, policy STRING)
@@ -48,7 +48,7 @@ class Readers:
         self._headgate = headgate
 
     def of(self, subscriber: str, query: str) -> Address:
-        out = self._headgate.demands.outgoing(subscriber, query)
+        out = self._headgate.snapshots.outgoing(subscriber, query)
         return Address((f"reader={out.user}",), out.columns)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:

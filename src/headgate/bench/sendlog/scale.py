@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from headgate.bench.harness import Progress, Report, environment
 from headgate.bench.harness import Row as BenchRow
-from headgate.engine.session import spark_session
+from headgate.ingress.spark import spark_session
 from headgate.sendlog.data import SparkData
 from headgate.sendlog.values import Row
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 
-from headgate.errors import LabelError
-from headgate.labels import FALSE, Label, Level, Rules
+from headgate.labels import Label, Level, Rules
 from headgate.plan.expressions import AggregateCall, Column, Expr, Value
 from headgate.plan.normal import conjuncts
 from headgate.plan.queries import Block
@@ -138,13 +137,11 @@ class BlockOver:
         return self._results(rows[0], rows), self._label(rows)
 
     def _label(self, rows: Sequence[Row]) -> Label:
-        """All that protects what was read for these rows; what cannot be combined is for nobody."""
+        """All that protects what was read for these rows."""
         read = {(source, position) for row in rows for source, position in enumerate(row)}
         labels = [*(self.tuples[position].label for _, position in sorted(read)), *self._columns]
-        try:
-            return reduce(self._rules.combine, dict.fromkeys(labels), self._least_label)
-        except LabelError:
-            return Label(FALSE)
+        label = reduce(self._rules.combine, dict.fromkeys(labels), self._least_label)
+        return label.as_aggregate() if self.block.aggregated else label
 
 
 def _told_apart(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Hashable, list[Row]]:

@@ -38,10 +38,13 @@ class Rights:
         return replace(clearance, level=level)
 
     def permit(self, label: Label, block: Block) -> list[str]:
-        """The subscribers whom a label permits; blocks with aggregates read what may only be read so."""
+        """The subscribers whom the label of something that a block reads permits. Blocks with aggregates read what may
+        only be read so; a join reads a WEAK stream for whoever may read another of its streams."""
         found = ((name, self.of(name)) for name in self.subscribers)
-        permits = self.setting.rules.permits
-        return [name for name, x in found if x is not None and permits(label, x, aggregated=block.aggregated)]
+        rules, how = self.setting.rules, block.aggregated
+        return [
+            name for name, x in found if x is not None and rules.permits(label, x, aggregated=how, beside=block.streams)
+        ]
 
     def hide(self, stream: Stream, block: Block) -> frozenset[str]:
         if not self.setting.masking:

@@ -20,12 +20,19 @@ BEGINNING = -(1 << 62)
 
 @dataclass(frozen=True)
 class Tuple:
-    """One tuple arrives. That of a table is there from the beginning, whatever its time."""
+    """One tuple arrives, when the `clock` stands at so many milliseconds (None: ahead of whatever comes). That of a
+    table is there from the beginning, whatever its time."""
 
     stream: str
     time: int
     values: Mapping[str, Value]
     label: Label = PUBLIC
+    clock: int | None = None
+
+    @property
+    def reaches(self) -> int:
+        """How far it moves the time of its stream: never ahead of the clock."""
+        return self.time if self.clock is None else min(self.time, self.clock)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class View:
             stream = run.stream(arriving.stream)
             if stream is None or not self.rights.permit(arriving.label, run.block):
                 continue
-            self._greatest[stream.name] = max(arriving.time, self._greatest.get(stream.name, arriving.time))
+            self._greatest[stream.name] = max(arriving.reaches, self._greatest.get(stream.name, arriving.reaches))
             seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
             if run.block.stateless:
                 yields = run.pass_through(position, seen)

@@ -87,11 +87,11 @@ def select_batches(task: Task, flow: Dataflow) -> Any:
 
     def select(batch: pa.RecordBatch) -> Iterable[Result]:
         for position, reader in enumerate(task["readers"]):
-            wanted = pc.greater(batch.column("hr"), reader["above"])
+            pushdown = pc.greater(batch.column("hr"), reader["above"])
             if len(task["readers"]) > 1:
                 permitted = pc.is_in(batch.column("policy"), value_set=pa.array(reader["permitted"]))
-                wanted = pc.and_(wanted, permitted)
-            found = batch.select(["patient", "hr"]).filter(wanted)
+                pushdown = pc.and_(pushdown, permitted)
+            found = batch.select(["patient", "hr"]).filter(pushdown)
             if found.num_rows:
                 yield position, found
 

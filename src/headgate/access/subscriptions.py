@@ -1,0 +1,53 @@
+"""Subscriptions: what a user wants the results of, at a level and with roles of its own choice, until UNSUBSCRIBE.
+
+A subscription outlives the session that made it. It never gives more than a session with its roles at its level could
+have at this moment; while no such session could be, it is suspended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headgate.access import rows as r
+from headgate.access.authorizer import Authorizer, Principal
+from headgate.access.duties import Duties
+from headgate.access.state import State
+
+
+class Subscriptions:
+    def __init__(self, state: State, authorizer: Authorizer, duties: Duties) -> None:
+        self._state = state
+        self._authorizer = authorizer
+        self._duties = duties
+
+    def of(self, user: str) -> Collection[r.Subscription]:
+        return self._state.subscriptions.find("user", user)
+
+    def here(self, who: Principal) -> Collection[r.Subscription]:
+        """Those of a user at its level."""
+        return self._state.subscriptions.find("user_level", (who.user, str(who.level)))
+
+    def find(self, who: Principal, stream: r.Object) -> r.Subscription | None:
+        """One for each level: what is done at one level shows at no other."""
+        return self._state.subscriptions.get(who.user, str(who.level), stream.id)
+
+    def put(self, who: Principal, stream: r.Object, number: int) -> None:
+        """A new one, or new roles for one that has this number."""
+        roles = tuple(sorted(who.roles))
+        self._state.subscriptions.put(r.Subscription(who.user, str(who.level), stream.id, number, roles))
+
+    def remove(self, subscription: r.Subscription) -> None:
+        self._state.subscriptions.remove(subscription)
+
+    def principal(self, subscription: r.Subscription) -> Principal | None:
+        """Whose rights of this moment decide: the roles it was made with that the user still has, at its level. None
+        if nobody could log in like that: the user is locked, the clearance too low, the roles kept apart."""
+        user, level = self._state.users.get(subscription.user), self._authorizer.level(subscription.level)
+        if user is None or user.locked:
+            return None
+        if not self._authorizer.order.dominates(self._authorizer.level(user.clearance), level):
+            return None
+        roles = frozenset(subscription.roles) & self._authorizer.authorised(user.name)
+        if self._duties.broken(roles, dynamic=True) is not None:
+            return None
+        return Principal(user.name, roles, level)

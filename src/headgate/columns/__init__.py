@@ -1,0 +1,1 @@
+"""Columns of numbers: sorting, numbering and narrow types."""

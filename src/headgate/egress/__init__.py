@@ -1,0 +1,1 @@
+"""From results to subscribers: the filter that decides, and the sinks."""

@@ -1,0 +1,176 @@
+"""Egress: everyone's results, in their order, decided at the very last moment (SecFilter).
+
+A result's label is decided about once for each different set of labels and each clearance, never for each row; nothing
+that a view has computed is delivered to somebody whose rights of now do not permit it. Results stay columns: those who
+look through one view and may have the same share one parcel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.columns.narrow import of_kinds
+from headgate.execution.results import result_order
+from headgate.labels import Clearance, Label, Level, Rules
+from headgate.labels.conjunction import RoleHolder
+from headgate.model.results import BlockResults, ResultBatch
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.view import View
+
+_MOST_REMEMBERED = 1_000_000
+"""Labels in sets whose combination is remembered, and decisions."""
+
+_Read = tuple[tuple[Label, ...], bool]
+"""How a block read its tuples: the labels of the columns it read, and whether it made aggregates."""
+
+
+class ResultFilter:
+    """`labels` are all labels by number; what a number means never changes, so decisions are remembered."""
+
+    def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
+        self._rules = rules
+        self._labels = labels
+        self._combined: dict[tuple[Level, _Read], dict[frozenset[int], Label]] = {}
+        self._decided: dict[Clearance, dict[Label, bool]] = {}
+        self._holders: dict[Clearance, RoleHolder] = {}
+        self._remembered = 0
+
+    def result_batches(self, views: Sequence[View], found: Sequence[BlockResults]) -> list[ResultBatch]:
+        by_column: dict[int, list[BlockResults]] = {}
+        for batch in found:
+            for column in batch.views:
+                by_column.setdefault(column, []).append(batch)
+        self._forget()
+        whole: dict[tuple[object, ...], ResultBatch] = {}
+        result_batches = []
+        for view in views:
+            mine = [batch for column in view.columns for batch in by_column.get(column, ())]
+            if mine:
+                read = [self._read(view, batch.block) for batch in mine]
+                key = (*map(id, mine), *read)
+                if key not in whole:
+                    whole[key] = self._whole(view, mine, read)
+                result_batches += self._shared_out(view, whole[key])
+        return result_batches
+
+    def _shared_out(self, view: View, whole: ResultBatch) -> list[ResultBatch]:
+        """One parcel for all who may have the same."""
+        together: dict[tuple[bool, ...], list[str]] = {}
+        for subscriber in sorted(view.clearances):
+            clearance = view.clearance(subscriber, self._rules)
+            if clearance is not None:
+                together.setdefault(self._permits(whole.kinds, clearance), []).append(subscriber)
+        if view.running.together and together:
+            anybody = tuple(map(any, zip(*together, strict=True)))
+            together = {anybody: [name for names in together.values() for name in names]}
+        result_batches = []
+        for permitted, names in together.items():
+            result_batch = whole if all(permitted) else whole.where(of_kinds(whole.labels, permitted))
+            if len(result_batch):
+                result_batches.append(replace(result_batch, subscribers=tuple(names)))
+        return result_batches
+
+    def _permits(self, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[bool, ...]:
+        """Which of these labels permit the clearance."""
+        known = self._decided.setdefault(clearance, {})
+        answers = map(known.get, kinds)  # looked up once: labels are not hashed for nothing
+        return tuple(
+            self._decide(label, clearance) if answer is None else answer
+            for label, answer in zip(kinds, answers, strict=True)
+        )
+
+    def _decide(self, label: Label, clearance: Clearance) -> bool:
+        holder = self._holders.get(clearance)
+        if holder is None:
+            holder = self._holders[clearance] = RoleHolder(clearance.roles)
+        answer = holder.satisfies(label.roles) and self._rules.permits_whatever_roles(label, clearance)
+        self._decided[clearance][label] = answer
+        self._remembered += 1
+        return answer
+
+    def _read(self, view: View, block: int) -> _Read:
+        return view.column_labels(block, self._rules), view.running.query.blocks[block].aggregated
+
+    def _whole(self, view: View, batches: list[BlockResults], read: list[_Read]) -> ResultBatch:
+        """All that a view's blocks yielded, in order, for nobody yet; `read` says how each batch was read."""
+        level, (first, *others) = view.running.level, batches
+        both = [(own, members) for batch, own in zip(batches, read, strict=True) for members in batch.sets]
+        sets = {key: number for number, key in enumerate(dict.fromkeys(both))}
+        kinds = self._labels_of(level, sets)
+        if not others:
+            blocks = np.full(len(first), first.block)
+            return ResultBatch((), first.query, blocks, first.time, first.values, first.labels, kinds)
+        order = result_order(view, batches)
+        return ResultBatch(
+            (),
+            first.query,
+            np.repeat([batch.block for batch in batches], [len(batch) for batch in batches])[order],
+            np.concatenate([batch.time for batch in batches])[order],
+            tuple(pa.concat_arrays(x).take(pa.array(order)) for x in zip(*(b.values for b in batches), strict=True)),
+            np.concatenate(
+                [
+                    np.array([sets[own, x] for x in batch.sets], np.int64)[batch.labels]
+                    for batch, own in zip(batches, read, strict=True)
+                ]
+            )[order],
+            kinds,
+        )
+
+    def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:
+        """The labels of results that combine these, read so, at the level of their query."""
+        found = []
+        for read, members in sets:
+            known = self._combined.setdefault((level, read), {})
+            if members not in known:
+                columns, aggregated = read
+                labels = (self._labels[number] for number in members)
+                label = combined(self._rules, level, (*labels, *columns))
+                known[members] = label.as_aggregate() if aggregated else label
+                self._remembered += len(members)
+            found.append(known[members])
+        return tuple(found)
+
+    def _forget(self) -> None:
+        """Now and then, so that what is remembered does not grow for ever."""
+        if self._remembered > _MOST_REMEMBERED:
+            self._combined.clear()
+            self._decided.clear()
+            self._holders.clear()
+            self._remembered = 0
+
+
+def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
+    """The label of a result: all its inputs' protection, and the level of its query."""
+    given, least = tuple(labels), Label(levels=frozenset({level}))
+    return rules.combine(rules.normal(least), given[0]) if len(given) == 1 else rules.combine_all((least, *given))
+
+
+def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBatch]:
+    """What the rights of this moment permit of results, whenever they were computed: for each subscriber its own."""
+    if results.outgoing is not None:  # a notice about a subscription holds no result
+        return [results]
+    query = snapshot.running.get(results.query)
+    if query is None:
+        told = tuple(x for x in results.subscribers if results.word and (x, results.query) in snapshot.unfit)
+        return [results.to(told)] if told else []
+    found = []
+    kinds = [snapshot.protected(label) for label in results.kinds]
+    for subscriber in results.subscribers:
+        clearance = snapshot.clearances.get((subscriber, results.query))
+        if clearance is None or not snapshot.rules.order.dominates(clearance.level, query.level):
+            continue
+        here = replace(clearance, level=query.level)
+        allowed = np.array([snapshot.rules.permits(label, here) for label in kinds], np.bool_)
+        found.append(results.left(allowed[results.labels]).to((subscriber,)))
+    return [x for x in found if len(x) or x.word]
+
+
+def permits_all(snapshot: CatalogSnapshot, results: ResultBatch) -> bool:
+    """Whether all of it is still permitted to all whom it is for."""
+    found = permitted(snapshot, results)
+    names = [name for x in found for name in x.subscribers]
+    return len(names) == len(results.subscribers) and all(len(x) == len(results) for x in found)

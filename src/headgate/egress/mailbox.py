@@ -1,0 +1,93 @@
+"""Results kept in this process until their subscriber fetches them; what goes out is decided then, not when they
+came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headgate.egress.filter import permitted
+from headgate.egress.sinks import Sink, Verify
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch
+from headgate.model.snapshot import CatalogSnapshot
+
+MOST_KEPT = 1_000_000
+"""Results kept for one subscriber of one query; beyond it the oldest go, and are counted."""
+
+
+class Mailbox(Sink):
+    name = "mailbox"
+    keeps = True
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._kept: dict[tuple[str, str], list[ResultBatch]] = {}
+        self._sizes: dict[tuple[str, str], int] = {}
+        self.lost: Counter[tuple[str, str]] = Counter()
+        """Results that came and are not kept, by subscriber and query, since it fetched the last time."""
+        self._ready: Sequence[ResultBatch] = ()
+
+    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
+        """What nobody has fetched goes with the process, as its subscribers do."""
+        return {}
+
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
+        pass
+
+    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
+        pass
+
+    def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
+        return []
+
+    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+        self._ready = results
+
+    def publish(self, verify: Verify) -> None:
+        verify()
+        ready, self._ready = self._ready, ()
+        for result_batch in (x for x in ready if x.outgoing is None):  # of subscriptions who runs this is told at once
+            for key in ((subscriber, result_batch.query) for subscriber in result_batch.subscribers):
+                self._kept.setdefault(key, []).append(result_batch)
+                self._sizes[key] = self._sizes.get(key, 0) + len(result_batch)
+                if self._sizes[key] > self._most:
+                    self._drop_oldest(key)
+
+    def _drop_oldest(self, key: tuple[str, str]) -> None:
+        """What is said of a query stays; of results, as many as may be kept."""
+        kept, gone = self._kept[key], self._sizes[key] - self._most
+        self.lost[key] += gone
+        self._sizes[key] = self._most
+        place = 0
+        while gone:
+            first = kept[place]
+            if first.word:
+                place += 1
+            elif len(first) <= gone:
+                gone -= len(kept.pop(place))
+            else:
+                kept[place] = first.left(np.arange(len(first)) >= gone)
+                gone = 0
+
+    def keep(self, now: CatalogSnapshot) -> None:
+        for key in self._kept.keys() - now.clearances.keys():
+            self._kept.pop(key, None)
+            self._sizes.pop(key, None)
+        for key in self.lost.keys() - now.clearances.keys():
+            del self.lost[key]
+
+    def has(self, subscriber: str, query: str) -> bool:
+        """Whether anything waits for it."""
+        return bool(self._kept.get((subscriber, query)))
+
+    def fetch(self, subscriber: str, query: str, now: CatalogSnapshot) -> list[ResultBatch]:
+        """All that is there for it and that its rights of now permit; whatever they do not is gone as well. How many
+        were `lost` is counted from here on anew."""
+        self._sizes.pop((subscriber, query), None)
+        self.lost.pop((subscriber, query), None)
+        waiting = self._kept.pop((subscriber, query), [])
+        return [x for result_batch in waiting for x in permitted(now, result_batch.to((subscriber,)))]

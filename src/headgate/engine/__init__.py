@@ -1,1 +1,0 @@
-"""The engine: secure shared continuous queries over batches of tuples, as the oracle defines them (begun)."""

@@ -1,0 +1,1 @@
+"""Queries at work: compiling, partitions, executors, limits."""

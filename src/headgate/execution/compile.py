@@ -1,0 +1,75 @@
+"""From running queries to what cells compute: their blocks, and the table that holds the tuples of their streams."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import pyarrow as pa
+
+from headgate.expressions.sql.types import ARROW
+from headgate.model.query import ContinuousQuery, columns_read
+from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
+from headgate.plan import nodes as n
+from headgate.plan import queries
+from headgate.plan.binding import LEVEL
+from headgate.plan.expressions import Type
+from headgate.plan.lowering import lower
+
+FIELDS = [
+    (TIME, pa.int64()),
+    (STREAM, pa.int16()),
+    (ARRIVAL, pa.int64()),
+    (LABEL, pa.int64()),
+    (VISIBILITY, pa.int64()),
+]
+
+
+def compile_program(running: Iterable[ContinuousQuery]) -> tuple[Program, pa.Schema]:
+    """The program of these queries and the form of its table, with those columns only that some query reads."""
+    ordered = sorted(running, key=lambda x: x.name)
+    streams = tuple(sorted({name for query in ordered for name in query.streams}))
+    columns: dict[tuple[str, str], str] = {}
+    fields = list(FIELDS)
+    for stream in streams:
+        read = {name for query in ordered for name in _read(query, stream)}
+        for name, type_ in _columns(ordered, stream):
+            if name in read:
+                columns[stream, name] = f"{len(stream)}:{stream}.{name}"  # the same whatever else runs
+                fields.append((columns[stream, name], ARROW[type_]))
+    blocks = [block for query in ordered for block in _blocks(query)]
+    windowed = tuple(block for block in blocks if isinstance(block.top, n.ToStream))
+    passing = tuple(block for block in blocks if not isinstance(block.top, n.ToStream))
+    return Program(windowed, passing, streams, columns), pa.schema(fields)
+
+
+def part_of(
+    program: Program, schema: pa.Schema, blocks: Collection[tuple[str, int]], read: Collection[tuple[str, str]]
+) -> tuple[Program, pa.Schema]:
+    """Some of a program's blocks with windows, and the columns that they read; streams keep their numbers, by which
+    results of all parts come into one order."""
+    chosen = tuple(block for block in program.blocks if (block.query, block.number) in blocks)
+    columns = {key: name for key, name in program.columns.items() if key in read}
+    kept = {*columns.values(), *(name for name, _ in FIELDS)}
+    return Program(chosen, (), program.streams, columns), pa.schema([x for x in schema if x.name in kept])
+
+
+def _columns(running: list[ContinuousQuery], stream: str) -> tuple[tuple[str, Type], ...]:
+    readings = (reading for query in running for block in query.query.blocks for reading in block.readings)
+    return next(reading.stream.columns for reading in readings if reading.stream.name == stream)
+
+
+def _blocks(query: ContinuousQuery) -> list[Block]:
+    root = lower(query.query)
+    tops = root.blocks if isinstance(root, n.Union) else (root,)
+    return [Block(query.name, number, top) for number, top in enumerate(tops)]
+
+
+def _read(query: ContinuousQuery, stream: str) -> set[str]:
+    """The columns of a stream that a query reads anywhere."""
+    return {name for block in query.query.blocks for own, name in read_by(block) if own == stream}
+
+
+def read_by(block: queries.Block) -> frozenset[tuple[str, str]]:
+    """The columns that a block reads, with their streams; levels are no columns, every tuple has one."""
+    read = (column for column in columns_read(block) if column.name != LEVEL)
+    return frozenset((block.readings[column.input].stream.name, column.name) for column in read)

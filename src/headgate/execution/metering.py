@@ -1,0 +1,128 @@
+"""Each view beside what its query's owner may have it keep and yield: which ones end with a batch, and where in it.
+
+Nothing here costs anything for views without such limits, and little for those that are far from theirs. How limits are
+judged is in `quotas`; here is what they are judged by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.columns.sorting import Bools, Ints
+from headgate.execution.executors import Executor
+from headgate.execution.partitions import PartitionStates
+from headgate.execution.results import result_order
+from headgate.model.results import BlockResults
+from headgate.model.view import View
+from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
+from headgate.operators.program import ARRIVAL, TIME, VISIBILITY
+from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.role_limits import HOLDS, NEVER, YIELDS, too_many_results, too_much_held
+
+
+def begin(visibility_index: VisibilityIndex, coming: int, partitions: PartitionStates, changed: Ints | None) -> None:
+    """Before so many tuples come: what waits in the views that could then have too much."""
+    rows = sum(partition.table.num_rows for partition in partitions.values())
+    for view in _limited(visibility_index.views):
+        view.ended_early, view.waiting, view.cutoff = False, None, None
+        view.marks.clear()
+        if coming and rows + coming > _most_state(view) and view.windowed:
+            view.waiting = _waiting(view, partitions, changed, visibility_index.table)
+
+
+def _waiting(view: View, partitions: PartitionStates, changed: Ints | None, table: VisibilityRows) -> Ints:
+    """The times of the tuples that wait; what several shares keep is one tuple."""
+    seen = (table[:, view.windowed] != HIDDEN).any(axis=1)
+    arrivals, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for partition in partitions.values():
+        if partition.table.num_rows:
+            visibilities = partition.table.column(VISIBILITY).to_numpy()
+            own = partition.table.column(TIME).to_numpy()
+            here = seen[visibilities if changed is None else changed[visibilities]] & (own >= view.passed)
+            arrivals.append(partition.table.column(ARRIVAL).to_numpy()[here])
+            times.append(own[here])
+    _, first = np.unique(np.concatenate(arrivals), return_index=True)
+    return np.concatenate(times)[first]
+
+
+def with_cutoffs(
+    views: Iterable[View], visibility: Visibility, arriving: pa.Table, executor: Executor, changed: Ints | None
+) -> Visibility:
+    """Views whose windows come to hold too much see nothing from there on; known before anything is joined."""
+    rows = arriving.num_rows + sum(partition.table.num_rows for partition in executor.partitions.values())
+    near = [view for view in _limited(views) if _holds_at_most(view, rows) > _most_state(view)]
+    if not near:
+        return visibility
+    columns = frozenset(column for view in near for column in view.windowed)
+    changes = executor.state_changes(arriving, visibility, changed, columns)
+    for view in near:
+        mine = [x for x in changes if not set(x.views).isdisjoint(view.columns)]
+        view.cutoff = too_much_held(mine, _most_state(view)) if mine else None
+        if view.cutoff is not None:
+            view.ending = HOLDS
+    return replace(visibility, cutoff={column: view.cutoff for view in near if view.cutoff for column in view.columns})
+
+
+def _limited(views: Iterable[View]) -> list[View]:
+    return [view for view in views if view.running.limited and not view.ended]
+
+
+def _most_state(view: View) -> int:
+    return NEVER if view.running.most_state is None else view.running.most_state
+
+
+def _holds_at_most(view: View, rows: int) -> int:
+    return rows * sum(len(block.readings) for block in view.running.query.blocks if not block.stateless)
+
+
+def within_limits(views: Iterable[View], found: Sequence[BlockResults]) -> list[BlockResults]:
+    """What is left of results within the limits; views that have reached theirs are ending."""
+    batches = list(found)
+    for view in _limited(views):
+        counted = view.running.most_results is not None
+        if counted or (view.cutoff is not None and view.mixed):
+            mine = [number for number, batch in enumerate(batches) if not set(batch.views).isdisjoint(view.columns)]
+            for number, kept in zip(mine, _kept(view, [batches[x] for x in mine]), strict=True):
+                if not kept.all():
+                    batch = batches[number]
+                    own = tuple(column for column in batch.views if column in view.columns)
+                    others = tuple(column for column in batch.views if column not in own)
+                    batches[number] = replace(batch, views=others)
+                    batches.append(batch.where(kept, own))
+    return batches
+
+
+def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
+    """For each batch of a view which results it yields before it ends."""
+    sizes = [len(batch) for batch in batches]
+    if not sum(sizes):
+        return [np.ones(size, np.bool_) for size in sizes]
+    passes = [view.running.query.blocks[batch.block].stateless for batch in batches]
+    order = np.arange(sizes[0]) if len(batches) == 1 else result_order(view, batches)
+    times = np.concatenate([batch.time for batch in batches])
+    if view.mixed:
+        passing = np.repeat(passes, sizes)
+        come = [x.order[0] if merely else _comes(view, x.time) for x, merely in zip(batches, passes, strict=True)]
+        comes = np.concatenate(come)
+        order = order[np.lexsort((passing[order], comes[order]))]
+        if view.cutoff is not None:
+            order = order[~passing[order] | (comes[order] < _comes(view, np.array([view.cutoff.time])))]
+    most = view.running.most_results
+    if most is not None:
+        beyond, view.second, view.yielded = too_many_results(times[order], most, view.second, view.yielded)
+        if beyond is not None:
+            order, view.ending = order[:beyond], YIELDS
+    kept = np.zeros(len(times), np.bool_)
+    kept[order] = True
+    return np.split(kept, np.cumsum(sizes)[:-1])
+
+
+def _comes(view: View, times: Ints) -> Ints:
+    """With which arrival each instant became final; with none, if it was the end of all."""
+    arrivals = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in view.marks)])
+    marks = np.concatenate([np.empty(0, np.int64), *(after for _, after in view.marks)])
+    return np.append(arrivals, NEVER)[np.searchsorted(marks, times, side="right")]

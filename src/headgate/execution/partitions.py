@@ -1,0 +1,126 @@
+"""The cells of a carrier taken together: after a change of rights, and when what one processor wrote down is taken up
+by another, with other queries or with another number of cells.
+
+State can always be dealt anew, so neither is ever fixed. What a cell knows of a view is which tuples its windows hold,
+which are not final yet, and when its blocks were last looked at. Tuples are known by their arrival; a view is in the
+cells of one share only, so what it holds is what it holds in all of these together. Keys are columns that the block
+itself reads, so the tuples kept for it have them. Of last instants the greatest counts: where a block can be dealt, a
+row that a later instant of another cell would have met was met in its own cell, or was gone by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.columns.sorting import Ints
+from headgate.execution.compile import FIELDS
+from headgate.operators.partition import PartitionState, ViewGroup, empty
+from headgate.operators.program import ARRIVAL, STREAM, VISIBILITY, Program
+
+PartitionName = tuple[str, int]
+"""The name of a share, and a number among its cells."""
+PartitionStates = Mapping[PartitionName, PartitionState]
+WHOLE: PartitionName = ("", 0)
+"""A cell that holds everything."""
+
+
+def renumbered_visibility(partition: PartitionState, changed: Ints) -> PartitionState:
+    """The tuples of a cell after rights have changed."""
+    numbers = partition.table.column(VISIBILITY).to_numpy()
+    column = pa.array(changed[numbers] if len(numbers) else numbers, pa.int64())
+    return replace(
+        partition,
+        table=partition.table.set_column(partition.table.schema.get_field_index(VISIBILITY), VISIBILITY, column),
+    )
+
+
+def fitted(partition: PartitionState, streams: tuple[str, ...], program: Program, schema: pa.Schema) -> PartitionState:
+    """The cell of one program as that of another: tuples of streams that nobody reads any more go, columns that were
+    not kept are NULL."""
+    table = partition.table
+    known = np.array([name in program.streams for name in streams] or [False])
+    numbers = np.array([program.streams.index(x) if x in program.streams else 0 for x in streams] or [0])
+    kept = known[table.column(STREAM).to_numpy()] if table.num_rows else np.empty(0, np.bool_)
+    place = np.cumsum(kept) - 1
+    classes = tuple(
+        replace(c, held={key: place[held[kept[held]]] for key, held in c.held.items()}) for c in partition.classes
+    )
+    table = table.filter(pa.array(kept))
+    renumbered = pa.array(numbers[table.column(STREAM).to_numpy()] if table.num_rows else [], pa.int16())
+    columns = [
+        renumbered
+        if field.name == STREAM
+        else table.column(field.name).combine_chunks()
+        if field.name in table.schema.names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return PartitionState(pa.Table.from_arrays(columns, schema=schema), classes)
+
+
+def split(partition: PartitionState, numbers: Ints, partitions: int, views: frozenset[int]) -> list[PartitionState]:
+    """A cell as so many: `numbers` say where each tuple goes. Only these views go with them."""
+    found = []
+    mine = [replace(c, views=tuple(view for view in c.views if view in views)) for c in partition.classes]
+    for number in range(partitions):
+        here = numbers == number
+        place = np.cumsum(here) - 1
+        classes = tuple(
+            replace(c, held={key: place[held[here[held]]] for key, held in c.held.items()}) for c in mine if c.views
+        )
+        found.append(PartitionState(partition.table.filter(pa.array(here)).combine_chunks(), classes))
+    return found
+
+
+def gathered(partitions: PartitionStates) -> PartitionState:
+    """All cells as one. A tuple that several shares keep is there once, with all columns that any of them keeps."""
+    if not partitions:
+        return empty(pa.schema(FIELDS))
+    tables = [partition.table for partition in partitions.values()]
+    arrivals = [table.column(ARRIVAL).to_numpy() for table in tables]
+    every, place = np.unique(np.concatenate(arrivals), return_inverse=True)
+    places = np.split(place.reshape(-1).astype(np.int64), np.cumsum([len(x) for x in arrivals])[:-1])
+    shares: dict[str, list[tuple[PartitionState, Ints]]] = {}
+    for (share, _), partition, own in zip(partitions, partitions.values(), places, strict=True):
+        shares.setdefault(share, []).append((partition, own))
+    classes = [class_ for share in shares.values() for class_ in _classes(share)]
+    return PartitionState(_table(tables, places, len(every)), tuple(classes))
+
+
+def _table(tables: Sequence[pa.Table], places: Sequence[Ints], size: int) -> pa.Table:
+    """Each tuple at its place, each of its columns from any table that has it."""
+    fields = {field.name: field for table in tables for field in table.schema}
+    columns = []
+    for name, field in fields.items():
+        having = [(table, own) for table, own in zip(tables, places, strict=True) if name in table.schema.names]
+        values = pa.chunked_array([chunk for table, _ in having for chunk in table.column(name).chunks], field.type)
+        at = np.full(size, -1)
+        at[np.concatenate([own for _, own in having])] = np.arange(len(values))
+        columns.append(values.take(pa.array(at, mask=at < 0)).combine_chunks())
+    return pa.Table.from_arrays(columns, schema=pa.schema(list(fields.values())))
+
+
+def _classes(partitions: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGroup]:
+    """Of the cells of one share: views that are of one class in each of them still are."""
+    together: dict[tuple[int, ...], list[int]] = {}
+    known = [
+        {view: number for number, c in enumerate(partition.classes) for view in c.views} for partition, _ in partitions
+    ]
+    for view in sorted({view for own in known for view in own}):
+        together.setdefault(tuple(own.get(view, -1) for own in known), []).append(view)
+    found = []
+    for numbers, views in together.items():
+        held: dict[str, list[Ints]] = {}
+        last: dict[str, int] = {}
+        for (partition, places), number in zip(partitions, numbers, strict=True):
+            if number >= 0:
+                for key, own in partition.classes[number].held.items():
+                    held.setdefault(key, []).append(places[own])
+                for key, time in partition.classes[number].last.items():
+                    last[key] = max(time, last.get(key, time))
+        found.append(ViewGroup(tuple(views), {key: np.sort(np.concatenate(own)) for key, own in held.items()}, last))
+    return found

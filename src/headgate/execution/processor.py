@@ -1,0 +1,291 @@
+"""A processor: it takes batches of tuples, moves every view on, and hands out what each subscriber may have.
+
+Ingress decides who sees a tuple once, by its label; the plan runs in cells; egress decides about every result with the
+rights of that moment. Where cells run (here, or in Spark's tasks) is the carrier's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.columns.sorting import Constant, Ints
+from headgate.execution import metering
+from headgate.execution.compile import compile_program
+from headgate.execution.executors import Executor
+from headgate.execution.partitions import PartitionStates, fitted, gathered, renumbered_visibility
+from headgate.execution.results import end_notice
+from headgate.labels import Clearance, Label, Rules
+from headgate.model.limits import Limits
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import BlockResults, ResultBatch
+from headgate.model.tuples import TupleBatch
+from headgate.model.view import View
+from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
+from headgate.plan import nodes as n
+from headgate.plan import normal
+from headgate.plan.binding import LEVEL
+from headgate.plan.expressions import Expr
+from headgate.plan.secure import Mode
+from headgate.visibility.index import Fate, VisibilityIndex
+
+MOST_ROWS = 1000
+"""So many may there be before anybody looks whether all are needed."""
+
+
+class Filter(Protocol):
+    """Decides about the results of views under the rights of this moment."""
+
+    def result_batches(self, views: Sequence[View], results: Sequence[BlockResults]) -> list[ResultBatch]: ...
+
+
+class Processor:
+    """Runs the queries of one stage.
+
+    executor: makes what runs the partitions of a program
+    result_filter: makes what decides about results, for the rules of the moment and the labels by number
+    """
+
+    def __init__(
+        self,
+        running: Sequence[ContinuousQuery],
+        rules: Rules,
+        executor: Callable[[Program, pa.Schema], Executor],
+        result_filter: Callable[[Rules, Mapping[int, Label]], Filter],
+        limits: Limits | None = None,
+    ) -> None:
+        self.running = {query.name: query for query in running}
+        self.program, self.schema = compile_program(running)
+        self._executor = executor(self.program, self.schema)
+        self._index = VisibilityIndex(rules, limits)
+        self._labels: dict[int, Label] = {}
+        self._result_filter = result_filter
+        self._filter = result_filter(rules, self._labels)
+        self._arrived = 0
+        self._same = Constant()
+        self.fates: dict[str, Fate] = {}
+        """What became of the tuples of the last batch, by the source they came from."""
+        self._most_rows = MOST_ROWS
+        self._changed: Ints | None = None
+        self._fed: tuple[TupleBatch, ...] = ()
+        self._tables: pa.Table | None = None
+        self._ended: list[View] = []
+
+    # Who looks --------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> View:
+        """A view for subscribers that come together: of the same rights if the query is exact."""
+        return self._index.add_view(self.running[query], clearances)
+
+    def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> None:
+        """New rights of some who look through a view; they count from here on. None: of nothing."""
+        self._renumber(self._index.change(view, clearances))
+
+    def _renumber(self, after: Ints) -> None:
+        """What the cells are told with the next batch."""
+        before = np.arange(len(after)) if self._changed is None else self._changed
+        self._changed = np.concatenate([after[before], after[len(before) :]])
+
+    def part(self, view: View, subscribers: Collection[str]) -> View:
+        """Some of those who look through a view go on alone, with all that it has seen."""
+        return self._index.part(view, subscribers)
+
+    def end(self, view: View, reason: str) -> None:
+        """It went too far: it sees nothing any more, and those who look through it are told why. Others go on."""
+        if not view.ended:
+            view.ended = reason
+            self._ended.append(view)
+            self.change(view, {})
+
+    def leave(self, view: View, subscriber: str) -> None:
+        """Somebody looks no longer; what others share is not touched, but for what nobody else may see."""
+        if len(view.clearances) == 1 or view.running.mode == Mode.CUMULATIVE:
+            self.change(view, {subscriber: None})
+        del view.clearances[subscriber]
+        if not view.clearances:
+            self._index.remove(view)
+
+    def rule(self, rules: Rules, *, anew: bool = False) -> None:
+        """Levels, the semantics of sources or what labels mean have changed: everything is decided anew."""
+        if anew or rules != self._index.policies.rules:
+            self._index.policies.rules = rules
+            self._filter = self._result_filter(rules, self._labels)
+            self.decide_anew()
+
+    def decide_anew(self) -> None:
+        """What views have seen under other rules than those of now, they lose."""
+        for view in self.views:
+            self.change(view, {})
+
+    def forget_visibilities(self) -> None:
+        """Those that no tuple has any more: every new label and every change of rights makes new ones."""
+        used = self._executor.visibilities()
+        self._renumber(self._index.keep(used if self._changed is None else self._changed[used]))
+        self._most_rows = MOST_ROWS + 2 * len(self._index)
+        self._tables = None
+
+    @property
+    def labels_held(self) -> Collection[int]:
+        """The labels of tuples that are held, once sights are forgotten that no tuple has."""
+        return self._index.labels_held
+
+    def forget_labels(self, kept: Collection[int]) -> None:
+        """All but these."""
+        self._labels = {number: label for number, label in self._labels.items() if number in kept}
+        self._index.forget_labels(self._labels)
+        self._filter = self._result_filter(self._index.policies.rules, self._labels)
+
+    def know(self, labels: Mapping[int, Label]) -> None:
+        self._labels |= labels
+        self._index.know(labels)
+
+    def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]]:
+        """For each block that reads a stream, the labels that anybody sees there, and the condition under which a tuple
+        yields anything; to a window every tuple matters that anybody sees."""
+        found: list[tuple[tuple[int, ...], Expr | None]] = [
+            (tuple(self._index.seen_by(block.target, stream, labels)), None)
+            for block in self.program.blocks
+            if any(isinstance(node, n.Source) and node.stream == stream for node in block.top.walk())
+        ]
+        for block in self.program.passing:
+            _, conditions, own = block.passes
+            if own == stream:
+                seen = self._index.seen_by(block.target, stream, labels)
+                timed = any(query == block.query for query, _ in self.program.windowed)  # all it sees moves its time
+                found.append((tuple(seen), None if timed else self._condition(block, conditions)))
+        return found
+
+    def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:
+        """What a tuple must meet to yield anything for anybody: not to be said where the same column is NULL for some
+        and not for others, nor of levels, which are no column."""
+        (reading,) = self.running[block.query].query.blocks[block.number].readings
+        differing = {LEVEL, *(name for name, _ in reading.stream.labels)}
+        if not conditions or any(column.name in differing for x in conditions for column in x.columns):
+            return None
+        return normal.conjunction(sorted(conditions, key=str))
+
+    # To go on later ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[PartitionStates, dict[str, Any]]:
+        """All there is to know, to be written down before the results of a batch are let out."""
+        rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._index.plain()}
+        partitions = self._executor.partitions
+        if self._changed is not None:  # nobody has told them yet
+            partitions = {
+                name: renumbered_visibility(partition, self._changed) for name, partition in partitions.items()
+            }
+        return partitions, rest
+
+    def restore(
+        self, partitions: PartitionStates, rest: Mapping[str, Any], kept: Collection[str] | None = None
+    ) -> None:
+        """Goes on where another processor was, with the queries that both run (or only those `kept` of them); others
+        begin with nothing. Its cells need not be those of the other."""
+        self._arrived = rest["arrived"]
+        known = self.running if kept is None else {name: self.running[name] for name in kept}
+        self._index.restore(rest["sights"], known)
+        self._executor.restore(fitted(gathered(partitions), tuple(rest["streams"]), self.program, self.schema))
+
+    @property
+    def views(self) -> list[View]:
+        return list(self._index.views)
+
+    # Batches ----------------------------------------------------------------------------------------------------------
+
+    def feed(self, tables: Sequence[TupleBatch]) -> None:
+        """The tuples of the tables that are read, all of them: they are there at every instant."""
+        fed = tuple(x for x in tables if x.stream in self.program.streams)
+        if list(map(id, fed)) != list(map(id, self._fed)):
+            self._fed, self._tables = fed, None
+
+    def _there(self) -> pa.Table | None:
+        """The tuples of tables in their order, with sights that stay theirs."""
+        if self._fed and self._tables is None:
+            found = [
+                self._table(x, np.arange(len(x.times)), self._index.of_table(x.stream, x.labels))
+                for x in sorted(self._fed, key=lambda x: x.stream)
+            ]
+            self._tables = pa.concat_tables(found).combine_chunks()
+        return self._tables
+
+    def batch(
+        self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
+    ) -> list[ResultBatch]:
+        """The next tuples, which come when the `clock` stands there; with the `last`, all that waits for its time
+        becomes final. Returns everyone's results, in order, under the rights of now (`delivered_results` makes
+        single ones of them)."""
+        self.fates = {}
+        if len(self._index) > self._most_rows:
+            self.forget_visibilities()
+        tables = self._there()
+        coming = sum(len(x.times) for x in arrivals)
+        metering.begin(self._index, coming, self._executor.partitions, self._changed)
+        entered = [self._entered(x, clock) for x in arrivals] or [self.schema.empty_table()]
+        table = entered[0] if len(entered) == 1 else pa.concat_tables(entered)
+        visibility = metering.with_cutoffs(
+            self.views, self._index.batch(last=last), table, self._executor, self._changed
+        )
+        found = self._executor.run(table, visibility, self._changed, tables)
+        self._changed = None
+        for view in self.views:
+            budget = visibility.budgets.get(view.columns[0])
+            view.spent = budget.spent if budget else 0
+        owners = {column: view for view in self._index.views for column in view.columns}
+        for batch in (batch for batch in found if batch.exceeded):
+            for view in (owners[column] for column in batch.views):
+                self.end(view, batch.exceeded)
+        going_on = [view for view in self._index.views if not view.ended]
+        result_batches = self._filter.result_batches(going_on, metering.within_limits(going_on, found))
+        for view in (view for view in going_on if view.ending):
+            self.end(view, view.ending)
+        ended, self._ended = self._ended, []
+        words = (end_notice(view, self._index.policies.rules) for view in ended)
+        return [*result_batches, *(word for word in words if word.subscribers)]
+
+    def _entered(self, arrivals: TupleBatch, clock: int | None) -> pa.Table:
+        """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
+        if arrivals.stream not in self.program.streams:
+            return self.schema.empty_table()
+        visibilities = self._index.arriving(
+            arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived, clock
+        )
+        if arrivals.views is None:
+            self.fates[arrivals.stream] = self._index.fate
+        seen = self._index.seen(visibilities)
+        rows = None if seen is None or seen.all() else np.flatnonzero(seen)
+        arrived = self._arrived + np.arange(len(visibilities))
+        self._arrived += len(visibilities)
+        return self._table(arrivals, arrived, visibilities, rows)
+
+    def _table(self, arrivals: TupleBatch, arrived: Ints, visibilities: Ints, rows: Ints | None = None) -> pa.Table:
+        """Tuples as cells have them: all, or some `rows` of them."""
+        known = {
+            TIME: arrivals.times,
+            ARRIVAL: arrived,
+            LABEL: self._same.spelt_out(arrivals.labels),
+            VISIBILITY: visibilities,
+        }
+        size = len(visibilities) if rows is None else len(rows)
+        columns = {
+            field: arrivals.columns[name]
+            for (stream, name), field in self.program.columns.items()
+            if stream == arrivals.stream
+        }
+        if rows is not None:
+            known = {name: numbers[rows] for name, numbers in known.items()}
+            columns = {field: column.take(pa.array(rows)) for field, column in columns.items()}
+        known[STREAM] = np.full(size, self.program.streams.index(arrivals.stream), np.int16)
+        return pa.Table.from_arrays(
+            [
+                pa.array(known[field.name], field.type)
+                if field.name in known
+                else columns[field.name].cast(field.type)
+                if field.name in columns
+                else pa.nulls(size, field.type)
+                for field in self.schema
+            ],
+            schema=self.schema,
+        )

@@ -1,0 +1,66 @@
+"""Results on their way out of a cell: flat columns in their order, with the labels they combine by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+
+import numpy as np
+
+from headgate.columns.narrow import positions_of, renumbered, used
+from headgate.columns.sorting import Ints
+from headgate.labels import Rules
+from headgate.model.results import BlockResults, ResultBatch, notice
+from headgate.model.view import View
+from headgate.operators.emit import Emitted
+from headgate.operators.partition import GroupResults
+from headgate.operators.program import ARRIVAL, STREAM
+from headgate.operators.tuples import VisibleTuples
+
+
+def packed(found: GroupResults, *, stateless: bool, alone: bool = False) -> BlockResults:
+    """What a kernel found, without the tuples it was found from. `alone`: it is all that its query yields."""
+    yielded, block = found.yielded, found.block
+    if found.exceeded:
+        nothing = yielded.time
+        return BlockResults(block.query, block.number, found.views, nothing, (), nothing, (), (), found.exceeded)
+    numbers, sets = yielded.labels.numbers, yielded.labels.sets
+    if len(sets) > 1:
+        there = used(numbers, len(sets))
+        if not there.all():
+            sets, numbers = tuple(compress(sets, there)), renumbered(numbers, positions_of(there))
+    order: tuple[Ints, ...] = ()
+    if not alone:
+        order = (found.tuples.numbers(ARRIVAL)[yielded.rows[0]],) if stateless else _order(yielded, found.tuples)
+    return BlockResults(block.query, block.number, found.views, yielded.time, yielded.values, numbers, sets, order)
+
+
+def _order(yielded: Emitted, tuples: VisibleTuples) -> tuple[Ints, ...]:
+    arrivals = tuples.numbers(ARRIVAL)
+    nothing = np.zeros(len(yielded.time), np.int64)
+    slides, stream, arrival = nothing + 1, nothing, nothing
+    if not yielded.slides:
+        last = yielded.passed - 1
+        slides, stream, arrival = nothing, tuples.numbers(STREAM)[last].astype(np.int64), arrivals[last]
+    rows = tuple(key[side] for side in yielded.rows for key in (tuples.times, arrivals))
+    return yielded.time, slides, stream, arrival, *rows
+
+
+def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
+    """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
+    passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
+    widest = max(len(batch.order) for batch in batches)
+    columns: list[list[Ints]] = [[] for _ in range(widest + 2)]
+    for batch, passes in zip(batches, passing, strict=True):
+        at, block = np.full(len(batch), int(passes)), np.full(len(batch), batch.block)
+        instant, rows = batch.order[: 1 if passes else 4], batch.order[1 if passes else 4 :]
+        keys = (at, *instant, block, *rows)
+        for number, column in enumerate(columns):
+            column.append(keys[number] if number < len(keys) else np.zeros(len(batch), np.int64))
+    return np.lexsort([np.concatenate(column) for column in reversed(columns)])
+
+
+def end_notice(view: View, rules: Rules) -> ResultBatch:
+    """What those who look through a view that has ended are told; who may see nothing there is told nothing either."""
+    looking = tuple(name for name in sorted(view.clearances) if view.clearance(name, rules) is not None)
+    return notice(looking, view.running.name, ended=view.ended)

@@ -1,0 +1,69 @@
+"""Queries that read the results of others run after them, and see of them what their own subscribers would receive.
+
+So whoever looks at a query looks, through it, at every query whose results it reads, with the same rights: as one more
+subscriber there, a *feeder*, whose results become tuples that this one view sees. Those who look at a cumulative query
+look together: what it reads is run for it once more, cumulative as well, and yields what any of them may see, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from headgate.model.query import ContinuousQuery
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.plan.secure import Mode
+
+_THROUGH, _FOR = "\x1f", "\x1e"
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Queries by stage, each after all it reads; `makers` are the queries whose results are streams for others, by
+    these streams; `subscribers` include the feeders."""
+
+    stages: tuple[tuple[ContinuousQuery, ...], ...]
+    producers: Mapping[str, str]
+    subscribers: tuple[Subscriber, ...]
+
+    @cached_property
+    def running(self) -> Mapping[str, ContinuousQuery]:
+        return {query.name: query for stage in self.stages for query in stage}
+
+    @classmethod
+    def of(cls, snapshot: CatalogSnapshot) -> Stages:
+        read = {stream for query in snapshot.queries for stream in query.streams}
+        producers = {query.output: query.name for query in snapshot.queries if query.output in read}
+        running = dict(snapshot.running)
+        subscribers, waiting = [], list(snapshot.subscribers)
+        while waiting:
+            subscriber = waiting.pop(0)
+            subscribers.append(subscriber)
+            query = running[subscriber.query]
+            for producer in (running[producers[stream]] for stream in sorted(query.streams) if stream in producers):
+                if query.mode == Mode.CUMULATIVE:
+                    producer = _shadow(producer, query)
+                    running[producer.name] = producer
+                waiting.append(consumer_name(subscriber, producer.name))
+        deepest = max((query.stage for query in running.values()), default=0)
+        stages = tuple(
+            tuple(running[name] for name in sorted(running) if running[name].stage == stage)
+            for stage in range(1 + deepest)
+        )
+        return cls(stages, producers, tuple(dict.fromkeys(subscribers)))
+
+
+def _shadow(producer: ContinuousQuery, query: ContinuousQuery) -> ContinuousQuery:
+    """What a cumulative query reads, for all who look at it together."""
+    return replace(producer, name=f"{producer.name}{_FOR}{query.name}", mode=Mode.CUMULATIVE, together=True)
+
+
+def consumer_name(subscriber: Subscriber, producer: str) -> Subscriber:
+    return Subscriber(f"{subscriber.name}{_THROUGH}{subscriber.query}", producer, subscriber.clearance)
+
+
+def consumer_of(consumer_name: str) -> tuple[str, str] | None:
+    """The subscriber and the query that a consumer_name feeds; None for a subscriber of its own."""
+    name, through, query = consumer_name.rpartition(_THROUGH)
+    return (name, query) if through else None

@@ -1,0 +1,254 @@
+"""The files of a micro-batch, decoded by Arrow.
+
+Spark says which files make a batch, remembers that, and would hand them over as rows with all columns, which it makes
+one by one and turns into columns again. Where every file is Parquet with exactly the stream's columns and types, Arrow
+reads those columns that are wanted from the files themselves, in a tenth of the time. Which files they are is told by
+Spark's plan of the batch, which is not part of its public interface: whatever is not as expected, there or in a file,
+only means that the batch is taken as Spark hands it over.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headgate.columns.sorting import Ints, dense, repeated, same
+from headgate.errors import SourceError
+from headgate.expressions.sql.types import ARROW
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.sources import StreamSource
+from headgate.ingress.spark_reader import DecodedBatch
+from headgate.ingress.text_files import gone, unreadable
+from headgate.ingress.text_formats import LISTING
+from headgate.ingress.validation import Whole, as_texts, fitting
+from headgate.model.stream import StreamDescriptor
+from headgate.model.tuples import TupleBatch
+from headgate.plan.expressions import Type
+
+_WAIT = 60.0
+MOST = 500
+"""Files that are open at a time."""
+
+_LEGACY = b"org.apache.spark.legacyDateTime"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Parquet files on this machine, in the order of their arrival, each with exactly the stream's columns."""
+
+    descriptor: StreamDescriptor
+    opened: Sequence[pq.ParquetFile]
+    paths: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def read(self, names: Iterable[str]) -> pa.Table:
+        pushdown = list(dict.fromkeys(names))
+        found = [self._read(number, pushdown) for number in range(len(self.opened))]
+        schema = pa.schema([(name, ARROW[dict(self.descriptor.columns)[name]]) for name in pushdown])
+        table = pa.concat_tables(found or [schema.empty_table()], promote_options="permissive")
+        table.validate()  # how many values there are of each column is the word of whoever wrote the file
+        for number, field in enumerate(table.schema):
+            if _is(field.type, ARROW[Type.STRING]):
+                table = table.set_column(number, field.name, as_texts(table.column(number)))
+        return table
+
+    def _read(self, number: int, pushdown: list[str]) -> pa.Table:
+        try:
+            return self.opened[number].read(pushdown)
+        except (OSError, pa.ArrowException) as error:
+            raise unreadable(self.descriptor, self.paths[number], f"it is damaged ({type(error).__name__})") from None
+
+    def whole(self) -> Whole:
+        table = self.read(name for name, _ in self.descriptor.columns)
+        schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.descriptor.columns])
+        return Whole(table.cast(schema), notes=self.notes)
+
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
+        """Only what is wanted of a batch in which every tuple is in order; None: each row has to be looked at."""
+        if self.notes:
+            return None
+        descriptor = self.descriptor
+        texts = [name for name, type_ in descriptor.columns if type_ == Type.STRING]
+        unsure = [name for name in texts if self._largest(name) > pushdown.longest]
+        own = [descriptor.event_time] if descriptor.event_time else []
+        names = [*pushdown.columns, *own, *descriptor.labels.values(), *unsure]
+        table = self.read(names or [descriptor.columns[0][0]])  # tuples are counted by what there is of them
+        here = [name for name in texts if name in table.column_names]
+        times, tuples = _times(table, descriptor, now), table.num_rows
+        if times is None or any(_longest(table.column(name)) > pushdown.longest for name in here):
+            return None
+        found = _labels(table, descriptor, pushdown, register)
+        if found is None:
+            return None
+        labels, pushdown = found
+        types = dict(descriptor.columns)
+        kept = _kept(labels, pushdown)
+        if kept is not None:
+            table, times, labels = table.filter(pa.array(kept)), times[kept], labels[kept]
+        arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
+        return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, tuples - len(times))
+
+    def _largest(self, name: str) -> int:
+        """No value of this column is larger, in bytes: all of a part of the file is not. That is said by whoever wrote
+        the file, and is believed only of what nobody reads."""
+        sizes = [0]
+        for file in self.opened:
+            at = file.schema_arrow.names.index(name)
+            metadata = file.metadata
+            sizes += [metadata.row_group(x).column(at).total_uncompressed_size for x in range(metadata.num_row_groups)]
+        return max(sizes)
+
+
+def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | None:
+    """Those of the batch that is at work in this query right now; None where Spark has to read them."""
+    if source.format != "parquet" or not LISTING.issuperset(map(str.lower, source.options)):
+        return None
+    try:
+        found = addresses(started)
+        return None if found is None else opened(source.descriptor, found)
+    except SourceError:
+        raise
+    except Exception:
+        return None
+
+
+def addresses(started: Future[StreamingQuery]) -> list[str] | None:
+    """Where the files are of the batch that is at work in this query right now; None if that is not to be found."""
+    leaves = started.result(_WAIT)._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
+    return list(map(str, leaves.head().relation().location().inputFiles())) if leaves.size() == 1 else None
+
+
+def local_paths(found: Sequence[str]) -> list[tuple[str, str]] | None:
+    """Files by their addresses, as Spark writes them, and these; None if one is elsewhere."""
+    parts = [urlsplit(address) for address in found]
+    if any(x.scheme != "file" or x.netloc for x in parts):
+        return None
+    return [(unquote(x.path), address) for x, address in zip(parts, found, strict=True)]
+
+
+def opened(descriptor: StreamDescriptor, addresses: Sequence[str]) -> Files | None:
+    """Files by their addresses, as Spark writes them. One that is gone is said."""
+    here = local_paths(addresses)
+    if here is None or len(here) > MOST or any("=" in path for path, _ in here):  # folders may be columns
+        return None
+    found, notes = in_order_of_time(here)
+    if not all(stat.S_ISREG(os.stat(path).st_mode) for path in found):  # whoever opens a pipe waits for its writer
+        return None
+    labels = list(descriptor.labels.values())
+    files = [_opened(descriptor, path, labels) for path in found]
+    return Files(descriptor, files, found, notes) if all(_fits(file, descriptor) for file in files) else None
+
+
+def in_order_of_time(here: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    """Files by the time of their last change and then their addresses, and what is to say of those that are gone."""
+    times, notes = dict[tuple[str, str], int](), list[str]()
+    for file in here:
+        try:
+            times[file] = os.stat(file[0]).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            notes.append(gone(file[0]))
+    return [path for path, _ in sorted(times, key=lambda x: (times[x], x[1]))], notes
+
+
+def _opened(descriptor: StreamDescriptor, path: str, labels: list[str]) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, read_dictionary=labels)
+    except (OSError, pa.ArrowException):
+        raise unreadable(descriptor, path, "it is not Parquet") from None
+
+
+def _fits(file: pq.ParquetFile, descriptor: StreamDescriptor) -> bool:
+    """Whether Spark would read each column as what it is in the file."""
+    if _LEGACY in (file.metadata.metadata or {}) or len(file.schema.names) != len(file.schema_arrow.names):
+        return False
+    names = [name.casefold() for name in file.schema_arrow.names]
+    return all(
+        name in file.schema_arrow.names
+        and names.count(name.casefold()) == 1
+        and _is(file.schema_arrow.field(name).type, ARROW[type_])
+        for name, type_ in descriptor.columns
+    )
+
+
+def _is(found: pa.DataType, type_: pa.DataType) -> bool:
+    if pa.types.is_string(type_):
+        found = found.value_type if pa.types.is_dictionary(found) else found
+        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_timestamp(type_):
+        return pa.types.is_timestamp(found) and found.tz is not None and found.unit in ("ms", "us")
+    return bool(found == type_)
+
+
+def _times(table: pa.Table, descriptor: StreamDescriptor, now: int) -> Ints | None:
+    """Event times in milliseconds; None where one has none that ingress would take."""
+    if descriptor.event_time is None:
+        return np.full(table.num_rows, now)
+    column = fitting(table.column(descriptor.event_time), ARROW[Type.TIMESTAMP])
+    if column.null_count:
+        return None
+    times: Ints = column.cast(pa.int64()).to_numpy() // 1000
+    if descriptor.skew is not None and times.max(initial=now) > now + descriptor.skew:
+        return None
+    return times
+
+
+def _labels(
+    table: pa.Table, descriptor: StreamDescriptor, pushdown: Pushdown, register: RegisterLabels
+) -> tuple[Ints, Pushdown] | None:
+    """The number of each tuple's label, by the texts it is made of, and what is wanted when all of them are known."""
+    if not descriptor.labels:
+        return (repeated(pushdown.labels[()], table.num_rows), pushdown) if () in pushdown.labels else None
+    names = list(descriptor.labels.values())
+    kinds, kind = _kinds([table.column(name) for name in names])
+    if any(texts not in pushdown.labels for texts in kinds):
+        again = register(kinds)
+        if again is None or any(texts not in again.labels for texts in kinds):
+            return None
+        pushdown = again
+    numbers = np.array([pushdown.labels[texts] for texts in kinds], np.int64)
+    if len(kinds) == 1:
+        return repeated(int(numbers[0]), len(kind)), pushdown
+    return numbers[kind] if len(kinds) else np.empty(0, np.int64), pushdown
+
+
+def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
+    """The different rows of these texts, and which of them each row is."""
+    kinds: list[tuple[str | None, ...]] = [()]
+    kind: Ints = repeated(0, len(columns[0]))
+    for column in columns:
+        whole = column.unify_dictionaries().combine_chunks()
+        texts = [*whole.dictionary.to_pylist(), None]
+        own = whole.indices.fill_null(len(texts) - 1).to_numpy()
+        if len(kinds) == 1 and len(own) and same(own):
+            kinds = [(*kinds[0], texts[own[0]])]
+            continue
+        both = own.astype(np.int64) if len(kinds) == 1 else kind * len(texts) + own
+        there, kind = dense(both)  # of all that could be only what there is: texts may be many
+        kinds = [(*kinds[x // len(texts)], texts[x % len(texts)]) for x in there.tolist()]
+    return kinds, kind
+
+
+def _kept(labels: Ints, pushdown: Pushdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """Which tuples anybody sees; None: all."""
+    if pushdown.keep is None or not len(labels):
+        return None
+    seen = np.zeros(int(labels.max()) + 1, np.bool_)
+    numbers = np.array(sorted({x for some, _ in pushdown.keep for x in some}), np.int64)
+    seen[numbers[numbers < len(seen)]] = True
+    kept = seen[labels]
+    return None if kept.all() else kept
+
+
+def _longest(column: pa.ChunkedArray) -> int:
+    values = [chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
+    return max((pc.max(pc.binary_length(x)).as_py() or 0 for x in values), default=0)

@@ -1,0 +1,75 @@
+"""What became of files after they were read, and of folders that are followed.
+
+Spark reads a file once, by its name, and says nothing if it grows later or if its folder is gone: tuples would be
+missing without a word. Which files were read, and of what time they were then, is in Spark's log beside its checkpoint.
+Only files of this machine are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from headgate.errors import SourceError
+from headgate.ingress.text_files import shown
+
+MOST = 10_000
+"""Files of a stream that are looked at: those that were read last."""
+
+
+def vanished(stream: str, path: str | None) -> SourceError | None:
+    """If that is gone which a stream is read from."""
+    if path is None or (here := local_path(path)) is None or any(x in here for x in "*?[{") or os.path.exists(here):
+        return None
+    return SourceError(f"stream {stream} cannot be read on: `{here}` is gone")
+
+
+def local_path(path: str) -> str | None:
+    """As this machine has it; None if it is elsewhere."""
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file") or parts.netloc:
+        return None
+    return parts.path if parts.scheme else path
+
+
+class ReadFiles:
+    """Those of one stream, by the folder of its checkpoint."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._log = checkpoint / "sources" / "0"
+        self._known: set[str] = set()
+        self._times: dict[str, int] = {}
+
+    def changed(self) -> list[str]:
+        """Those that changed since they were read, or since that was said."""
+        self._follow()
+        found = []
+        for path, time in self._times.items():
+            with suppress(OSError):
+                now = os.stat(path).st_mtime_ns // 1_000_000
+                if now > time:
+                    found.append(path)
+                    self._times[path] = now
+        return found
+
+    def _follow(self) -> None:
+        new = [x for x in self._log.glob("*") if not x.name.startswith(".") and x.name not in self._known]
+        for file in sorted(new, key=lambda x: int(x.name.partition(".")[0])):
+            with suppress(OSError, ValueError, KeyError, TypeError):  # as Spark may write it some day
+                for line in file.read_text().splitlines()[1:]:
+                    entry = json.loads(line)
+                    address = urlsplit(entry["path"])
+                    if address.scheme == "file" and not address.netloc:
+                        self._times.setdefault(unquote(address.path), int(entry["timestamp"]))
+            self._known.add(file.name)
+        for path in list(self._times)[: max(0, len(self._times) - MOST)]:
+            del self._times[path]
+
+
+def changed_message(path: str) -> str:
+    return (
+        f"file `{shown(path)}` changed after it was read: what it holds now is not read; write new tuples to new files"
+    )

@@ -1,0 +1,184 @@
+"""Files of text, cut into records: lines, or rows of CSV as RFC 4180 has them.
+
+Where a record ends is decided here and nowhere else. A line break ends a row of CSV unless an odd number of quotes
+stands before it: of rows that are written as they should be, none can be cut in two by what is in its values, and one
+whose quotes are damaged ends where the same count says, and is refused whole. What follows is decided by nothing in it.
+Files are read in pieces, so that neither a file nor a record that never ends is held as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from headgate.columns.sorting import Bools, Ints
+from headgate.errors import SourceError
+
+PIECE = 8 << 20
+"""Bytes of a file that are read at a time."""
+
+LONGEST = 16 << 20
+"""Bytes of a record; a longer one is refused."""
+
+SHOWN = 4096
+"""Bytes that are shown of a record that is refused."""
+
+_LF, _CR = 10, 13
+_MARK = b"\xef\xbb\xbf"
+NOT_CLOSED = "a quote in it is not doubled or not closed, or a line break not quoted"
+TOO_LONG = f"it is longer than {LONGEST:,} bytes"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How records are told apart: by line breaks, or for CSV also by what separates and quotes values. `null` is what
+    stands for NULL besides nothing."""
+
+    separator: str = ","
+    quote: str = ""
+    null: str = ""
+
+
+class Stream(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Whole records of a file, one after the other; or the beginning of one that is too long."""
+
+    data: bytes
+    form: Form
+    too_long: bool = False
+
+    @cached_property
+    def _bytes(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        return np.frombuffer(self.data, np.uint8)
+
+    @cached_property
+    def _quotes(self) -> Ints:
+        return _found(self._bytes, self.form.quote)
+
+    def _outside(self, places: Ints) -> Ints:
+        """Those of these places that are not between quotes."""
+        return places[np.searchsorted(self._quotes, places) % 2 == 0] if len(self._quotes) else places
+
+    @cached_property
+    def ends(self) -> Ints:
+        """Where the line breaks are that end a record."""
+        return self._outside(np.flatnonzero(self._bytes == _LF))
+
+    @cached_property
+    def bounds(self) -> Ints:
+        """Where records begin, and where the last one ends."""
+        last = [] if len(self.ends) and self.ends[-1] == len(self.data) - 1 else [len(self.data)]
+        return np.concatenate([[0], self.ends + 1, last]).astype(np.int64)
+
+    def record(self, number: int) -> str:
+        """The text of a record, or its beginning."""
+        begin, end = self.bounds[number : number + 2].tolist()
+        return self.data[begin : min(end, begin + SHOWN)].decode(errors="replace").rstrip("\r\n")
+
+    # As lines ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def lines(self) -> pa.Array:
+        """Each record with the line break that ends it, as bytes."""
+        offsets = pa.py_buffer(self.bounds.astype(np.int32))
+        return pa.Array.from_buffers(pa.binary(), len(self.bounds) - 1, [None, offsets, pa.py_buffer(self.data)])
+
+    # As rows of CSV ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def blank(self) -> Bools:
+        """Records with nothing in them."""
+        begins, ends = self.bounds[:-1], self.bounds[1:]
+        only = self._bytes[begins] if len(begins) else np.empty(0, np.uint8)
+        return np.asarray(((ends - begins == 1) & (only == _LF)) | ((ends - begins == 2) & (only == _CR)), np.bool_)
+
+    @cached_property
+    def fields(self) -> Ints:
+        """How many values each record has."""
+        separators = self._outside(_found(self._bytes, self.form.separator))
+        return np.diff(np.searchsorted(separators, self.bounds)) + 1
+
+    @cached_property
+    def damaged(self) -> Bools:
+        """Records in which a quote stands where none may, or is missing; or a line break of another kind."""
+        data = np.concatenate([self._bytes, np.array([_LF, _LF], np.uint8)])
+        separator, quote = (ord(x) if x else 0 for x in (self.form.separator, self.form.quote))
+        opening, closing = self._quotes[0::2], self._quotes[1::2]
+        before, after, then = data[opening - 1], data[closing + 1], data[closing + 2]
+        begins = (opening == 0) | np.isin(before, (separator, _LF, quote))
+        ends = np.isin(after, (separator, _LF, quote)) | ((after == _CR) & (then == _LF))
+        returns = self._outside(np.flatnonzero(self._bytes == _CR))
+        wrong = [opening[~begins], closing[~ends], returns[data[returns + 1] != _LF], opening[len(closing) :]]
+        found = np.zeros(len(self.bounds) - 1, np.bool_)
+        found[np.searchsorted(self.bounds, np.concatenate(wrong), side="right") - 1] = True
+        return found
+
+    def rows(self, chosen: Bools, names: list[str]) -> pa.Table:
+        """The values of these records, as bytes, NULL where there is nothing. Each has as many as there are names."""
+        data = self.data if chosen.all() else self._bytes[np.repeat(chosen, np.diff(self.bounds))].tobytes()
+        if not data:
+            return pa.table({name: pa.array([], pa.binary()) for name in names})
+        found = csv.read_csv(
+            pa.py_buffer(data),
+            csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+            csv.ParseOptions(
+                delimiter=self.form.separator,
+                quote_char=self.form.quote or False,
+                double_quote=True,
+                escape_char=False,
+                newlines_in_values=True,
+            ),
+            csv.ConvertOptions(
+                check_utf8=False,
+                column_types={name: pa.binary() for name in names},
+                null_values=["", self.form.null],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        if found.num_rows != np.count_nonzero(chosen):
+            raise SourceError("its rows cannot be told apart")
+        return found
+
+
+def _found(data: np.ndarray[tuple[int], np.dtype[np.uint8]], character: str) -> Ints:
+    return np.flatnonzero(data == ord(character)) if character else np.empty(0, np.int64)
+
+
+def pieces(stream: Stream, form: Form) -> Iterator[Piece]:
+    """All records of a file, in order."""
+    rest, first = b"", True
+    while data := stream.read(PIECE):
+        data = rest + (data.removeprefix(_MARK) if first else data)
+        first = False
+        ends = Piece(data, form).ends
+        whole = int(ends[-1]) + 1 if len(ends) else 0
+        if whole:
+            yield Piece(data[:whole], form)
+        rest = data[whole:]
+        if len(rest) > LONGEST:
+            yield Piece(rest[:SHOWN], form, too_long=True)
+            rest = _after(stream, form, rest.count(form.quote.encode()) % 2 if form.quote else 0)
+    if rest:
+        yield Piece(rest, form)
+
+
+def _after(stream: Stream, form: Form, odd: int) -> bytes:
+    """What follows the end of a record that is passed over, so many quotes of which are open."""
+    while data := stream.read(PIECE):
+        held = form.quote.encode() * odd + data
+        ends = Piece(held, form).ends
+        if len(ends):
+            return held[int(ends[0]) + 1 :]
+        odd = held.count(form.quote.encode()) % 2 if form.quote else 0
+    return b""

@@ -1,0 +1,250 @@
+"""Sources of streams and tables: any format that Spark reads, with the stream's own columns and nothing else.
+
+Of CSV and JSON lines Spark only says which files there are; `textfiles` reads them. Files come in the order of their
+modification time and then their path, whatever Spark makes of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as t
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from headgate.errors import SourceError
+from headgate.ingress.read_files import local_path
+from headgate.ingress.records import Stream
+from headgate.ingress.spark_reader import BLOCK, FILE, MODIFIED
+from headgate.ingress.text_files import TextFile, local_file, read_files, unpacked
+from headgate.ingress.text_formats import FORMATS, LISTING, Text, text_of
+from headgate.ingress.validation import Whole
+from headgate.model.stream import StreamDescriptor
+from headgate.plan.expressions import Type
+
+SPARK: dict[Type, t.DataType] = {
+    Type.BOOLEAN: t.BooleanType(),
+    Type.INT: t.IntegerType(),
+    Type.BIGINT: t.LongType(),
+    Type.FLOAT: t.FloatType(),
+    Type.DOUBLE: t.DoubleType(),
+    Type.STRING: t.StringType(),
+    Type.TIMESTAMP: t.TimestampType(),
+    Type.DATE: t.DateType(),
+}
+"""How columns of each type are read."""
+
+FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
+_OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket", "kafka"})
+"""Formats that say themselves which columns there are."""
+_ENDLESS = frozenset({"rate", "rate-micro-batch", "socket"})
+"""Formats that have no end; what they hold cannot be read to it."""
+_PLACE = (MODIFIED, FILE, BLOCK)
+_LISTED = "path string, modificationTime timestamp, length bigint, content binary"
+_AT_MOST = str(256 << 20)
+"""Bytes of files of text in one batch, but for a larger file: results do not depend on it."""
+
+
+Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A stream and where it comes from; options are not shown: one may be a password."""
+
+    descriptor: StreamDescriptor
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.descriptor.name
+
+    @property
+    def endless(self) -> bool:
+        return self.format in _ENDLESS
+
+    @property
+    def schema(self) -> t.StructType:
+        return t.StructType([t.StructField(name, SPARK[type_]) for name, type_ in self.descriptor.columns])
+
+    @property
+    def text(self) -> Text | None:
+        """How its files are read, if that is not Spark's business."""
+        if self.format not in FORMATS:
+            return None
+        return text_of(self.descriptor, self.format, self.options)
+
+    @property
+    def path(self) -> str | None:
+        """Where its files are, if it has any."""
+        paths = [value for name, value in self.options.items() if name.lower() == "path"]
+        return paths[0] if paths and self.format in FILES else None
+
+
+def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
+    """Unknown formats, missing folders and the like are said in one line."""
+    with _said(source, "stream"):
+        source = _in_folder(source)
+        if source.text is not None:
+            return _listing(spark.readStream, source).load().select("path", "modificationTime")
+        frame = _reader(spark.readStream, source).load()
+        if source.format in _OWN_COLUMNS:
+            _check_columns(frame, source)
+        return _shaped(frame, source)
+
+
+def read_table(spark: SparkSession, source: StreamSource) -> Whole:
+    """All that a table holds now, in the order of files and their rows."""
+    with _said(source, "table"):
+        if source.text is not None:
+            return read_texts(source.text, _listing(spark.read, source).load().select("path", "modificationTime"))
+        return Whole(in_order(_shaped(_reader(spark.read, source).load(), source).toArrow()))
+
+
+def read_texts(text: Text, listed: DataFrame) -> Whole:
+    """The files of text that Spark lists."""
+    found = listed.toArrow().to_pylist()
+    found.sort(key=lambda x: (x["modificationTime"], x["path"]))
+    return read_files(text, [_file(listed.sparkSession, x["path"]) for x in found])
+
+
+def _file(spark: SparkSession, path: str) -> TextFile:
+    """One that is on another machine is fetched as a whole, as it is."""
+    if path.startswith("file:"):
+        return local_file("/" + path.removeprefix("file:").lstrip("/"))
+
+    @contextmanager
+    def fetched() -> Iterator[Stream]:
+        content = spark.read.format("binaryFile").load(path).select("content").toArrow().column("content")
+        with unpacked(pa.BufferReader(content[0].as_buffer()), path) as stream:
+            yield stream
+
+    return TextFile(path, fetched)
+
+
+def _listing(reader: Reader, source: StreamSource) -> Reader:
+    """Which files there are, with nothing of what is in them."""
+    options = {name: value for name, value in source.options.items() if name.lower() in LISTING}
+    if isinstance(reader, DataStreamReader) and not _bounded(options):
+        options["maxBytesPerTrigger"] = _AT_MOST
+    return reader.format("binaryFile").schema(_LISTED).options(**options)
+
+
+def _bounded(options: Mapping[str, str]) -> bool:
+    return not {"maxfilespertrigger", "maxbytespertrigger"}.isdisjoint(map(str.lower, options))
+
+
+def _in_folder(source: StreamSource) -> StreamSource:
+    """Spark follows folders only: a single file is the one of its name in its folder."""
+    path = source.path
+    here = local_path(path) if path is not None else None
+    if here is None or not os.path.isfile(here):
+        return source
+    folder, name = os.path.split(here)
+    options = {key: value for key, value in source.options.items() if key.lower() not in ("path", "pathglobfilter")}
+    plain = re.sub(r"([\\*?\[\]{},^])", r"\\\1", name)
+    return replace(source, options={**options, "path": folder or ".", "pathGlobFilter": plain})
+
+
+def _reader(reader: Reader, source: StreamSource) -> Reader:
+    reader = reader.format(source.format).options(**dict(source.options))
+    return reader if source.format in _OWN_COLUMNS else reader.schema(source.schema)
+
+
+@contextmanager
+def _said(source: StreamSource, what: str) -> Iterator[None]:
+    """Spark's own text may be pages long, and name what is on the machine."""
+    try:
+        yield
+    except SourceError as error:
+        if source.name in error.message:
+            raise
+        raise SourceError(
+            f"{what} {source.name} cannot be read as `{source.format}`: {error.message}", hint=error.hint
+        ) from None
+    except Exception as error:
+        raise SourceError(f"{what} {source.name} cannot be read as `{source.format}` ({kind_of(error)})") from None
+
+
+def kind_of(error: Exception) -> str:
+    """What Spark calls it, as near to its cause as that has a name: its own text may be pages long, and hold values of
+    tuples or name what is on the machine. What nobody could guess from the name is said in words of ours."""
+    name, words, file = type(error).__name__, "", ""
+    for cause in _causes(error):
+        with suppress(Exception):  # it has no such name, or Java is gone
+            found, more = cause.getCondition(), cause.getMessageParameters()
+            if found and not found.startswith("_LEGACY"):
+                name = str(found)
+            file = file or _plain_path(more.get("path", ""))
+            if {"column", "expectedType", "actualType"} <= set(more):
+                column = more["column"].strip("[]")
+                words = f"column {column} is {more['actualType']} there, {more['expectedType']} in the stream"
+    return ": ".join(x for x in (name, f"`{file}`" if file else "", words) if x)
+
+
+def _plain_path(path: str) -> str:
+    """As people write it: Spark names some paths, and the addresses of others."""
+    address = urlsplit(path)
+    return unquote(address.path) if path.startswith("file:///") else re.sub("^file:", "", path)
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    """An error, what it is in Java, and what that came from."""
+    yield error
+    cause: Any = getattr(error, "java_exception", None)
+    with suppress(Exception):
+        while cause is not None:
+            yield cause
+            cause = cause.getCause()
+
+
+def _check_columns(frame: DataFrame, source: StreamSource) -> None:
+    """The stream may have fewer columns than its source, but no others."""
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    words = {type_: word for word, type_ in SPARK.items()}
+    for name, type_ in source.descriptor.columns:
+        if found.get(name) != SPARK[type_]:
+            has = ", ".join(f"{own} {words.get(kind, kind.simpleString())}" for own, kind in found.items())
+            raise SourceError(
+                f"stream {source.name} cannot be read as `{source.format}`: its column `{name}` {type_} is not there",
+                hint=f"such a source has the columns {has}",
+            )
+
+
+def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
+    """The columns of the stream, and where in which file a row was."""
+    columns = [_column(name, type_) for name, type_ in source.descriptor.columns]
+    if source.format in FILES:
+        found = ("file_modification_time", "file_path", "file_block_start")
+        columns += [F.col(f"_metadata.{part}").alias(name) for part, name in zip(found, _PLACE, strict=True)]
+    return frame.select(*columns)
+
+
+def _column(name: str, type_: Type) -> SparkColumn:
+    """Spark hands on the bytes of texts as they are in a file; what is no UTF-8 is U+FFFD here, as in ingress."""
+    column = F.col(f"`{name.replace('`', '``')}`")
+    return F.make_valid_utf8(column).alias(name) if type_ == Type.STRING else column
+
+
+def in_order(batch: pa.Table) -> pa.Table:
+    """The rows of a batch in the order of their arrival. Spark packs files into tasks by their size."""
+    if _PLACE[0] not in batch.schema.names:
+        return batch
+    place = batch.select(_PLACE)
+    batch = batch.drop_columns(list(_PLACE))
+    kinds = place.group_by(list(_PLACE), use_threads=False).aggregate([])
+    if kinds.num_rows <= 1:
+        return batch
+    keys = [(name, "ascending") for name in _PLACE]
+    place = place.append_column("row", pa.array(range(batch.num_rows), pa.int64()))
+    return batch.take(place.sort_by([*keys, ("row", "ascending")]).column("row"))

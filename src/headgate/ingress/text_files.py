@@ -1,0 +1,300 @@
+"""Files of CSV and of JSON lines, read here and not by Spark: where a row ends and what a line holds is decided once.
+
+Spark says which files there are and remembers which were read. Its own readers of text begin a row at every line
+break, pass over what follows an object, and look only at the columns that are asked for, so the same bytes would be
+different tuples for different queries.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.columns.sorting import Bools
+from headgate.errors import SourceError
+from headgate.expressions.sql.types import ARROW
+from headgate.ingress import records
+from headgate.ingress.json_lines import NO_OBJECT, TWICE, objects_of
+from headgate.ingress.records import Piece, Stream, pieces
+from headgate.ingress.text_formats import Text
+from headgate.ingress.validation import MALFORMED, MOST_KEPT, NO_FORM, Whole, as_texts
+from headgate.ingress.values import values_of, wrong_value
+from headgate.model.rejected import RejectedRows
+from headgate.model.stream import StreamDescriptor
+
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+_WORKERS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file and how it is opened; that may fail."""
+
+    name: str
+    open: Callable[[], AbstractContextManager[Stream]]
+
+
+def local_file(path: str) -> TextFile:
+    @contextmanager
+    def opened() -> Iterator[Stream]:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # whoever opens a pipe waits for its writer
+            raise SourceError("it is not a regular file")
+        with pa.OSFile(path) as file, unpacked(file, path) as stream:
+            yield stream
+
+    return TextFile(path, opened)
+
+
+@contextmanager
+def unpacked(file: pa.NativeFile, name: str) -> Iterator[Stream]:
+    """Compressed files are known by their names."""
+    packed = next((way for ending, way in _PACKED.items() if name.endswith(ending)), None)
+    if packed is None:
+        yield file
+        return
+    with pa.CompressedInputStream(file, packed) as stream:
+        yield stream
+
+
+@dataclass
+class _Parts:
+    """What was read so far."""
+
+    text: Text
+    tables: list[pa.Table] = field(default_factory=list)
+    kept: list[tuple[str, str]] = field(default_factory=list)
+    refused: int = 0
+
+    def add(self, part: _Part) -> None:
+        self.tables.append(part.table)
+        self.kept += part.kept[: MOST_KEPT - len(self.kept)]
+        self.refused += part.refused
+
+    def whole(self, notes: Sequence[str]) -> Whole:
+        schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.text.columns])
+        table = pa.concat_tables([schema.empty_table(), *self.tables])
+        rows = [{MALFORMED: row} for row, _ in self.kept]
+        details = [why for _, why in self.kept]
+        bad = RejectedRows(self.text.descriptor.name, NO_FORM, rows, self.refused - len(rows), details)
+        return Whole(table, [bad] if self.refused else [], notes)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The tuples of a piece, how many of its records are none, and the first of those with what is wrong."""
+
+    table: pa.Table
+    refused: int = 0
+    kept: Sequence[tuple[str, str]] = ()
+
+
+def read_files(text: Text, files: Sequence[TextFile]) -> Whole:
+    """All of them, in this order. A file that is gone is reported; any other that cannot be read is an error that names
+    it."""
+    notes: list[str] = []
+    parts = _Parts(text)
+    for part in _side_by_side(_read, _all_pieces(text, files, notes)):
+        parts.add(part)
+    return parts.whole(notes)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A piece of a file to be read, with the names of the columns that it has, in order."""
+
+    text: Text
+    file: str
+    piece: Piece
+    names: list[str]
+
+
+def _all_pieces(text: Text, files: Sequence[TextFile], notes: list[str]) -> Iterator[_Job]:
+    for file in files:
+        try:
+            with file.open() as stream:
+                decoded = stream if text.encoding in ("utf-8", "UTF-8") else _Decoded(stream, text.encoding)
+                names = [name for name, _ in text.columns]
+                for number, piece in enumerate(pieces(decoded, text.form)):
+                    if text.header and number == 0:
+                        names, piece = _header(piece, names)
+                    yield _Job(text, file.name, piece, names)
+        except FileNotFoundError:
+            notes.append(gone(file.name))
+        except SourceError as error:
+            raise unreadable(text.descriptor, file.name, error.message) from None
+        except (OSError, EOFError, UnicodeError, pa.ArrowException) as error:
+            raise unreadable(text.descriptor, file.name, type(error).__name__) from None
+
+
+def unreadable(descriptor: StreamDescriptor, file: str, why: str) -> SourceError:
+    """A file that holds up its stream, until somebody deals with it."""
+    what = (
+        f"table {descriptor.name} cannot be read" if descriptor.table else f"stream {descriptor.name} cannot be read on"
+    )
+    return SourceError(
+        f"{what}: file `{shown(file)}`: {why}", hint="mend the file, or move it away to go on without it"
+    )
+
+
+def gone(file: str) -> str:
+    return f"file `{shown(file)}` was gone before it was read"
+
+
+def shown(path: str) -> str:
+    """In one line, whatever its name is."""
+    return "".join(x if x.isprintable() else repr(x)[1:-1] for x in path)
+
+
+class _Decoded:
+    """A stream of another encoding, in UTF-8; what cannot be decoded is U+FFFD."""
+
+    def __init__(self, stream: Stream, encoding: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+
+    def read(self, size: int, /) -> bytes:
+        while given := self._stream.read(size):
+            if found := self._decoder.decode(given):
+                return found.encode()
+        return self._decoder.decode(b"", True).encode()
+
+
+def _header(piece: Piece, pushdown: Sequence[str]) -> tuple[list[str], Piece]:
+    """The names that a file gives its columns, and what follows."""
+    begin, end = piece.bounds[:2].tolist()
+    first = Piece(piece.data[begin:end], piece.form)
+    if piece.too_long or first.damaged.any():
+        raise SourceError("its header cannot be read")
+    numbers = [str(number) for number in range(int(first.fields[0]))]
+    (row,) = first.rows(np.ones(1, np.bool_), numbers).to_pylist() or [{}]
+    names = [(value or b"").decode(errors="replace") for value in row.values()]
+    for name in pushdown:
+        if names.count(name) != 1:
+            raise SourceError(f"its header has column `{name}` {'twice' if name in names else 'nowhere'}")
+    return names, Piece(piece.data[end:], piece.form)
+
+
+def _side_by_side(read: Callable[[_Job], _Part], given: Iterable[_Job]) -> Iterator[_Part]:
+    """In their order, on all cores if there are several; no more pieces are held than are being read."""
+    waiting: deque[Future[_Part]] = deque()
+    here = iter(given)
+    first, second = next(here, None), next(here, None)
+    if first is None:
+        return
+    if second is None:
+        yield read(first)
+        return
+    threads = _threads()
+    waiting += (threads.submit(read, first), threads.submit(read, second))
+    for piece in here:
+        if len(waiting) > _WORKERS:
+            yield waiting.popleft().result()
+        waiting.append(threads.submit(read, piece))
+    while waiting:
+        yield waiting.popleft().result()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """They stay, as beginning takes as long as reading a small batch."""
+    return ThreadPoolExecutor(_WORKERS, thread_name_prefix="reading")
+
+
+# One piece ------------------------------------------------------------------------------------------------------------
+
+
+def _read(job: _Job) -> _Part:
+    try:
+        return _read_piece(job.text, job.piece, job.names)
+    except SourceError as error:
+        raise unreadable(job.text.descriptor, job.file, error.message) from None
+
+
+def _read_piece(text: Text, piece: Piece, names: list[str]) -> _Part:
+    if piece.too_long:
+        empty = pa.schema([(name, ARROW[type_]) for name, type_ in text.columns]).empty_table()
+        return _Part(empty, 1, [(piece.record(0), records.TOO_LONG)])
+    return _objects(text, piece) if text.json else _rows(text, piece, names)
+
+
+def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
+    """A row whose structure is damaged is refused whole; so is one in which a value is none of its column."""
+    other = piece.fields != len(names)
+    sound = ~(piece.damaged | other | piece.blank)
+    places = np.flatnonzero(sound)
+    found = piece.rows(sound, [str(number) for number in range(len(names))])
+    texts = {name: _text(found.column(str(names.index(name)))) for name, _ in text.columns}
+    values = values_of(texts, text.columns)
+
+    def why(record: int) -> str:
+        if piece.damaged[record]:
+            return records.NOT_CLOSED
+        if other[record]:
+            return f"it has {piece.fields[record]} values, not {len(names)}"
+        row = int(np.searchsorted(places, record))
+        return _first_wrong(text, values.wrong, row, lambda name: str(texts[name][row].as_py()))
+
+    malformed = _any(values.wrong, len(places))
+    bad = (piece.damaged | other) & ~piece.blank
+    bad[places[malformed]] = True
+    return _part(text, piece, values.columns, ~malformed, bad, why)
+
+
+def _objects(text: Text, piece: Piece) -> _Part:
+    """A line that is no object, or has a key twice or a value that is none of its column, is refused whole."""
+    lines = _text(pa.chunked_array([piece.lines]))
+    objects = objects_of(lines, text.columns)
+    values = values_of(objects.texts, text.columns)
+    wrong = {
+        name: objects.wrong.get(name, False) | values.wrong.get(name, np.zeros(len(lines), np.bool_))
+        for name in objects.wrong.keys() | values.wrong.keys()
+    }
+
+    def why(record: int) -> str:
+        if objects.no_object[record]:
+            return NO_OBJECT
+        if objects.twice[record]:
+            return TWICE
+        return _first_wrong(text, wrong, record, lambda name: objects.raw(name, record))
+
+    bad = objects.no_object | objects.twice | _any(wrong, len(lines))
+    refused = bad
+    if objects.no_object.any():
+        refused = bad & ~np.asarray(pc.equal(pc.ascii_trim_whitespace(lines), ""), np.bool_)
+    return _part(text, piece, values.columns, ~bad, refused, why)
+
+
+def _any(wrong: Mapping[str, Bools], size: int) -> Bools:
+    return np.asarray(np.logical_or.reduce([*wrong.values(), np.zeros(size, np.bool_)]), np.bool_)
+
+
+def _first_wrong(text: Text, wrong: Mapping[str, Bools], row: int, shown: Callable[[str], str]) -> str:
+    name, type_ = next((name, type_) for name, type_ in text.columns if name in wrong and wrong[name][row])
+    return wrong_value(name, shown(name), type_)
+
+
+def _part(
+    text: Text, piece: Piece, columns: Mapping[str, pa.Array], good: Bools, bad: Bools, why: Callable[[int], str]
+) -> _Part:
+    """`good` are those rows of the columns that are tuples, `bad` the records that are none."""
+    table = pa.table({name: columns[name] for name, _ in text.columns})
+    first = np.flatnonzero(bad)
+    kept = [(piece.record(x), why(x)) for x in first[:MOST_KEPT].tolist()]
+    return _Part(table if good.all() else table.filter(pa.array(good)), len(first), kept)
+
+
+def _text(column: pa.ChunkedArray) -> pa.Array:
+    """Bytes as texts."""
+    chunks = [chunk.view(pa.string()) for chunk in column.chunks]
+    return as_texts(pa.chunked_array(chunks, pa.string())).combine_chunks()

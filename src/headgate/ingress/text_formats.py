@@ -1,0 +1,61 @@
+"""How files of CSV and JSON lines are to be read: what the options of a source say."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headgate.errors import SourceError
+from headgate.ingress.records import Form
+from headgate.model.stream import StreamDescriptor
+from headgate.plan.expressions import Type
+
+FORMATS = frozenset({"csv", "json"})
+
+LISTING = frozenset(
+    {"path", "pathglobfilter", "recursivefilelookup", "maxfilespertrigger", "maxbytespertrigger", "maxfileage"}
+    | {"latestfirst", "filenameonly", "cleansource", "sourcearchivedir", "modifiedbefore", "modifiedafter"}
+)
+"""Options that say which files there are, and nothing of what is in them."""
+
+_OWN = {"csv": ("header", "sep", "delimiter", "quote", "nullValue", "encoding"), "json": ("encoding",)}
+
+
+@dataclass(frozen=True)
+class Text:
+    """How files of a source are to be read."""
+
+    descriptor: StreamDescriptor
+    json: bool
+    form: Form
+    header: bool = False
+    encoding: str = "utf-8"
+
+    @property
+    def columns(self) -> Sequence[tuple[str, Type]]:
+        return self.descriptor.columns
+
+
+def text_of(descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> Text:
+    """An option that means nothing here is refused: whoever gave it expects that it does something."""
+    given = {name.lower(): value for name, value in options.items() if name.lower() not in LISTING}
+    known = {name.lower() for name in _OWN[format_]}
+    for name, value in given.items():
+        if name not in known:
+            hint = f"there are {', '.join(_OWN[format_])}, and those that say which files there are"
+            raise SourceError(f"`{format_}` has no option `{name}` here", hint=hint)
+        least = 0 if name == "quote" else 1
+        if name in ("sep", "delimiter", "quote") and not (least <= len(value) <= 1 and value.isascii()):
+            raise SourceError(f"the option `{name}` has to be one character of ASCII")
+    encoding = given.get("encoding", "utf-8")
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        raise SourceError(f"there is no encoding `{encoding}`") from None
+    if format_ == "json":
+        return Text(descriptor, True, Form(), encoding=encoding)
+    form = Form(
+        given.get("sep", given.get("delimiter", ",")) or ",", given.get("quote", '"'), given.get("nullvalue", "")
+    )
+    return Text(descriptor, False, form, given.get("header", "false").lower() == "true", encoding)

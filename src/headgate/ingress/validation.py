@@ -1,0 +1,300 @@
+"""Ingress: batches of a stream become arrivals, each tuple with its event time and the number of its label.
+
+Labels are read once for each different text, however many tuples carry it; what cannot be read is for nobody. Tuples
+that do not have the stream's form, that have no event time, that are too far ahead of the clock or whose label cannot
+be read are refused, and kept for the stream's owner with the reason: nothing is lost silently.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.columns.factorize import codes
+from headgate.columns.sorting import Bools, Ints, dense, repeated
+from headgate.errors import HeadgateError, SourceError
+from headgate.expressions.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
+from headgate.expressions.sql.types import ARROW
+from headgate.labels import Conjunction, Label, Rules
+from headgate.labels.column import LabelColumn, read_labels, read_roles
+from headgate.labels.text import parse_label, parse_level, parse_roles
+from headgate.model.limits import Limits
+from headgate.model.rejected import RejectedRows
+from headgate.model.stream import StreamDescriptor
+from headgate.model.tuples import TupleBatch
+from headgate.plan.expressions import Type
+
+MALFORMED = "headgate_spoilt"
+"""A column that holds what a row was, if it does not have the stream's form."""
+
+_MOST_UNREADABLE = 10_000
+"""Texts that are no labels and need not be read again."""
+
+NO_FORM = "it does not have the stream's form"
+NO_TIME = "it has no event time"
+AHEAD = "its event time is too far ahead"
+NO_LABEL = "its label cannot be read"
+TOO_LONG = "a text in it is too long"
+
+
+def _brought(label: Label | None) -> Label | None:
+    """Where a tuple comes from is not for the tuple to say: a source of weak semantics would open with another's
+    name."""
+    return None if label is None or label.sources else label
+
+
+def _one_by_one(read: Callable[[str], Label]) -> _ReadTexts:
+    def labels(texts: Sequence[str]) -> list[Label | None]:
+        found: list[Label | None] = []
+        for text in texts:
+            try:
+                found.append(read(text))
+            except HeadgateError:
+                found.append(None)
+        return found
+
+    return labels
+
+
+def _by_column(read: Callable[[pa.Array], LabelColumn]) -> _ReadTexts:
+    def labels(texts: Sequence[str]) -> list[Label | None]:
+        column = read(pa.array(texts, pa.string()))
+        known = [*column.labels, None]
+        return [known[place] for place in column.index.tolist()]
+
+    return labels
+
+
+_ReadTexts = Callable[[Sequence[str]], list[Label | None]]
+_levels = _one_by_one(lambda text: Label(levels=frozenset({parse_level(text)})))
+_labels, _many_labels = _one_by_one(parse_label), _by_column(read_labels)
+READERS: dict[str, _ReadTexts] = {
+    "LABEL": lambda texts: [*map(_brought, _labels(texts))],
+    "ROLES": _one_by_one(lambda text: Label(roles=Conjunction.of(parse_roles(text)))),
+    "LEVEL": _levels,
+}
+COLUMN_READERS: dict[str, _ReadTexts] = {
+    "LABEL": lambda texts: [*map(_brought, _many_labels(texts))],
+    "ROLES": _by_column(read_roles),
+    "LEVEL": _levels,
+}
+_MANY = 64
+"""From so many texts on, compiled loops read them faster."""
+
+
+MOST_KEPT = 1_000
+"""Rows that are kept of a batch that are refused for one reason; the rest are counted."""
+
+MOST_SHOWN = 100_000
+"""Characters of a text in a row that is refused; of a longer one its beginning is kept."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All of a batch: its tuples, in the order of arrival, what is no tuple of the stream, and what its owner is told
+    of where it comes from."""
+
+    table: pa.Table
+    refused: Sequence[RejectedRows] = ()
+    notes: Sequence[str] = ()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows) + sum(map(len, self.refused))
+
+
+class Ingress:
+    """For one stream; numbers of labels come from `number`."""
+
+    def __init__(
+        self, descriptor: StreamDescriptor, rules: Rules, number: Callable[[Label], int], limits: Limits | None = None
+    ) -> None:
+        self._descriptor = descriptor
+        self._longest = (limits or Limits()).text
+        self._rules = rules
+        self._number = number
+        self._known: dict[tuple[str | None, ...], int] = {}
+        self._unreadable: set[tuple[str | None, ...]] = set()
+        if not descriptor.labels:
+            self._numbers([()])
+
+    def take(self, batch: pa.Table, now: int) -> tuple[TupleBatch, list[RejectedRows]]:
+        """`now` is the time of arrival, in milliseconds. What is in a batch is up to whoever sends it: if it cannot be
+        dealt with at all, that is the matter of its stream alone, and changes nothing."""
+        try:
+            return self._taken(batch, now)
+        except Exception as error:
+            what = "table" if self._descriptor.table else "stream"
+            text = f"{what} {self._descriptor.name} could not be taken in ({type(error).__name__})"
+            raise SourceError(text) from None
+
+    def _taken(self, batch: pa.Table, now: int) -> tuple[TupleBatch, list[RejectedRows]]:
+        refused: list[RejectedRows] = []
+        for number, field_ in enumerate(batch.schema):
+            if pa.types.is_string(field_.type):
+                batch = batch.set_column(number, field_.name, as_texts(batch.column(number)))
+        if MALFORMED in batch.schema.names:
+            malformed = batch.column(MALFORMED).is_valid()
+            batch = self._without(batch, malformed, NO_FORM, refused).drop_columns([MALFORMED])
+        batch = self._without(batch, self._too_long(batch), TOO_LONG, refused)
+        times = self._times(batch, now)
+        batch = self._without(batch, times.is_null(), NO_TIME, refused)
+        times = times.drop_null()
+        if self._descriptor.skew is not None:
+            ahead = pc.greater(times, now + self._descriptor.skew)
+            batch, times = self._without(batch, ahead, AHEAD, refused), times.filter(pc.invert(ahead))
+        labels, readable = self._labels(batch)
+        if not readable.all():
+            batch = self._without(batch, pa.array(~readable), NO_LABEL, refused)
+            times, labels = times.filter(pa.array(readable)), labels[readable]
+        columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._descriptor.columns}
+        moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
+        return TupleBatch(self._descriptor.name, moments, labels, columns), refused
+
+    def register(self, texts: Sequence[tuple[str | None, ...]]) -> None:
+        """Reads labels before the tuples that carry them come."""
+        self._numbers(list(texts))
+
+    @property
+    def known(self) -> Mapping[tuple[str | None, ...], int]:
+        """The numbers of labels by the texts they were read from."""
+        return dict(self._known)
+
+    @property
+    def fixed(self) -> Collection[int]:
+        """The number of the one label that all tuples have, if they bring none."""
+        return () if self._descriptor.labels else self._known.values()
+
+    def forget(self, labels: Collection[int]) -> None:
+        """All texts but those of these labels."""
+        self._known = {texts: number for texts, number in self._known.items() if number in labels}
+        self._unreadable.clear()
+
+    @property
+    def unreadable(self) -> frozenset[tuple[str | None, ...]]:
+        """Texts that are no labels."""
+        return frozenset(self._unreadable)
+
+    def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[RejectedRows]) -> pa.Table:
+        if not pc.any(bad).as_py():
+            return batch
+        found = batch.filter(bad)
+        refused.append(refused_rows(self._descriptor.name, reason, found, found.num_rows))
+        return batch.filter(pc.invert(bad))
+
+    def _times(self, batch: pa.Table, now: int) -> pa.Array:
+        if self._descriptor.event_time is None:
+            return pa.array(np.full(batch.num_rows, now), pa.int64())
+        column = fitting(batch.column(self._descriptor.event_time), ARROW[Type.TIMESTAMP])
+        # whole milliseconds, rounded down before 1970 too
+        if not column.null_count:
+            return pa.array(column.cast(pa.int64()).to_numpy() // 1000)
+        return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+
+    def _too_long(self, batch: pa.Table) -> pa.Array:
+        texts = [batch.column(name) for name, type_ in self._descriptor.columns if type_ == Type.STRING]
+        long = [pc.greater(pc.binary_length(x), self._longest).fill_null(False).combine_chunks() for x in texts]
+        return reduce(pc.or_, long, pa.array(np.zeros(batch.num_rows, np.bool_)))
+
+    def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
+        """One number for each tuple, and which of them could be read; only one of each kind of text is."""
+        if not self._descriptor.labels:
+            return repeated(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
+        columns = [batch.column(name).combine_chunks() for name in self._descriptor.labels.values()]
+        kinds, kind = dense(codes(columns, null_is_a_value=True))
+        example = np.empty(len(kinds), np.int64)
+        example[kind] = np.arange(len(kind))
+        texts = zip(*(column.take(pa.array(example)).to_pylist() for column in columns), strict=True)
+        known = self._numbers(list(texts))
+        numbers = known[kind] if len(kinds) else np.empty(0, np.int64)
+        return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
+
+    def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
+        known, unreadable = self._known, self._unreadable
+        new = [texts for texts in kinds if texts not in known and texts not in unreadable]
+        for texts, label in zip(new, self._read(new), strict=True):
+            if label is None:
+                unreadable.add(texts)
+            else:
+                known[texts] = self._number(label)
+        if len(unreadable) > _MOST_UNREADABLE:
+            unreadable.clear()
+        return np.array([known.get(texts, -1) for texts in kinds], np.int64)
+
+    def _read(self, kinds: Sequence[tuple[str | None, ...]]) -> Iterator[Label | None]:
+        """The labels of tuples that bring these texts; many are read a column at a time."""
+        readers = COLUMN_READERS if len(kinds) >= _MANY else READERS
+        columns = [readers[kind]([texts[n] or "" for texts in kinds]) for n, kind in enumerate(self._descriptor.labels)]
+        return map(self._combined, zip(*columns, strict=True) if columns else [()] * len(kinds))
+
+    def _combined(self, brought: Sequence[Label | None]) -> Label | None:
+        """The label of a tuple: its stream's policy, what it brings, and where it comes from."""
+        policy = self._descriptor.policy
+        label = Label(policy.roles, policy.levels, policy.sources | {self._descriptor.name})
+        for part in brought:
+            if part is None:
+                return None
+            label = self._rules.combine(label, part)
+        return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
+
+
+def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts whose bytes are UTF-8. Files can hold others, which nobody reads on without failing, and what fails here
+    fails for everybody: what is no UTF-8 is read as U+FFFD."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        given = column.cast(pa.string()).cast(pa.binary()).to_pylist()
+        texts = pa.array([None if x is None else x.decode(errors="replace") for x in given], pa.string())
+        return pa.chunked_array([texts]).cast(column.type)
+    return column
+
+
+def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    """What is no finite number, or no time of the years 1 to 9999, is NULL, and there is one zero (SPEC.md, 4.1)."""
+    whole = column.combine_chunks().cast(type_)
+    if pa.types.is_temporal(type_):
+        day = 86_400_000_000 if pa.types.is_date(type_) else 1
+        numbers = whole.cast(pa.int32() if day > 1 else pa.int64()).cast(pa.int64())
+        first, last = FIRST_MICROSECOND // day, LAST_MICROSECOND // day
+        fits = pc.and_(pc.greater_equal(numbers, first), pc.less_equal(numbers, last))
+        return whole if pc.all(fits).as_py() is not False else pc.if_else(fits, whole, None)
+    if not pa.types.is_floating(type_):
+        return whole
+    return pc.if_else(pc.is_finite(whole), pc.add(whole, pa.scalar(0.0, type_)), None)
+
+
+def _readable(table: pa.Table) -> pa.Table:
+    """With times that Python has no values for as texts."""
+    for number, field_ in enumerate(table.schema):
+        column = table.column(number)
+        if pa.types.is_temporal(field_.type) and column.null_count < fitting(column, field_.type).null_count:
+            table = table.set_column(number, field_.name, column.cast(pa.string()))
+    return table
+
+
+def refused_rows(stream: str, reason: str, some: pa.Table, total: int) -> RejectedRows:
+    """So many tuples, of which these are some."""
+    rows = _readable(some.slice(0, MOST_KEPT)).to_pylist()
+    plain = [{name: shortened(plain_value(value)) for name, value in row.items()} for row in rows]
+    return RejectedRows(stream, reason, plain, total - len(rows))
+
+
+def shortened(value: object) -> object:
+    """As it is kept of what is refused."""
+    long = isinstance(value, str) and len(value) > MOST_SHOWN
+    return f"{value[:MOST_SHOWN]}..." if isinstance(value, str) and long else value
+
+
+def plain_value(value: object) -> Any:
+    """As JSON has it, which has no numbers that are not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value.isoformat() if isinstance(value, dt.date) else value

@@ -1,0 +1,66 @@
+"""Values of files of text: what CAST makes of a text (SPEC.md, 4.1) is what stands in a file.
+
+A text of which it makes nothing spoils its row, and it is said which column it is and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.columns.sorting import Bools
+from headgate.expressions.duck import evaluate
+from headgate.expressions.sql import forms
+from headgate.expressions.sql.types import ARROW
+from headgate.plan.expressions import Cast, Column, Type
+
+_NUMBERS = f"^ *(({forms.NUMBER})|[+-]?(?i:nan|inf|infinity)) *$"
+"""What is a number, but none that is finite, is NULL."""
+_FINE = "([.][0-9]{6})[0-9]+"
+_FLOATING = frozenset({Type.FLOAT, Type.DOUBLE})
+_MOST_SHOWN = 100
+
+
+@dataclass(frozen=True)
+class Values:
+    """The columns of a stream, and for each column the rows whose text has no such value."""
+
+    columns: Mapping[str, pa.Array]
+    wrong: Mapping[str, Bools]
+
+
+def values_of(texts: Mapping[str, pa.Array], columns: Sequence[tuple[str, Type]]) -> Values:
+    """Of texts, by column; NULL stays NULL."""
+    found, wrong = dict[str, pa.Array](), dict[str, Bools]()
+    for name, type_ in columns:
+        text = texts[name]
+        found[name] = text if type_ == Type.STRING else _cast(text, type_)
+        if found[name].null_count > text.null_count:
+            bad = pc.and_(found[name].is_null(), text.is_valid())
+            if type_ in _FLOATING:
+                bad = pc.and_not(bad, pc.match_substring_regex(text, _NUMBERS).fill_null(False))
+            if pc.any(bad).as_py():
+                wrong[name] = np.asarray(bad)
+    return Values(found, wrong)
+
+
+def _cast(text: pa.Array, type_: Type) -> pa.Array:
+    """A time may be a day alone, and finer than can be kept."""
+    column = Column(0, "text", Type.STRING)
+    if type_ == Type.TIMESTAMP:
+        text = pc.replace_substring_regex(text, _FINE, "\\1")
+    (found,) = evaluate([Cast(column, type_)], {column: text}, len(text))
+    if type_ == Type.TIMESTAMP and found.null_count > text.null_count:
+        (days,) = evaluate([Cast(Cast(column, Type.DATE), type_)], {column: text}, len(text))
+        found = pc.coalesce(found, days)
+    return found.cast(ARROW[type_])
+
+
+def wrong_value(name: str, text: str, type_: Type) -> str:
+    """What is wrong with a row."""
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return f"{name}: `{shown}` is not {type_}"

@@ -1,0 +1,1 @@
+"""The operators of the algebra over columns: windows, joins, aggregates, stateless selections."""

@@ -1,0 +1,188 @@
+"""The tuples of a cell with those that arrive, in the order of SPEC.md, 4.2, and what one view sees of them.
+
+Columns stay where they are: order and sight are numbers of rows, and a column is gathered where something reads it,
+once, for just those tuples that are asked about.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.columns.sorting import Bools, Ints, dense, distinct
+from headgate.expressions.limits import lengths_of, size_of
+from headgate.model.visibility import Visibility
+from headgate.operators.label_sets import LabelSets, label_sets
+from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Program
+from headgate.plan.binding import LEVEL
+
+_LATEST = 1 << 62
+
+
+class Tuples:
+    """The rows of a table in the order given (None: as they stand)."""
+
+    def __init__(self, program: Program, table: pa.Table, order: Ints | None = None) -> None:
+        self.program = program
+        self.table = table
+        self.order = order
+        self._numbers: dict[str, Ints] = {}
+        self._lengths: dict[str, npt.NDArray[np.int32] | None] = {}
+        self._plain: dict[str, tuple[npt.NDArray[Any] | None, pa.Array]] = {}
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def numbers(self, name: str) -> Ints:
+        """What every tuple has, in order: its time, stream, arrival, label or sight."""
+        if name not in self._numbers:
+            found = self.table.column(name).to_numpy()
+            self._numbers[name] = found if self.order is None else found[self.order]
+        return self._numbers[name]
+
+    @cached_property
+    def present(self) -> Ints:
+        """The sights that there are."""
+        return distinct(self.numbers(VISIBILITY))
+
+    @cached_property
+    def labels(self) -> LabelSets:
+        """Each tuple's own label."""
+        return label_sets(self.numbers(LABEL))
+
+    def taken(self, places: Ints) -> pa.Table:
+        if self.order is None and len(places) == len(self):
+            return self.table.combine_chunks()
+        return self.table.take(pa.array(places if self.order is None else self.order[places])).combine_chunks()
+
+    def column(self, stream: str, name: str, rows: Ints) -> pa.Array:
+        """A column of a stream in these rows of the table, all of this stream."""
+        field = self.program.columns[stream, name]
+        if field not in self._plain:
+            array, own = _whole(self.table.column(field)), self.program.streams.index(stream)
+            others = int(np.count_nonzero(self.table.column(STREAM).to_numpy() != own))
+            self._plain[field] = _as_numbers(array, others), array
+        plain, array = self._plain[field]
+        if plain is None:
+            return array.take(pa.array(rows))
+        return pa.Array.from_buffers(array.type, len(rows), [None, pa.py_buffer(plain[rows])])
+
+    def size(self, stream: str, name: str, rows: Ints) -> int:
+        """How many bytes that column has."""
+        field = self.program.columns[stream, name]
+        if field not in self._lengths:
+            self._lengths[field] = lengths_of(_whole(self.table.column(field)))
+        return size_of(self._lengths[field], rows)
+
+
+class VisibleTuples:
+    """Some of the tuples, in order, as one view sees them. `places` are theirs among all (None: all of them)."""
+
+    def __init__(self, tuples: Tuples, places: Ints | None, visibility: Visibility, view: int) -> None:
+        self._tuples = tuples
+        self._places = places
+        self._visibility = visibility
+        self._view = view
+        self._rows: dict[int, tuple[Ints, Ints]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tuples) if self._places is None else len(self._places)
+
+    @cached_property
+    def times(self) -> Ints:
+        return self.numbers(TIME)
+
+    @cached_property
+    def labels(self) -> LabelSets:
+        return label_sets(self.numbers(LABEL))
+
+    def of_stream(self, stream: str) -> Bools:
+        streams = self._tuples.program.streams
+        if len(streams) == 1:
+            return np.ones(len(self), np.bool_)
+        return np.asarray(self.numbers(STREAM) == streams.index(stream), np.bool_)
+
+    def column(self, stream: str, name: str, places: Ints) -> pa.Array:
+        """A column for some of the tuples, all of this stream; NULL where the view may not see it."""
+        if name == LEVEL:
+            kinds, kind = dense(self.numbers(LABEL)[places])
+            texts = pa.array([self._visibility.levels[number] for number in kinds.tolist()], pa.string())
+            return texts.take(pa.array(kind))
+        array = self._tuples.column(stream, name, self._table_rows(places))
+        hidden = self._hidden(stream, name, places)
+        return array if hidden is None else pc.if_else(pa.array(~hidden), array, pa.scalar(None, array.type))
+
+    def _hidden(self, stream: str, name: str, places: Ints) -> Bools | None:
+        """Where the view may not see a column; None: it may, everywhere."""
+        hiding = [number for number, mask in enumerate(self._visibility.masks) if (stream, name) in mask]
+        if not hiding:
+            return None
+        return np.isin(self._visibility.table[self.numbers(VISIBILITY)[places], self._view] - 1, hiding)
+
+    def size(self, stream: str, name: str, places: Ints) -> int:
+        """How many bytes that column has, as far as the view may see it."""
+        if name == LEVEL:
+            kinds, kind = dense(self.numbers(LABEL)[places])
+            texts = (self._visibility.levels[number].encode() for number in kinds.tolist())
+            return size_of(np.fromiter(map(len, texts), np.int32, len(kinds)), kind)
+        hidden = self._hidden(stream, name, places)
+        return self._tuples.size(stream, name, self._table_rows(places if hidden is None else places[~hidden]))
+
+    def labels_at(self, places: Ints) -> LabelSets:
+        """The labels of some of the tuples, without a look at those of all others."""
+        return self._tuples.labels.at(self._among_all(places))
+
+    def numbers(self, name: str, places: Ints | None = None) -> Ints:
+        """As those of all tuples; or of some of them only."""
+        numbers = self._tuples.numbers(name)
+        if places is not None:
+            return numbers[self._among_all(places)]
+        return numbers if self._places is None else numbers[self._places]
+
+    def _among_all(self, places: Ints) -> Ints:
+        return places if self._places is None else self._places[places]
+
+    def _table_rows(self, places: Ints) -> Ints:
+        """Where tuples stand in the table. Several columns are read at the same places: they are looked up once."""
+        if id(places) not in self._rows:
+            rows = self._among_all(places)
+            rows = rows if self._tuples.order is None else self._tuples.order[rows]
+            self._rows[id(places)] = places, rows  # the places are kept, so that nothing else gets their id
+        return self._rows[id(places)][1]
+
+
+def in_order(table: pa.Table, streams: int) -> Ints | None:
+    """The order of SPEC.md, 4.2: by time, stream and arrival; None if that is how the rows stand."""
+    times, stream, arrival = (table.column(name).to_numpy() for name in (TIME, STREAM, ARRIVAL))
+    if streams > 1 and len(times) and max(-int(times.min()), int(times.max())) >= _LATEST // streams:
+        return np.lexsort((arrival, stream, times))
+    key = times * streams + stream if streams > 1 else times
+    steps = np.diff(key)
+    if not (steps < 0).any() and not (np.diff(arrival)[steps == 0] < 0).any():
+        return None
+    order = np.argsort(key, kind="stable")  # what comes in order is merged, not sorted
+    ties = np.flatnonzero(np.diff(key[order]) == 0)
+    if (arrival[order[ties]] > arrival[order[ties + 1]]).any():
+        return np.lexsort((arrival, stream, times))
+    return order
+
+
+def _as_numbers(array: pa.Array, others: int) -> npt.NDArray[Any] | None:
+    """The values as they lie in memory, if all are there but for those of tuples of other streams."""
+    type_ = array.type
+    if array.null_count != others or not (
+        pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_temporal(type_)
+    ):
+        return None
+    kind = "f" if pa.types.is_floating(type_) else "i"
+    values = np.frombuffer(array.buffers()[1], f"{kind}{type_.bit_width // 8}") if len(array) else np.empty(0, kind)
+    return values[array.offset : array.offset + len(array)]
+
+
+def _whole(array: pa.ChunkedArray) -> pa.Array:
+    return array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()

@@ -1,0 +1,1 @@
+"""Batches that count once: pipeline, state, tables."""

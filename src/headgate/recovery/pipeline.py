@@ -1,0 +1,553 @@
+"""A pipeline: batches of tuples go in, everyone's results come out, once each, whatever is interrupted.
+
+A batch counts when its state is written down, with its results in it; only then they go out, under the rights of that
+very moment, and that they are out is noted. After a crash the newest state is where it goes on: batches it knows are
+not taken again, and its results, if it is not noted that they are out, go out in place of what may be there of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import or_
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from headgate.clock import Clock
+from headgate.columns.sorting import distinct
+from headgate.egress.delivery import Handover
+from headgate.egress.filter import permitted
+from headgate.egress.sinks import Sink, plain_rejected, rejected_of, taken
+from headgate.errors import Conflict, SourceError, StoreError
+from headgate.execution.partitions import PartitionStates
+from headgate.ingress.batches import SourceBatch, TableBatch
+from headgate.ingress.pushdown import Pushdown
+from headgate.ingress.validation import Ingress
+from headgate.model.limits import Limits
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch, notice
+from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
+from headgate.model.tuples import TupleBatch
+from headgate.recovery.isolation import Served
+from headgate.recovery.query_graph import Make, QueryGraph
+from headgate.recovery.state import Saved, StateFolder
+from headgate.recovery.subscription_status import Notice, SubscriptionStatuses
+from headgate.recovery.tables import ReadTable, Tables, no_tables
+
+WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
+UNREAD = "a stream that it reads could not be read to its end"
+NO_TABLE = "a table that it reads cannot be read"
+"""What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
+LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
+
+Done = TypeVar("Done")
+
+MOST_NOTICES = 1000
+"""Kept until they are asked for; of more only the last."""
+
+_LOCK = "lock"
+
+
+@dataclass
+class Counts:
+    """What happened, for the summary."""
+
+    batches: int = 0
+    tuples: Counter[str] = field(default_factory=Counter)
+    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unseen: Counter[str] = field(default_factory=Counter)
+    """Tuples that nobody was permitted to see when they came."""
+    late: Counter[str] = field(default_factory=Counter)
+    """Tuples with a time that had passed on their stream, by more than its lateness."""
+    results: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By query and subscriber, for those who are still there."""
+    received: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By user and stream, for all who ever were."""
+    lag: dict[str, float] = field(default_factory=dict)
+    """Seconds from when the last batch of a stream arrived until its results were out."""
+    ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    """By user, stream and reason: whose query has come to its end before its streams did."""
+    withheld: int = 0
+
+
+class Pipeline:
+    """`make` makes what runs the cells of a program; `sinks` take what goes out; `read_table` is asked for the content
+    of tables."""
+
+    def __init__(
+        self,
+        home: Path,
+        gate: SnapshotSource,
+        make: Make,
+        sinks: Sequence[Sink],
+        clock: Clock,
+        limits: Limits | None = None,
+        read_table: ReadTable = no_tables,
+    ) -> None:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._home, self._alone = home, _hold(home)
+        self._gate = gate
+        self._sinks = sinks
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._states = StateFolder(home / "state")
+        self._tables = Tables(self._states, read_table)
+        self._refused: list[RejectedRows] = []
+        self._version = 0
+        self._done: dict[str, int] = {}
+        self._sunk: dict[str, Any] = {}
+        self._places: dict[str, str] = {}
+        self._warnings: list[str] = []
+        self._failed: BaseException | None = None
+        self._limits = limits
+        self._make = make
+        self._graph = QueryGraph(make, limits)
+        self._ingress: dict[str, Ingress] = {}
+        self._snapshot = CatalogSnapshot()
+        self._served = Served()
+        self._good: tuple[PartitionStates, Sequence[Mapping[str, Any]]] = {}, ()
+        """What the chain saved last."""
+        self._kept = CatalogSnapshot()
+        self._standings = SubscriptionStatuses()
+        self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
+        self.counts = Counts()
+        try:
+            for sink in sinks:
+                sink.claim(_identity(self._alone))
+            self._go_on()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.let_go()
+        os.close(self._alone)
+
+    def warnings(self) -> list[str]:
+        """What whoever runs this should know, since this was asked the last time."""
+        return [*taken(self._warnings), *(x for sink in self._sinks for x in sink.warnings())]
+
+    def _go_on(self) -> None:
+        """From the newest state, if there is one."""
+        saved, snapshot = self._states.newest(), self._gate.snapshot()
+        if saved is None:
+            self._meet(snapshot)
+            return
+        out = self._states.out(saved.version)
+        if out is None:
+            self._find_staged(saved.rest.get("staged", {}))
+        self._look_at_places(saved.rest.get("places", {}))
+        self._version, self._done = saved.version, dict(saved.rest["done"])
+        self._standings.restore(saved.rest.get("standings", ()))
+        self._tables.restore(saved.rest.get("tables", {}))
+        self._served.restore(saved.rest.get("barred", ()))
+        self._good = saved.partitions, saved.rest["chain"]
+        self._graph.dictionary.restore(self._states, saved.rest["labels"])
+        self._served.admit(snapshot)
+        self._isolated(lambda some: self._graph.restore(*self._good, some))
+        self._meet(snapshot)
+        ended = _told(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
+        self._note_ended(snapshot, [x for word in ended for x in permitted(snapshot, word)])
+        self._sunk = dict(saved.rest["sinks"] if out is None else out)
+        for sink in self._sinks:
+            sink.restore(self._sunk, out=out is not None)
+        if out is None:
+            staged = {x.name: _to_come(saved, x) for x in self._sinks}
+            self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
+
+    def _find_staged(self, staged: Mapping[str, str]) -> None:
+        """Results that wait in a place, and nowhere else, must go out there before anything goes on elsewhere."""
+        for name in staged.keys() - {sink.name for sink in self._sinks}:
+            raise StoreError(
+                f"results that are not out yet wait in `{staged[name]}`: that was not named, or is not what it was",
+                hint="run once more with that folder and format, or read everything again with --fresh",
+            )
+
+    def _look_at_places(self, known: Mapping[str, str]) -> None:
+        """Whether a place is what it was when results last went there."""
+        self._places = dict(known)
+        for sink in (x for x in self._sinks if x.place and known.get(x.place, x.name) != x.name):
+            if known[sink.place].split()[0] == sink.name.split()[0]:
+                self._warnings.append(
+                    f"the folder of results `{sink.place}` was removed or replaced: what was there is not written again"
+                )
+
+    def _meet(self, snapshot: CatalogSnapshot) -> None:
+        """Brings queries, views and rights in line with what is wanted now."""
+        if snapshot is self._snapshot:
+            return
+        self._served.admit(snapshot)
+        if snapshot.rules != self._snapshot.rules or snapshot.descriptors != self._snapshot.descriptors:
+            self._ingress = {}
+            for name in sorted(snapshot.descriptors):
+                self._enter(name, snapshot)
+        tuples, refused = self._tables.meet(self._served.snapshot, self._ingress)
+        self.counts.tuples.update(tuples)
+        self._refuse(refused)
+        self._isolated(self._follow)
+        self._standings.meet(snapshot)
+        self._snapshot = snapshot
+
+    def _follow(self, served: CatalogSnapshot) -> None:
+        self._graph.meet(served)
+        self._prepare(served)
+
+    def _prepare(self, served: CatalogSnapshot) -> None:
+        self._graph.feed(self._tables.snapshots)
+        self._graph.end(self._tableless(served), NO_TABLE)
+
+    def _enter(self, stream: str, snapshot: CatalogSnapshot) -> None:
+        try:
+            descriptor, number = snapshot.descriptors[stream], self._graph.dictionary.number
+            self._ingress[stream] = Ingress(descriptor, snapshot.rules, number, self._limits)
+        except Exception as error:
+            self._served.bar(self._served.snapshot.reading(stream), error)
+
+    def _isolated(self, act: Callable[[CatalogSnapshot], Done]) -> Done:
+        """Does what is to be done for all who are served. If that fails, it is done again, from what was saved last,
+        for all but those for whom it fails."""
+
+        def again(some: CatalogSnapshot) -> Done:
+            self._graph.restore(*self._good, some)
+            self._prepare(some)
+            return act(some)
+
+        return self._served.isolated(act, again)
+
+    def _tableless(self, snapshot: CatalogSnapshot) -> set[tuple[str, str]]:
+        """Who is told that a table cannot be read. All others see nothing of it anyway."""
+        return {key for table in self._tables.unreadable for key in snapshot.concerned(table)}
+
+    @property
+    def unreadable(self) -> Mapping[str, SourceError]:
+        """The tables that cannot be read, and why."""
+        return self._tables.unreadable
+
+    def _refuse(self, refused: Sequence[RejectedRows]) -> None:
+        """What goes to the owners of streams with the next version."""
+        self.counts.refused.update({(x.stream, x.reason): len(x) for x in refused})
+        self._refused += refused
+
+    # Batches ----------------------------------------------------------------------------------------------------------
+
+    def done(self, stream: str) -> int:
+        """The number of the last batch that was taken of a stream; -1 if none was."""
+        return self._done.get(stream, -1)
+
+    def take(self, stream: str, number: int, given: SourceBatch | pa.Table, came: int | None = None) -> None:
+        """The next tuples of a stream, which `came` when the clock stood at so many milliseconds (None: now). A batch
+        whose number was taken before is not taken again."""
+        arrived = self._clock.now()
+        batch = TableBatch(given) if isinstance(given, pa.Table) else given
+        self._take(stream, number, batch, int(arrived * 1000) if came is None else came)
+        self.counts.lag[stream] = self._clock.now() - arrived
+
+    def _take(self, stream: str, number: int, batch: SourceBatch, now: int) -> None:
+        with self._unharmed():
+            pushdown = self._pushdown(stream)
+        decoded = (
+            batch.decoded(pushdown, now, partial(self._register, stream)) if pushdown else None
+        )  # others go on meanwhile
+        whole = batch.whole() if pushdown and decoded is None else None
+        with self._unharmed():
+            if number <= self._done.get(stream, -1):
+                return
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            if decoded is not None and not decoded.pushdown.still(self._served.snapshot, self._graph.dictionary.epoch):
+                decoded = None
+            if decoded is None and whole is None and stream in self._ingress:
+                whole = batch.whole()  # before anything is changed: it may be that it cannot be read
+            if stream not in self._ingress:  # whoever wanted it left while it was being read
+                self._done[stream] = number
+                self._finish(snapshot, ())
+                return
+            if decoded is not None:
+                self._done[stream] = number
+                self.counts.batches += 1
+                self.counts.unseen[stream] += decoded.unseen
+                self._refuse(decoded.refused)
+                self._finish(snapshot, self._results(decoded.arrivals, decoded.tuples, now))
+                return
+            assert whole is not None  # noqa: S101
+            # or it cannot be taken, and nothing is changed
+            arrivals, refused = self._ingress[stream].take(whole.table, now)
+            self._done[stream] = number
+            self.counts.batches += 1
+            self._refuse([*whole.refused, *refused])
+            self._refused += [_note(stream, text) for text in whole.notes]
+            self._finish(snapshot, self._results(arrivals, len(whole), now))
+
+    def _register(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
+        with self._unharmed():
+            if stream in self._ingress:
+                with suppress(Exception):  # then the batch is read as a whole, and fails for its stream alone
+                    self._ingress[stream].register(texts)
+            return self._pushdown(stream)
+
+    def _pushdown(self, stream: str) -> Pushdown | None:
+        """None: nothing, by now."""
+        self._meet(self._gate.snapshot())
+        ingress = self._ingress.get(stream)
+        if ingress is None:
+            return None
+        with suppress(Exception):  # it only says what can be left out: then all of the batch is read
+            return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
+        return None
+
+    def _results(self, arrivals: TupleBatch, tuples: int, now: int) -> list[ResultBatch]:
+        found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now))
+        results = _told(found, NO_TABLE, self._tableless(self._served.snapshot))
+        self.counts.tuples[arrivals.stream] += tuples
+        self.counts.unseen[arrivals.stream] += self._graph.unseen
+        if self._graph.late:
+            self.counts.late[arrivals.stream] += self._graph.late
+            self._refused += _reasons({arrivals.stream: f"{LATE}: {self._graph.late:,} tuples"})
+        return results
+
+    def end(self, unread: Mapping[str, str] | None = None) -> None:
+        """Nothing more will come: all that waits for its time is final. If more comes nevertheless, later on, windows
+        begin anew: time cannot go back behind its end. What reads a stream that was not read to its end, and why not,
+        ends without the results that would be wrong."""
+        with self._unharmed():
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            found = self._isolated(lambda some: self._last(some, unread or {}))
+            told = _told(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
+            told = _told(told, NO_TABLE, self._tableless(self._served.snapshot))
+            self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
+            self._tables.forget()
+            self._refused += _reasons(unread or {})
+            self._finish(snapshot, told)
+
+    def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
+        self._graph.end(_concerned(served, unread), UNREAD)
+        return self._graph.batch([], last=True)
+
+    def wait(self, unread: Mapping[str, str]) -> None:
+        """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
+        with self._unharmed():
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            concerned = _concerned(self._served.snapshot, unread)
+            told = [notice((name,), query, waits=WAITS) for name, query in sorted(concerned)]
+            self._refused += _reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
+            self._finish(snapshot, told)
+
+    def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
+        """What the owners of streams are told of their files."""
+        with self._unharmed():
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            self._refused += [
+                _note(x, text) for x, texts in notes.items() if x in snapshot.descriptors for text in texts
+            ]
+            self._finish(snapshot, ())
+
+    def settle(self) -> None:
+        """Forgets those who have left, and says what became of subscriptions, also if no more batches come."""
+        snapshot = self._gate.snapshot()
+        if snapshot is not self._kept:
+            with self._unharmed():
+                news = self._served.has_news(snapshot)  # told at once: perhaps nothing ever comes
+                self._meet(snapshot)
+                if news or self._standings.pending:
+                    self._finish(snapshot, ())
+                self._keep(snapshot)
+
+    def notices(self) -> list[Notice]:
+        """What became of subscriptions since this was last asked, for those who run the engine."""
+        found = list(self._notices)
+        self._notices.clear()
+        return found
+
+    def _keep(self, now: CatalogSnapshot) -> None:
+        """All results are out."""
+        if now is self._kept:
+            return
+        for sink in self._sinks:
+            sink.keep(now)
+        for query, name in [key for key in self.counts.results if (key[1], key[0]) not in now.clearances]:
+            del self.counts.results[query, name]
+        self._kept = now
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
+        one after it. From what is written down all can be done again. A batch that cannot be read changed nothing."""
+        with self._lock:
+            if self._failed is not None:
+                raise self._failed
+            try:
+                yield
+            except SourceError:
+                raise
+            except BaseException as error:
+                self._failed = error
+                raise
+
+    def _forget_labels(self) -> None:
+        """Labels that no tuple in windows or tables has. Whoever sends them again has them read again."""
+        if self._graph.dictionary.is_forgetting_due:
+            tables = {number for table in self._tables.snapshots.values() for number in distinct(table.labels).tolist()}
+            own = {number for ingress in self._ingress.values() for number in ingress.fixed}
+            self._graph.forget_labels(tables | own)
+            for ingress in self._ingress.values():
+                ingress.forget(self._graph.dictionary.labels)
+
+    def _finish(self, snapshot: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
+        _check_held(self._home, self._alone)
+        self._version += 1
+        refused, self._refused = self._refused, []
+        results = [*results, *self._served.news()]
+        words, notices = self._standings.notice(results)
+        self._notices += notices
+        results = [*words, *results]  # what is notice was so before the tuples of this batch came
+        for sink in self._sinks:
+            sink.stage(self._version, results, refused)
+        self._forget_labels()
+        self._good = partitions, chain = self._graph.save()
+        rest = {
+            "done": self._done,
+            "chain": chain,
+            "barred": self._served.plain(),
+            "labels": self._graph.dictionary.save(self._states, self._version),
+            "tables": self._tables.save(self._version),
+            "refused": [plain_rejected(x) for x in refused],
+            "standings": self._standings.plain(),
+            "sinks": reduce(or_, (sink.state(results, refused) for sink in self._sinks), self._sunk),
+            "staged": {x.name: x.place for x in self._sinks if x.keeps and x.place and any(map(len, results))},
+            "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
+        }
+        kept = [x for x in results if x.word or not all(sink.keeps for sink in self._sinks)]
+        self._states.save(Saved(self._version, partitions, rest, kept))
+        self._tables.saved()
+        self._graph.dictionary.saved(self._states)
+        self._deliver(snapshot, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
+
+    def _deliver(
+        self,
+        computed: CatalogSnapshot | None,
+        staged: Mapping[str, Sequence[ResultBatch]],
+        refused: Sequence[RejectedRows],
+    ) -> None:
+        """Into each sink under the rights of that moment, which nobody changes meanwhile."""
+        for sink in self._sinks:
+            results = staged[sink.name]
+            found = Handover(self._gate, sink, computed, results, refused).run()
+        now, allowed = found.now, found.results
+        self._sunk = reduce(or_, (sink.state() for sink in self._sinks), self._sunk)
+        self._states.note_out(self._version, self._sunk)
+        self.counts.withheld += _rows(results) - _rows(allowed)
+        for result_batch in allowed:
+            self.counts.results.update(
+                dict.fromkeys(((result_batch.query, x) for x in result_batch.subscribers), len(result_batch))
+            )
+            for name in result_batch.subscribers if len(result_batch) else ():
+                self.counts.received[now.account(name, result_batch.query)] += len(result_batch)
+        self._note_ended(now, allowed)
+        self._keep(now)
+
+    def _note_ended(self, now: CatalogSnapshot, told: Sequence[ResultBatch]) -> None:
+        for result_batch in (x for x in told if x.ended and x.outgoing is None):  # not what somebody stopped or dropped
+            for name in result_batch.subscribers:
+                self.counts.ended[*now.account(name, result_batch.query), result_batch.ended] = None
+
+
+def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:
+    """What was on its way into a sink when the process ended."""
+    if not sink.keeps:
+        return list(saved.results)
+    if not sink.place:  # what it had has gone with the process
+        return []
+    staged = sink.staged(saved.version) if sink.name in saved.rest["staged"] else []
+    return staged + [x for x in saved.results if x.word]
+
+
+def _told(found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]) -> list[ResultBatch]:
+    """Only some, by subscriber and query, are told that it ended for this reason."""
+    told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
+    return [x for x in told if x.subscribers]
+
+
+def _concerned(snapshot: CatalogSnapshot, unread: Collection[str]) -> set[tuple[str, str]]:
+    return {key for stream in unread for key in snapshot.concerned(stream)}
+
+
+def _of(result_batch: ResultBatch, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(name for name in result_batch.subscribers if (name, result_batch.query) in chosen)
+
+
+def _reasons(unread: Mapping[str, str]) -> list[RejectedRows]:
+    """For the owners of streams, among what was refused."""
+    return [_note(stream, why) for stream, why in unread.items()]
+
+
+def _note(stream: str, text: str) -> RejectedRows:
+    return RejectedRows(stream, text, [{}])
+
+
+def _rows(result_batches: Sequence[ResultBatch]) -> int:
+    return sum(len(result_batch) * len(result_batch.subscribers) for result_batch in result_batches)
+
+
+def forget(home: Path) -> None:
+    """All that was read and computed, unless a process works there."""
+    if not home.exists():
+        return
+    alone = _hold(home)
+    try:
+        for path in home.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != _LOCK:
+                path.unlink()
+    finally:
+        os.close(alone)
+
+
+def _hold(home: Path) -> int:
+    """One process at a time: two would write the same state."""
+    descriptor = os.open(home / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise Conflict(f"another process works in `{home}`", hint="end it first, or use another home") from None
+    return descriptor
+
+
+def _check_held(home: Path, lock: int) -> None:
+    """Who removes or replaces the folder takes the lock away: another process may work there by now."""
+    mine = os.fstat(lock)
+    try:
+        there = os.stat(home / _LOCK)
+        same = (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
+    except OSError:
+        same = False
+    if not same:
+        raise StoreError(
+            f"the state in `{home}` was removed or replaced while this process used it", hint="start again"
+        )
+
+
+def _identity(lock: int) -> str:
+    """What a state is known by, also when all in it is forgotten: it stands in the file that is locked."""
+    found = os.pread(lock, 64, 0).decode(errors="replace")
+    if not re.fullmatch("[0-9a-f]{32}", found):
+        found = secrets.token_hex(16)
+        os.pwrite(lock, found.encode(), 0)
+        os.fsync(lock)
+    return found

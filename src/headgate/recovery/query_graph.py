@@ -1,0 +1,278 @@
+"""The processors of a pipeline, one for each stage: what one stage yields is among what the next one reads.
+
+It knows who looks at which query, and follows what is wanted: queries come and go without disturbing the state of
+others, rights change for those who look, labels keep their numbers for as long as the state lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.egress.filter import ResultFilter
+from headgate.execution.executors import Executor
+from headgate.execution.partitions import PartitionName, PartitionStates
+from headgate.execution.processor import Processor
+from headgate.execution.results import end_notice
+from headgate.execution.stages import Stages, consumer_of
+from headgate.expressions.sql.types import ARROW
+from headgate.ingress.pushdown import MOST_LISTED, Pushdown
+from headgate.labels import Clearance, Label, Rules
+from headgate.model.limits import Limits
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import ResultBatch
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.tuples import TupleBatch
+from headgate.model.view import View
+from headgate.operators.partition import PartitionState
+from headgate.operators.program import Program
+from headgate.plan.secure import Mode
+from headgate.visibility.dictionary import Dictionary
+from headgate.visibility.index import Fate
+
+Make = Callable[[Sequence[ContinuousQuery], Program, pa.Schema], Executor]
+
+
+class QueryGraph:
+    """`make` makes what runs the cells of a program."""
+
+    def __init__(self, make: Make, limits: Limits | None = None) -> None:
+        self._make = make
+        self._limits = limits
+        self._snapshot = CatalogSnapshot()
+        self._stages = Stages.of(self._snapshot)
+        self._processors: list[Processor] = []
+        self._known: list[int] = []
+        self._views: dict[tuple[str, str], View] = {}
+        self.dictionary = Dictionary()
+        self.unseen, self.late = 0, 0
+        """How many tuples of the last batch nobody sees, and how many came too late."""
+
+    # What is wanted ---------------------------------------------------------------------------------------------------
+
+    def meet(self, snapshot: CatalogSnapshot) -> None:
+        """From now on this is wanted."""
+        stages = Stages.of(snapshot)
+        if stages.stages != self._stages.stages:
+            self._rebuild(snapshot, stages, *self.save())
+        self._rule(snapshot)
+        self._snapshot, self._stages = snapshot, stages
+        self._meet_subscribers()
+
+    def feed(self, tables: Mapping[str, TupleBatch]) -> None:
+        """The tuples of all tables that could be read."""
+        self._know()
+        for processor in self._processors:
+            processor.feed([tables[name] for name in sorted(tables)])
+
+    def _rule(self, snapshot: CatalogSnapshot) -> None:
+        """What a stream's owner demands now also protects the tuples that came before."""
+        stricter = snapshot.descriptors != self._snapshot.descriptors and self.dictionary.protect(snapshot.protected)
+        for number, processor in enumerate(self._processors):
+            if stricter:
+                processor.know(self.dictionary.labels)
+                self._known[number] = self.dictionary.next
+            processor.rule(snapshot.rules, anew=stricter)
+
+    def _rebuild(
+        self, snapshot: CatalogSnapshot, stages: Stages, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """New processors, which go on where those that ran the same queries were; a query that means something else
+        than the one of its name begins with nothing."""
+        self._processors = [self._processor(queries, snapshot.rules) for queries in stages.stages]
+        for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
+            means = {name: query.meaning for name, query in processor.running.items()}
+            kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
+            own = {(share.partition(" ")[2], x): c for (share, x), c in partitions.items() if _stage(share) == number}
+            processor.restore(own, rest, kept)
+        self._known = [0] * len(self._processors)
+        self._know()
+        for processor in self._processors:
+            processor.decide_anew()
+        self._views = {
+            (name, view.running.name): view
+            for processor in self._processors
+            for view in processor.views
+            for name in view.clearances
+        }
+
+    def _processor(self, queries: Sequence[ContinuousQuery], rules: Rules) -> Processor:
+        make = partial(self._make, queries)
+        return Processor(queries, rules, make, ResultFilter, self._limits)
+
+    def _meet_subscribers(self) -> None:
+        self._know()
+        pushdown = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
+        for key in [key for key in self._views if key not in pushdown]:
+            self._processor_of(key[1]).leave(self._views.pop(key), key[0])
+        coming: dict[tuple[str, Clearance | None], list[str]] = {}
+        changed: dict[tuple[int, Clearance | None], list[tuple[str, str]]] = {}
+        for (name, query), clearance in pushdown.items():
+            known = self._views.get((name, query))
+            if known is None:
+                coming.setdefault((query, clearance), []).append(name)
+            elif known.clearances.get(name) != clearance:
+                changed.setdefault((id(known), clearance), []).append((name, query))
+        for (query, clearance), names in coming.items():
+            self._subscribe(query, dict.fromkeys(names, clearance))
+        for (_, clearance), keys in changed.items():
+            self._change(keys, clearance)
+
+    def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
+        """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
+        processor = self._processor_of(query)
+        cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
+        there = [x for x in processor.views if cumulative and x.running.name == query and not x.ended]
+        if there:
+            processor.change(there[0], clearances)
+        view = there[0] if there else processor.subscribe(query, clearances)
+        self._views |= {(name, query): view for name in clearances}
+
+    def _change(self, keys: Sequence[tuple[str, str]], clearance: Clearance | None) -> None:
+        """New rights for some who look through one view; if for some only, they go on through one of their own."""
+        names, view = [name for name, _ in keys], self._views[keys[0]]
+        processor = self._processor_of(view.running.name)
+        if view.running.mode == Mode.EXACT and len(names) < len(view.clearances):
+            view = processor.part(view, names)
+            self._views |= dict.fromkeys(keys, view)
+        processor.change(view, dict.fromkeys(names, clearance))
+
+    def _processor_of(self, query: str) -> Processor:
+        return self._processors[self._stages.running[query].stage]
+
+    def _know(self) -> None:
+        for number, processor in enumerate(self._processors):
+            new = self.dictionary.new_since(self._known[number])
+            processor.know({x: self.dictionary.labels[x] for x in new})
+            self._known[number] = self.dictionary.next
+
+    def pushdown(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Pushdown:
+        """What the next batch of a stream needs to have, as things are now; labels have these numbers."""
+        self._know()
+        reading = [x for x in self._processors if stream in x.program.streams]
+        columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
+        longest = (self._limits or Limits()).text
+        pushdown = Pushdown(self._snapshot, tuple(columns), labels, longest=longest, epoch=self.dictionary.epoch)
+        if len(labels) > MOST_LISTED or sum(len(x.program.passing) for x in reading) > MOST_LISTED:
+            return pushdown
+        numbers = sorted(set(labels.values()))
+        keep = tuple(dict.fromkeys(y for x in reading for y in x.kept(stream, numbers)))
+        whole = {number for seen, condition in keep if condition is None for number in seen}
+        if whole.issuperset(numbers) or len(keep) > MOST_LISTED:
+            return pushdown
+        return replace(pushdown, keep=keep)
+
+    # Batches ----------------------------------------------------------------------------------------------------------
+
+    def batch(
+        self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
+    ) -> list[ResultBatch]:
+        """Everyone's results of these tuples, which come when the `clock` stands there; with the `last`, all that waits
+        for its time becomes final."""
+        self._know()
+        fates: dict[str, Fate] = {}
+        results: list[ResultBatch] = []
+        coming = list(arrivals)
+        for view in (view for processor in self._processors for view in processor.views):
+            view.spent = 0
+        for processor in self._processors:
+            own = [x for x in coming if x.stream in processor.program.streams]
+            found = processor.batch(own, last=last, clock=clock)
+            for stream, fate in processor.fates.items():
+                fates[stream] = fate.with_(fates[stream]) if stream in fates else fate
+            for result_batch in sorted(found, key=lambda x: self._stages.running[x.query].output):
+                mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
+                if mine:
+                    results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
+                coming += self._fed(result_batch)
+            self._charge(processor.views)
+            self._know()
+        seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
+        self.unseen = sum(len(x.times) for x in arrivals) - seen
+        self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
+        return results
+
+    def forget_labels(self, held: Collection[int]) -> bool:
+        """Now and then, all labels but these and those of tuples that are held; whether it was time."""
+        if not self.dictionary.is_forgetting_due:
+            return False
+        self._know()
+        for processor in self._processors:
+            processor.forget_visibilities()
+        self.dictionary.forget({*held, *(x for processor in self._processors for x in processor.labels_held)})
+        for processor in self._processors:
+            processor.forget_labels(self.dictionary.labels)
+        return True
+
+    def _charge(self, producers: Sequence[View]) -> None:
+        """What was computed for those who look at other queries through these was computed for them."""
+        for producer in producers:
+            keys = (consumer_of(name) for name in producer.clearances)
+            for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
+                view.spent += producer.spent
+
+    def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
+        """For these, by subscriber and query, it ends with the next batch."""
+        for key in keys:
+            self._processor_of(key[1]).end(self._views[key], reason)
+
+    def ended(self) -> list[ResultBatch]:
+        """What those were told whose views have ended already."""
+        rules = self._snapshot.rules
+        words = (end_notice(view, rules) for x in self._processors for view in x.views if view.ended)
+        own = (word.to(tuple(name for name in word.subscribers if consumer_of(name) is None)) for word in words)
+        return [word for word in own if word.subscribers]
+
+    def _fed(self, result_batch: ResultBatch) -> Iterator[TupleBatch]:
+        """What feeders received, as tuples of the stream that the query makes."""
+        keys = (consumer_of(name) for name in result_batch.subscribers)
+        views = {id(view): view for key in keys if key and (view := self._views.get(key))}
+        if result_batch.ended:
+            for view in views.values():  # after what it makes of the last that it reads
+                view.ending = view.ending or result_batch.ended
+        if result_batch.ended or not views:
+            return
+        running = self._stages.running[result_batch.query]
+        source = Label(sources=frozenset({running.output}))
+        combine = self._snapshot.rules.combine
+        numbers = np.array([self.dictionary.number(combine(kind, source)) for kind in result_batch.kinds], np.int64)
+        columns = {
+            name: column.cast(ARROW[type_])
+            for (name, type_), column in zip(running.query.columns, result_batch.values, strict=True)
+        }
+        yield TupleBatch(
+            running.output, result_batch.times, numbers[result_batch.labels], columns, tuple(views.values())
+        )
+
+    # To go on later ---------------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[PartitionStates, list[dict[str, Any]]]:
+        """All there is to know but for the labels: what cells hold, and the rest as plain values."""
+        partitions: dict[PartitionName, PartitionState] = {}
+        plain = []
+        for number, processor in enumerate(self._processors):
+            own, rest = processor.save()
+            partitions |= {(f"{number} {share}", x): partition for (share, x), partition in own.items()}
+            rest["queries"] = {name: query.meaning for name, query in processor.running.items()}
+            plain.append(rest)
+        return partitions, plain
+
+    def restore(
+        self, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]], snapshot: CatalogSnapshot
+    ) -> None:
+        """Goes on where another chain was, or back to what was saved of this one; the dictionary knows its labels."""
+        self._snapshot, self._stages = CatalogSnapshot(), Stages.of(snapshot)
+        self._rebuild(snapshot, self._stages, partitions, plain)
+        self._know()
+        self._rule(snapshot)
+        self._snapshot = snapshot
+        self._meet_subscribers()
+
+
+def _stage(share: str) -> int:
+    return int(share.partition(" ")[0])

@@ -1,0 +1,85 @@
+"""What is said of subscriptions: that one is suspended, waits or has ended, to its subscriber, to the owner of what it
+is of, and to those who run the engine; once each time that changes, also if it changed while no engine ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.model.results import Recipient, ResultBatch, notice
+from headgate.model.snapshot import CatalogSnapshot, SubscriptionStatus
+from headgate.recovery.state import outgoing_of, plain_outgoing
+
+DROPPED = "what it was subscribed to was dropped"
+UNSUBSCRIBED = "the subscription was ended"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One change of one subscription, in words."""
+
+    outgoing: Recipient
+    word: str
+    why: str
+
+    def __str__(self) -> str:
+        is_ = "is suspended" if self.word == "suspended" else self.word
+        return f"the subscription of {self.outgoing.user} to {self.outgoing.stream} {is_}: {self.why}"
+
+
+class SubscriptionStatuses:
+    """How each subscription stood when it was last looked at."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], SubscriptionStatus] = {}
+        self._new: list[SubscriptionStatus] = []
+
+    def meet(self, snapshot: CatalogSnapshot) -> None:
+        """Notes what has changed."""
+        now = {(x.name, x.query): x for x in snapshot.standings}
+        for key, before in self._known.items():
+            if key not in now and before.word not in ("suspended", "ended"):  # who lost the rights is told no more
+                why = UNSUBSCRIBED if before.stream in snapshot.streams else DROPPED
+                self._new.append(replace(before, word="ended", why=why))
+        for key, standing in now.items():
+            known = self._known.get(key)
+            if standing.word and (known is None or (known.word, known.why) != (standing.word, standing.why)):
+                self._new.append(standing)
+        self._known = now
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._new)
+
+    def notice(self, results: Iterable[ResultBatch] = ()) -> tuple[list[ResultBatch], list[Notice]]:
+        """What there is to say since the last time: to subscribers and owners, and to those who run the engine. That a
+        query has ended by itself subscribers are told among these results, and those who run the engine find it in what
+        they count. Owners are not told who it is: users are seen by administrators only."""
+        new, self._new = self._new, []
+        result_batches = [notice((x.name,), x.query, outgoing=x.outgoing, **{x.word: x.why}) for x in new]
+        by_itself = [
+            replace(self._known[name, x.query], word="ended", why=x.ended)
+            for x in results
+            for name in (x.subscribers if x.ended else ())
+            if (name, x.query) in self._known
+        ]
+        owners = {
+            (x.owner, x.outgoing.level, x.outgoing.stream, x.word, x.why): x for x in (*new, *by_itself) if x.owner
+        }
+        for (owner, level, stream, word, why), x in owners.items():
+            out = Recipient(owner, level, f"{stream}.subscribers", ())
+            result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: f"for a subscriber: {why}"}))
+        return result_batches, [Notice(x.outgoing, x.word, x.why) for x in new]
+
+    def plain(self) -> list[list[Any]]:
+        return [
+            [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why]
+            for x in self._known.values()
+        ]
+
+    def restore(self, plain: Sequence[Sequence[Any]]) -> None:
+        self._known = {
+            (name, query): SubscriptionStatus(name, query, stream, outgoing_of(out), owner, word, why)
+            for name, query, stream, out, owner, word, why in plain
+        }

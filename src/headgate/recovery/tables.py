@@ -1,0 +1,103 @@
+"""Tables: what each held when a query that reads it began to run, for as long as any query reads it.
+
+Such a snapshot is written down once, beside the state and before the first version that needs it. So a restart goes on
+with what there was, whatever the source holds by then, and whoever comes later sees the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.errors import SourceError
+from headgate.ingress.validation import Ingress, Whole
+from headgate.model.rejected import RejectedRows
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
+from headgate.model.times import BEGINNING
+from headgate.model.tuples import TupleBatch
+from headgate.recovery.state import StateFolder
+
+ReadTable = Callable[[StreamDescriptor], Whole]
+"""All that a table holds now, in its order."""
+
+
+def no_tables(descriptor: StreamDescriptor) -> Whole:
+    raise SourceError(f"nothing here reads tables, and so not {descriptor.name}")
+
+
+class Tables:
+    """`read` reads what a source holds. What cannot be read is not tried again as long as a query waits for it."""
+
+    def __init__(self, states: StateFolder, read: ReadTable) -> None:
+        self._states = states
+        self._read = read
+        self._files: dict[str, str] = {}
+        self.unreadable: dict[str, SourceError] = {}
+        self.snapshots: dict[str, TupleBatch] = {}
+
+    def meet(
+        self, snapshot: CatalogSnapshot, ingress: Mapping[str, Ingress]
+    ) -> tuple[Counter[str], list[RejectedRows]]:
+        """From now on there are the tables that are wanted, and no others. Returns how many tuples of which were read,
+        and what is for their owners to know."""
+        pushdown = {name for query in snapshot.queries for name in query.tables}
+        self.snapshots = {name: found for name, found in self.snapshots.items() if name in pushdown}
+        self._files = {name: file for name, file in self._files.items() if name in pushdown}
+        self.unreadable = {name: why for name, why in self.unreadable.items() if name in pushdown}
+        counts, refused = Counter[str](), list[RejectedRows]()
+        for name in sorted(pushdown - self.snapshots.keys() - self.unreadable.keys()):
+            try:
+                whole = self._read(snapshot.descriptors[name])
+                arrivals, bad = ingress[name].take(whole.table, BEGINNING)
+            except Exception as fault:  # whatever it is, it is a matter of those who read this table
+                error = fault if isinstance(fault, SourceError) else _unread(name, fault)
+                self.unreadable[name] = error
+                counts[name] += 0
+                refused.append(RejectedRows(name, str(error), [{}]))
+                continue
+            self.snapshots[name] = arrivals
+            counts[name] += len(whole)
+            refused += [*whole.refused, *bad, *(RejectedRows(name, note, [{}]) for note in whole.notes)]
+        return counts, refused
+
+    def forget(self) -> None:
+        self.snapshots, self._files, self.unreadable = {}, {}, {}
+
+    # To go on later ---------------------------------------------------------------------------------------------------
+
+    def save(self, version: int) -> dict[str, str]:
+        """Writes down what is not yet, for a version to come; returns what that has to know of it."""
+        for name in self.snapshots.keys() - self._files.keys():
+            file = f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.{version}"
+            self._states.save_table(file, _plain(self.snapshots[name]))
+            self._files[name] = file
+        return dict(self._files)
+
+    def saved(self) -> None:
+        """The version counts: what it does not need is not needed."""
+        self._states.forget_tables(set(self._files.values()))
+
+    def restore(self, files: Mapping[str, str]) -> None:
+        self._files = dict(files)
+        self.snapshots = {name: _arrivals(name, self._states.table(file)) for name, file in files.items()}
+
+
+def _unread(name: str, fault: Exception) -> SourceError:
+    return SourceError(f"table {name} could not be read ({type(fault).__name__})")
+
+
+def _plain(snapshot: TupleBatch) -> pa.Table:
+    """Labels by their numbers, then the columns."""
+    arrays = [pa.array(snapshot.labels, pa.int64()), *snapshot.columns.values()]
+    return pa.table(arrays, names=["label", *snapshot.columns])
+
+
+def _arrivals(name: str, table: pa.Table) -> TupleBatch:
+    labels, *columns = (column.combine_chunks() for column in table.columns)
+    values = dict(zip(table.schema.names[1:], columns, strict=True))
+    return TupleBatch(name, np.full(len(labels), BEGINNING), labels.to_numpy(), values)

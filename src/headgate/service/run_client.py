@@ -1,0 +1,280 @@
+"""What one session has run from a command: its user's subscriptions, or, with the right to, those of everyone.
+
+Rows and tables for people are made here, so that every command shows them alike.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from headgate.access.permissions import Kind, Permission
+from headgate.egress.filter import permitted
+from headgate.egress.mailbox import Mailbox
+from headgate.egress.parquet import ParquetSink
+from headgate.egress.sinks import Addresses, FileSink, Sink, Verify, file_path
+from headgate.egress.spark_sink import SparkSink
+from headgate.errors import AccessDenied, LeaseLost, SourceError
+from headgate.ingress.spark import spark_session
+from headgate.labels import LEAST, source_shown
+from headgate.lexing import quote
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import Recipient, ResultBatch, delivered_results
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.recovery.pipeline import Counts
+from headgate.service.headgate import Headgate
+from headgate.service.runs import Folders, Processing
+
+Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "parquet": ParquetSink}
+"""What files of results can be."""
+
+
+@dataclass(frozen=True)
+class SparkTarget:
+    """Something that Spark writes to: a format and its options, which are not shown: one may be a password."""
+
+    format: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class RunClient:
+    """It is the pipeline's gate too: what it does not ask for, nobody computes."""
+
+    def __init__(self, headgate: Headgate, token: str, *, everyone: bool = False) -> None:
+        self._headgate = headgate
+        self._everyone = everyone
+        self._mailbox = Mailbox()
+        self._token = token
+        self._all = self._own = CatalogSnapshot()
+        self._who = headgate.principal(token)
+        self._user = self._who.user
+        self._roles = headgate.chosen_roles(token)
+        if everyone and not headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
+            raise AccessDenied("running the queries of everyone needs CHANGE SYSTEM", hint="run your own without it")
+
+    # As a gate --------------------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> CatalogSnapshot:
+        return self._narrowed(self._headgate.snapshot())
+
+    @contextmanager
+    def open(self) -> Iterator[CatalogSnapshot]:
+        with self._headgate.open() as snapshot:
+            yield self._narrowed(snapshot)
+
+    def verify(self) -> None:
+        self._headgate.verify()
+
+    def _narrowed(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        """Only what this session's user subscribed to; the same object as long as nothing has changed."""
+        if self._everyone:
+            return snapshot
+        if snapshot is not self._all:
+            mine = {(x.name, x.query) for x in snapshot.subscribers if x.outgoing and self._is_mine(x.outgoing)}
+            unfit = {key: why for key, why in snapshot.unfit.items() if key in mine}
+            standings = tuple(replace(x, owner="") for x in snapshot.standings if self._is_mine(x.outgoing))
+            self._all, self._own = snapshot, replace(snapshot.only(mine), unfit=unfit, standings=standings)
+        return self._own
+
+    def _is_mine(self, out: Recipient) -> bool:
+        """Of this user, at this level; with no role that this session has not: it was opened without it on purpose."""
+        return (out.user, out.level) == (self._user, str(self._who.level)) and out.roles <= self._roles
+
+    def home(self, place: Path) -> Path:
+        """Where this work keeps its state: the same for a user however often it logs in at this level. A session with
+        other roles than all of its user's has other subscriptions, and so a state of its own."""
+        if self._everyone:
+            return place / "engine"
+        name = f"engine-{quote(self._user)}"
+        if self._who.level != LEAST:
+            name += f"@{self._who.level}"
+        if self._who.roles != self._headgate.assigned_roles(self._user):
+            roles = ",".join(map(quote, sorted(self._who.roles)))
+            name += f"-{hashlib.sha256(roles.encode()).hexdigest()[:12]}"
+        return place / file_path((name,))
+
+    # At work ----------------------------------------------------------------------------------------------------------
+
+    def has_work(self) -> bool:
+        """Whether anything is subscribed to that comes from a source, or somebody has to be told that it does not."""
+        snapshot = self.snapshot()
+        read = {stream for query in snapshot.queries for stream in query.streams}
+        return bool(snapshot.unfit) or not read.isdisjoint(self._headgate.snapshots.inputs())
+
+    @contextmanager
+    def at_work(
+        self,
+        home: Path,
+        out: Path | None,
+        *,
+        kind: str = "jsonl",
+        to: SparkTarget | None = None,
+        master: str = "local[2]",
+    ) -> Iterator[Processing]:
+        """Results go to files of one of the `KINDS` below `out`, to what Spark writes, or wait to be `received`."""
+        addresses = Folders(self._headgate)
+        sinks: list[Sink] = []
+        if out is not None:
+            sinks.append(KINDS[kind](out, addresses))
+        if to is not None:
+            spark = cache(partial(spark_session, home, master=master))
+            sinks.append(SparkSink(spark, to.format, to.options, addresses))
+        sinks = sinks or [self._mailbox]
+        if not self._everyone:
+            sinks = [_Own(sink, self._owns) for sink in sinks]
+        work = Processing(self._headgate, home, sinks, gate=self, master=master)
+        try:
+            yield work
+        finally:
+            work.close()
+
+    def _owns(self, stream: str) -> bool:
+        return self._headgate.snapshots.owner(stream) == self._user
+
+    # For people -------------------------------------------------------------------------------------------------------
+
+    def received(self, most: int, *, news: bool = False) -> Iterator[Shown]:
+        """What came for this session since it was asked the last time, a table for each stream, or only for those with
+        `news`. Whoever asks for its results uses its session."""
+        self._headgate.use(self._token)
+        mine = [x for x in self.snapshot().subscribers if x.outgoing and self._is_mine(x.outgoing)]
+        for subscriber in mine:  # each by itself: who shows them may take long, and nobody else waits for that
+            if news and not self._mailbox.has(subscriber.name, subscriber.query):
+                continue
+            lost = self._mailbox.lost[subscriber.name, subscriber.query]
+            result_batches = self._fetched(subscriber)
+            if news and not result_batches:
+                continue
+            found = delivered_results(result_batches)
+            out = subscriber.outgoing or self._headgate.snapshots.outgoing(subscriber.name, subscriber.query)
+            rows = [[_time(x.time), *map(_partition, x.values)] for x in found[-most:]]
+            came = len(found) + lost
+            more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
+            words = dict.fromkeys(
+                f"; it {x}: {text}" for result_batch in result_batches for x, text in result_batch.word.items()
+            )
+            yield f"{out.stream}: {came:,} results{more}{''.join(words)}", ("time", *out.columns), rows
+
+    def _fetched(self, subscriber: Subscriber) -> list[ResultBatch]:
+        """What waits for it, as the rights of this moment permit."""
+        result_batches: list[ResultBatch] = []
+        while True:
+            try:
+                with self.open() as now:
+                    result_batches += self._mailbox.fetch(subscriber.name, subscriber.query, now)
+                    allowed = [x for result_batch in result_batches for x in permitted(now, result_batch)]
+                    self.verify()
+                    return allowed
+            except LeaseLost:
+                continue
+
+    def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
+        """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
+        system; to others who may read them, whichever of their results wait for it; to anybody else nothing."""
+        snapshot = self.snapshot()
+        known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
+        keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in snapshot.concerned(name)}
+        mine = sorted(self._headgate.snapshots.outgoing(*key).stream for key in keys)
+        return known + [f"what {stream} is made of cannot be read" for stream in mine]
+
+    def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
+        """What there is to say of streams, to their owners and to those who run the system."""
+        return [f"stream {name}: {text}" for name, text in news if self._everyone or self._owns(name)]
+
+    def summary(self, counts: Counts) -> Iterator[Shown]:
+        """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is
+        for the owner of their stream, and for those who run the system."""
+        streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
+        reasons = sorted({reason for name, reason in counts.refused if name in streams})
+        late = ["late"] if any(counts.late[name] for name in streams) else []
+        refusals = [f"refused: {reason}" for reason in reasons]
+        columns = ("stream", "tuples", *refusals, *late, "seen by nobody", "routed", "lag")
+        rows = []
+        for name, n in sorted(streams.items()):
+            refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
+            unseen = counts.unseen[name]
+            numbers = [n, *refused, *([counts.late[name]] if late else []), unseen, n - sum(refused) - unseen]
+            rows.append([source_shown(name), *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
+        if rows:
+            yield "streams", columns, rows
+        results = [(user, stream, f"{n:,}") for (user, stream), n in sorted(counts.received.items())]
+        yield "results", ("subscriber", "stream", "results"), results
+        ended = self.ended(counts)
+        if ended:
+            yield "ended", ("query", "owner", "subscriber", "why"), ended
+
+    def ended(self, counts: Counts) -> list[tuple[str, str, str, str]]:
+        """The queries that ended before their streams did: query, owner, subscriber, and why."""
+        owner = self._headgate.snapshots.owner
+        return [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
+
+
+class _Own(Sink):
+    """Keeps back what was refused but for streams that are one's own."""
+
+    def __init__(self, sink: Sink, owns: Callable[[str], bool]) -> None:
+        self.keeps, self.place = sink.keeps, sink.place
+        self._sink = sink
+        self._owns = owns
+
+    @property
+    def name(self) -> str:
+        return self._sink.name
+
+    def claim(self, owner: str) -> None:
+        self._sink.claim(owner)
+
+    def let_go(self) -> None:
+        self._sink.let_go()
+
+    def warnings(self) -> list[str]:
+        return self._sink.warnings()
+
+    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
+        return self._sink.state(results, self._own(refused))
+
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
+        self._sink.restore(states, out=out)
+
+    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
+        self._sink.stage(version, results, self._own(refused))
+
+    def staged(self, version: int) -> list[ResultBatch]:
+        return self._sink.staged(version)
+
+    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
+        self._sink.prepare(results, self._own(refused), as_staged=as_staged)
+
+    def publish(self, verify: Verify) -> None:
+        self._sink.publish(verify)
+
+    def complete(self) -> None:
+        self._sink.complete()
+
+    def keep(self, now: CatalogSnapshot) -> None:
+        self._sink.keep(now)
+
+    def _own(self, refused: Sequence[RejectedRows]) -> list[RejectedRows]:
+        return [x for x in refused if self._owns(x.stream)]
+
+
+def _time(milliseconds: int) -> str:
+    moment = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if milliseconds % 1000 else "")
+
+
+def _partition(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dt.datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return str(value)

@@ -1,0 +1,353 @@
+"""From the catalog to the engine: which queries run, for whom, with which rights of this moment.
+
+Whoever subscribes to the output of a running query looks at that query with its own rights; whoever subscribes to a
+stream that is no query's looks at its tuples as they are. Who lost SUBSCRIBE or READ TUPLE on what it subscribed to
+receives nothing of it until it has them again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakValueDictionary
+
+from headgate.access import rows as r
+from headgate.access.authorizer import Authorizer, Principal, is_table, shown, shown_source, source_name
+from headgate.access.permissions import Kind, Permission
+from headgate.access.queries import check_depth, whole_stream
+from headgate.access.running import Running as RunningQueries
+from headgate.access.state import State
+from headgate.access.subscriptions import Subscriptions
+from headgate.errors import Conflict
+from headgate.labels import Clearance, parse_label
+from headgate.lexing import quote
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import Recipient
+from headgate.model.snapshot import CatalogSnapshot, Subscriber, SubscriptionStatus
+from headgate.model.stream import StreamDescriptor
+from headgate.plan.expressions import Type
+from headgate.plan.secure import Mode
+
+_DECIDES = (
+    "users",
+    "roles",
+    "memberships",
+    "inheritances",
+    "separations",
+    "levels",
+    "grants",
+    "objects",
+    "subscriptions",
+)
+# The tables on which what is wanted depends.
+
+STOPPED = "its query was stopped; it begins anew when that is started"
+BROKEN = "its query lost a stream that it read"
+UNPLANNED = "its query cannot be run any more"
+SUSPENDED = "your rights do not cover it at the moment; it goes on when they do"
+UNFED = "a query whose results it reads does not run; it goes on when that does"
+
+USUAL_SKEW = 10_000
+"""How far ahead of the clock event times may be, in milliseconds, if the stream's owner has said nothing: one tuple
+from the far future would make all that follow late for those who see it."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What runs for those who subscribed to one stream: queries by name, the streams that they read, and where those
+    come from, as their definitions have it."""
+
+    queries: Mapping[str, ContinuousQuery]
+    descriptors: Mapping[str, StreamDescriptor]
+    inputs: Mapping[str, Mapping[str, Any]]
+
+
+class SnapshotBuilder:
+    def __init__(
+        self, state: State, authorizer: Authorizer, running: RunningQueries, subscriptions: Subscriptions
+    ) -> None:
+        self._state = state
+        self._authorizer = authorizer
+        self._running = running
+        self._subscriptions = subscriptions
+        self._seen: tuple[int, ...] = ()
+        self._snapshot = CatalogSnapshot()
+        # results go out under the demand they were computed for, or a later one: as long as anybody has that, and no
+        # longer, it is known whose they are
+        self._outgoing: WeakValueDictionary[tuple[str, str], Recipient] = WeakValueDictionary()
+        self._inputs: dict[str, Mapping[str, Any]] = {}
+        self._owners: dict[str, str] = {}
+        self._outputs: dict[int, r.Object] = {}
+        """ContinuousQuery queries by their output."""
+
+    def now(self) -> CatalogSnapshot:
+        """The same object as before unless something has changed."""
+        seen = tuple(self._state.changed[table] for table in _DECIDES)
+        if seen != self._seen:
+            self._snapshot = self._found()
+            self._seen = seen
+        return self._snapshot
+
+    def outgoing(self, subscriber: str, query: str) -> Recipient:
+        return self._outgoing[subscriber, query]
+
+    def owner(self, stream: str) -> str:
+        """Whose a stream that is or was read or subscribed to is now, by its name as a source; names as sources keep
+        who made them."""
+        return self._owners[stream]
+
+    def inputs(self) -> Mapping[str, Mapping[str, Any]]:
+        """Where the streams that are read come from, as their definitions have it."""
+        return self._inputs
+
+    def _found(self) -> CatalogSnapshot:
+        """What is wrong with one subscription, whatever it is, is a matter of that alone."""
+        plans: dict[str, _Plan | Exception] = {}
+        subscribers: list[Subscriber] = []
+        standings: list[SubscriptionStatus] = []
+        unfit: dict[tuple[str, str], str] = {}
+        producers = self._producers()
+        outputs = self._outputs = {
+            x: query for x, query in producers.items() if self._running.query(query.id) is not None
+        }
+        streams = self._state.objects.peek("kind", Kind.STREAM.value)
+        known = {source_name(x): x for x in streams}
+        for subscription in sorted(self._state.subscriptions, key=lambda x: x.key):
+            stream = self._state.objects.get(subscription.stream)
+            if stream is None:
+                continue
+            producer = producers.get(stream.id)
+            standing = self._standing(subscription, stream, producer)
+            name, who = standing.query, self._who(subscription, stream, producer)
+            if producer is not None and stream.id not in outputs:
+                word = replace(standing, word="ended", why=self._why(producer)) if who else _suspended(standing)
+                standings.append(word)
+                continue
+            if name not in plans:
+                plans[name] = self._planned(name, producer, stream, subscription, known)
+            clearance: Clearance | None = None
+            outgoing = standing.outgoing
+            try:
+                if isinstance(plan := plans[name], Exception):
+                    raise plan
+                clearance = self._clearance(who, stream, producer, plan.queries[name]) if who else None
+                outgoing = self._named(standing, who, producer) if who else outgoing
+                standing = self._stands(standing, stream, producer, clearance)
+            except Exception as error:
+                unfit[standing.name, name] = _unfit(error)
+            subscribers.append(Subscriber(standing.name, name, clearance, outgoing))
+            standings.append(standing)
+        sound = [plan for plan in plans.values() if isinstance(plan, _Plan)]
+        queries = {name: query for plan in sound for name, query in plan.queries.items()}
+        descriptors = {name: descriptor for plan in sound for name, descriptor in plan.descriptors.items()}
+        self._inputs = {name: found for plan in sound for name, found in plan.inputs.items()}
+        self._owners |= {name: known[name].owner for name in descriptors}
+        return CatalogSnapshot(
+            self._authorizer.rules([known[name] for name in sorted(descriptors)]),
+            descriptors,
+            tuple(queries[name] for name in sorted(queries)),
+            tuple(subscribers),
+            unfit,
+            tuple(standings),
+            frozenset(stream.id for stream in streams),
+        )
+
+    def _planned(
+        self,
+        name: str,
+        query: r.Object | None,
+        stream: r.Object,
+        subscription: r.Subscription,
+        known: Mapping[str, r.Object],
+    ) -> _Plan | Exception:
+        """All that is needed to run what somebody subscribed to, or why it cannot be."""
+        try:
+            first = self._running_query(query) if query else self._whole_stream(stream, subscription)
+            queries = {name: first}
+            self._add_producers(queries)
+            read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
+            self._authorizer.rules([known[x] for x in read])
+            inputs = {x: found for x in read if (found := json.loads(known[x].definition).get("input")) is not None}
+            for found in inputs.values():
+                _ = found["format"], found["options"]
+            return _Plan(queries, {x: _descriptor(known[x]) for x in read}, inputs)
+        except Exception as error:
+            return error
+
+    def _standing(
+        self, subscription: r.Subscription, stream: r.Object, producer: r.Object | None
+    ) -> SubscriptionStatus:
+        """One of which results come. The owner of the stream is told of it at the level of the stream only."""
+        name, query = _name(subscription), str(producer.id) if producer else f"{stream.id}@{subscription.level}"
+        columns = tuple(column["name"] for column in json.loads(stream.definition)["columns"])
+        roles = frozenset(subscription.roles) & self._authorizer.authorised(subscription.user)
+        outgoing = Recipient(subscription.user, subscription.level, shown_source(stream), columns, roles)
+        self._outgoing[name, query] = outgoing
+        self._owners[outgoing.stream] = stream.owner
+        owner = stream.owner if stream.level == subscription.level and stream.owner != subscription.user else ""
+        return SubscriptionStatus(name, query, stream.id, outgoing, owner)
+
+    def _named(self, standing: SubscriptionStatus, who: Principal, producer: r.Object | None) -> Recipient:
+        """The same, and which sources its labels may name."""
+        inputs = json.loads(producer.definition)["inputs"] if producer else []
+        read = self._read_by([standing.stream, *inputs])
+        seen = (x for x in read if self._authorizer.allows(who, Permission.VIEW_OBJECT, x))
+        outgoing = replace(standing.outgoing, named=frozenset(map(source_name, seen)))
+        self._outgoing[standing.name, standing.query] = outgoing
+        return outgoing
+
+    def _stands(
+        self, standing: SubscriptionStatus, stream: r.Object, producer: r.Object | None, clearance: Clearance | None
+    ) -> SubscriptionStatus:
+        """How a subscription stands whose query runs."""
+        if clearance is None or not self._reads(stream, producer, clearance):
+            return _suspended(standing)
+        if producer is not None and self._unfed(producer, clearance):
+            return replace(standing, word="waits", why=UNFED)
+        return standing
+
+    def _producers(self) -> dict[int, r.Object]:
+        """All queries by their output, running or not."""
+        found = self._state.objects.peek("kind", Kind.QUERY.value)
+        return {int(json.loads(query.definition)["output"]): query for query in found}
+
+    def _why(self, query: r.Object) -> str:
+        """Why a query does not run."""
+        definition = json.loads(query.definition)
+        if definition.get("broken"):
+            return BROKEN
+        return UNPLANNED if definition["running"] else STOPPED
+
+    def _unfed(self, query: r.Object, clearance: Clearance) -> bool:
+        """Whether it reads, directly or not, results of a query that does not run. Who may not read these is not told:
+        it receives the same as if that ran."""
+        readable = clearance.sources | clearance.aggregate_sources
+        return any(
+            "made_of" in json.loads(x.definition) and x.id not in self._outputs and source_name(x) in readable
+            for x in self._read_by(json.loads(query.definition)["inputs"])
+        )
+
+    def _reads(self, stream: r.Object, query: r.Object | None, clearance: Clearance) -> bool:
+        """Whether anything can come at all: something of what it reads, and of what that is made of, may be read."""
+        readable = clearance.sources | clearance.aggregate_sources
+        inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
+        all_of_it = self._read_by(inputs)
+        first = [x for x in all_of_it if x.id in inputs]
+        last = [x for x in all_of_it if "made_of" not in json.loads(x.definition)]
+        return all(any(source_name(x) in readable for x in some) for some in (first, last))
+
+    def _who(self, subscription: r.Subscription, stream: r.Object, query: r.Object | None) -> Principal | None:
+        """Whose rights count, if they are enough to receive anything."""
+        found = self._subscriptions.principal(subscription)
+        needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE) if query else (Permission.SUBSCRIBE,)
+        if found and all(self._authorizer.allows(found, permission, stream) for permission in needed):
+            return found
+        return None
+
+    def _add_producers(self, queries: dict[str, ContinuousQuery]) -> None:
+        """Queries whose results the others read run as well."""
+        made = {
+            source_name(x): query for number, query in self._outputs.items() if (x := self._state.objects.get(number))
+        }
+        waiting = list(queries.values())
+        while waiting:
+            for stream in waiting.pop().streams:
+                query = made.get(stream)
+                if query is not None and str(query.id) not in queries:
+                    found = self._running_query(query)
+                    queries[found.name] = found
+                    waiting.append(found)
+
+    def _running_query(self, query: r.Object) -> ContinuousQuery:
+        planned = self._running.query(query.id)
+        if planned is None:
+            raise Conflict(f"{shown(query)} does not run")
+        output = self._state.objects.get(int(json.loads(query.definition)["output"]))
+        stage = check_depth(planned.inputs, self._state.objects.get)
+        limits = self._authorizer.limits(query.owner)
+        return ContinuousQuery(
+            str(query.id),
+            planned.meant,
+            self._authorizer.level(query.level),
+            self._lateness(planned.inputs),
+            planned.mode if self._alike(planned.inputs) else Mode.EXACT,
+            source_name(output) if output else "",
+            stage,
+            most_state=limits.state,
+            most_results=limits.results,
+        )
+
+    def _alike(self, inputs: Iterable[int]) -> bool:
+        """Whether what is read is the same for all who may see it: results of exact windows differ from reader to
+        reader, and nothing cumulative can be made of them."""
+        outputs = self._outputs
+        producers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
+        planned = [self._running.query(query.id) for query in producers]
+        return all(
+            x is None or x.mode == Mode.CUMULATIVE or all(block.stateless for block in x.meant.blocks) for x in planned
+        )
+
+    def _read_by(self, inputs: Iterable[int]) -> list[r.Object]:
+        """Streams, and all that they are made of."""
+        found: dict[int, r.Object] = {}
+        waiting = list(inputs)
+        while waiting:
+            stream = self._state.objects.get(waiting.pop())
+            if stream is not None and stream.id not in found:
+                found[stream.id] = stream
+                waiting += json.loads(stream.definition).get("made_of", ())
+        return list(found.values())
+
+    def _whole_stream(self, stream: r.Object, subscription: r.Subscription) -> ContinuousQuery:
+        """Its tuples as they come, at the level of the subscription."""
+        level, lateness = self._authorizer.level(subscription.level), self._lateness((stream.id,))
+        return ContinuousQuery(f"{stream.id}@{subscription.level}", whole_stream(stream), level, lateness, Mode.EXACT)
+
+    def _lateness(self, inputs: tuple[int, ...]) -> dict[str, int]:
+        found = (self._state.objects.get(number) for number in inputs)
+        return {source_name(x): int(json.loads(x.definition).get("lateness", 0)) for x in found if x is not None}
+
+    def _clearance(
+        self, who: Principal, stream: r.Object, query: r.Object | None, running: ContinuousQuery
+    ) -> Clearance | None:
+        if query is not None and query.owner == who.user:
+            who = self._narrowed(who, query)
+        inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
+        clearance = self._authorizer.clearance(who, self._read_by(inputs))
+        return clearance if self._authorizer.order.dominates(who.level, running.level) else None
+
+    def _narrowed(self, principal: Principal, query: r.Object) -> Principal:
+        """Its own query, made `AS role, ...`, gives its owner what these roles may see."""
+        definition = json.loads(query.definition)
+        if not definition.get("narrowed"):
+            return principal
+        return replace(principal, roles=principal.roles & frozenset(definition["roles"]))
+
+
+def _unfit(fault: Exception) -> str:
+    """The kind of the fault, and not its text, which may name what its readers may not see."""
+    return f"it cannot be run ({type(fault).__name__})"
+
+
+def _suspended(standing: SubscriptionStatus) -> SubscriptionStatus:
+    return replace(standing, word="suspended", why=SUSPENDED)
+
+
+def _name(subscription: r.Subscription) -> str:
+    """What the engine calls who subscribed: another one for whoever comes back after it had ended the subscription."""
+    return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
+
+
+def _descriptor(stream: r.Object) -> StreamDescriptor:
+    definition = json.loads(stream.definition)
+    return StreamDescriptor(
+        source_name(stream),
+        tuple((column["name"], Type(column["type"])) for column in definition["columns"]),
+        definition.get("event_time"),
+        definition.get("labels") or {},
+        parse_label(definition["label"]),
+        int(definition.get("skew", USUAL_SKEW)) if "event_time" in definition else None,
+        is_table(stream),
+    )

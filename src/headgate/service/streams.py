@@ -1,0 +1,277 @@
+"""Spark carries a pipeline: it reads every stream in micro-batches, remembers how far it came, and recovers.
+
+Each stream is a streaming query of its own with its own checkpoint, so streams come and go without touching the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headgate.clock import Clock, SystemClock
+from headgate.errors import HeadgateError, SourceError, StoreError
+from headgate.ingress.parquet_reader import Files, addresses, files_of, in_order_of_time, local_paths
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.read_files import ReadFiles, vanished
+from headgate.ingress.sources import StreamSource, in_order, kind_of, read_stream, read_texts
+from headgate.ingress.spark_reader import DecodedBatch, decoded
+from headgate.ingress.text_files import local_file, read_files
+from headgate.ingress.text_formats import Text
+from headgate.ingress.time_budget import TimeBudget
+from headgate.ingress.validation import Whole
+from headgate.recovery.pipeline import Pipeline
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds until a source that could not be read is tried again; each time twice as many."""
+_AT_ONCE = 8
+_CALLBACKS = Lock()
+"""The first stream starts what Spark calls back; two that start at once would do so twice."""
+
+
+@dataclass(frozen=True)
+class SparkBatch:
+    """A micro-batch; it is read anew each time, by Arrow where it is made of files that Arrow can read. Of files of
+    text it is only their names."""
+
+    frame: DataFrame
+    source: StreamSource
+    started: Future[StreamingQuery]
+    patience: TimeBudget = field(default_factory=TimeBudget)
+
+    @cached_property
+    def files(self) -> Files | None:
+        return files_of(self.source, self.started)
+
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
+        """Or it is read as a whole: what queries ask of Spark here may fail, and that is no fault of the stream."""
+        if self.source.text is not None:
+            return None
+        with suppress(Exception):
+            if self.files is not None:
+                return self.files.decoded(pushdown, now, register)
+            return decoded(self.frame, self.source.descriptor, pushdown, now, register, self.patience)
+        return None
+
+    def whole(self) -> Whole:
+        with self._said():
+            if (text := self.source.text) is not None:
+                return self._texts(text)
+            return self.files.whole() if self.files is not None else Whole(in_order(self.frame.toArrow()))
+
+    def _texts(self, text: Text) -> Whole:
+        """Spark is asked only for what its plan does not say."""
+        found = None
+        with suppress(Exception):
+            found = addresses(self.started)
+        here = local_paths(found) if found is not None else None
+        if here is None:
+            return read_texts(text, self.frame)
+        paths, notes = in_order_of_time(here)
+        whole = read_files(text, [local_file(path) for path in paths])
+        return replace(whole, notes=[*notes, *whole.notes])
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except HeadgateError:
+            raise
+        except Exception as error:
+            raise _stuck(self.source.name, error) from None
+
+
+@dataclass
+class _Trouble:
+    """A source that could not be read, how long to wait after it fails the next time, and when to try again; or, if it
+    is being tried, when it may be taken for sound."""
+
+    error: SourceError
+    pause: float
+    until: float
+
+
+class Runner:
+    """A source that cannot be read stops nothing but itself. It is tried again, unless all is read to its end."""
+
+    def __init__(self, spark: SparkSession, home: Path, pipeline: Pipeline, clock: Clock | None = None) -> None:
+        self._spark = spark
+        self._home = home
+        self._pipeline = pipeline
+        self._clock = clock or SystemClock()
+        self._queries: dict[str, StreamingQuery] = {}
+        self._threads = ThreadPoolExecutor(1)
+        self._faults: dict[str, Exception] = {}
+        self._troubles: dict[str, _Trouble] = {}
+        self._read_files: dict[str, ReadFiles] = {}
+
+    @property
+    def failed(self) -> dict[str, SourceError]:
+        """The streams that cannot be read at the moment, and why."""
+        return {name: trouble.error for name, trouble in sorted(self._troubles.copy().items())}
+
+    def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
+        """From now on these streams are read, and no others."""
+        for name in self._queries.keys() - sources.keys():
+            self._queries.pop(name).stop()
+        for name in self._troubles.keys() - sources.keys():
+            del self._troubles[name]
+        if not finite:  # Spark follows a folder that is gone as if it were empty
+            for name in list(self._queries):
+                if (error := vanished(name, sources[name].path)) is not None:
+                    self._queries.pop(name).stop()
+                    self._note(name, error)
+        now = self._clock.now()
+        due = []
+        for name in sorted(sources):
+            trouble = self._troubles.get(name)
+            if trouble is None or (now >= trouble.until and not finite):
+                due.append(name)
+        for name in (name for name in due if name in self._queries):
+            self._troubles.pop(name, None)
+        self._try([sources[name] for name in due if name not in self._queries], finite=finite)
+
+    def changed(self) -> dict[str, list[str]]:
+        """The files that changed after they were read, by stream; each change is told once."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self._queries):
+            place = self._home / "checkpoints" / checkpoint_name(name)
+            found[name] = self._read_files.setdefault(name, ReadFiles(place)).changed()
+        return {name: files for name, files in found.items() if files}
+
+    def _try(self, sources: Sequence[StreamSource], *, finite: bool) -> None:
+        """Side by side: each waits for Spark, which starts several as fast as one."""
+        if not sources:
+            return
+        with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as self._threads:
+            begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
+        failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
+        for name, error in failed.items():
+            if isinstance(error, HeadgateError) and not isinstance(error, SourceError):
+                raise error  # the state and what was read are not of one history
+            if not isinstance(error, Exception):
+                raise error
+            self._note(name, error if isinstance(error, SourceError) else _stuck(name, error))
+
+    def _begin(self, source: StreamSource, *, finite: bool) -> None:
+        """Known as soon as it is there, whatever becomes of others: also if whoever waits for it is interrupted."""
+        self._queries[source.name] = self._start(source, finite=finite)
+        if (trouble := self._troubles.get(source.name)) is not None:
+            trouble.until = self._clock.now() + trouble.pause
+
+    def _note(self, name: str, error: SourceError) -> None:
+        known = self._troubles.get(name)
+        pause = known.pause if known else FIRST_PAUSE
+        self._troubles[name] = _Trouble(error, min(2 * pause, LONGEST_PAUSE), self._clock.now() + pause)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until all that is read ends, or so many seconds; whether it ended. What failed but for a source is raised."""
+        ended = True
+        for name, query in list(self._queries.items()):
+            try:
+                if seconds is None or not query.isActive or (ended and query.awaitTermination(seconds)):  # type: ignore[arg-type]
+                    query.awaitTermination()
+                else:
+                    ended = False  # whether another one has failed is looked at nevertheless
+            except Exception as error:
+                del self._queries[name]
+                fault = self._faults.pop(name, None) or _stuck(name, error)
+                if not isinstance(fault, SourceError):
+                    raise fault from None
+                self._note(name, fault)
+        return ended
+
+    def stop(self) -> None:
+        """All of them: also those that were starting when that was interrupted, and those beside one that cannot be."""
+        self._threads.shutdown(cancel_futures=True)
+        with ExitStack() as all_:
+            for query in self._queries.values():
+                all_.callback(query.stop)
+            self._queries.clear()
+
+    def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
+        started: Future[StreamingQuery] = Future()
+        patience = TimeBudget()
+        self._faults.pop(source.name, None)  # of a reading that was stopped before anybody asked
+
+        place = self._home / "checkpoints" / checkpoint_name(source.name)
+
+        def batch(frame: DataFrame, number: int) -> None:
+            try:
+                given = SparkBatch(frame, source, started, patience)
+                self._pipeline.take(source.name, number, given, clock_of(place, number))
+                self._troubles.pop(source.name, None)
+            except Exception as error:
+                self._faults[source.name] = error
+                raise
+
+        if finite and source.endless:
+            raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
+        check_history(source.name, place, self._pipeline.done(source.name))
+        forget_unbegun(place)
+        with _CALLBACKS:
+            ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)
+        writer = writer.option("checkpointLocation", str(place))
+        try:
+            started.set_result((writer.trigger(availableNow=True) if finite else writer).start())
+        except Exception as error:
+            raise _stuck(source.name, error) from None
+        return started.result()
+
+
+def _stuck(stream: str, error: Exception) -> SourceError:
+    return SourceError(f"stream {stream} cannot be read on ({kind_of(error)})")
+
+
+def checkpoint_name(stream: str) -> str:
+    """The folder of a stream's checkpoint: for people its name, as far as any file system takes it, and for what
+    differs in nothing else a digest."""
+    readable = re.sub(r"[^A-Za-z0-9_.-]", "_", stream)[:60].lstrip("._")
+    return f"{readable}-{hashlib.sha256(stream.encode()).hexdigest()}"
+
+
+def check_history(stream: str, checkpoint: Path, done: int) -> None:
+    """Batches have the numbers of Spark's checkpoint: if that and the state are not of one history, batches would be
+    taken for others, and lost. Spark notes that a batch begins, then it is `done`, then Spark notes that it ended."""
+    hint = "put both back as they were together, or read everything again with --fresh"
+    if done > _last(checkpoint / "offsets"):
+        raise StoreError(
+            f"`{checkpoint}` is gone or older than the state: what was read of stream {stream} is not known any more",
+            hint=hint,
+        )
+    if done < _last(checkpoint / "commits"):
+        raise StoreError(f"the state is gone or older than `{checkpoint}`: tuples of {stream} would be lost", hint=hint)
+
+
+def forget_unbegun(checkpoint: Path) -> None:
+    """What a crash left of the first batch before it began: Spark would not start beside it, and nothing is in it that
+    is not found again."""
+    if _last(checkpoint / "offsets") < 0:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def clock_of(checkpoint: Path, number: int) -> int | None:
+    """Where the clock stood when a batch was made, in milliseconds. Spark keeps that with the batch, before it begins:
+    what is computed again after a crash is decided by the same clock. None: it is not there."""
+    with suppress(OSError, ValueError, TypeError, LookupError):
+        _, metadata, *_ = (checkpoint / "offsets" / str(number)).read_text().splitlines()
+        return int(json.loads(metadata)["batchTimestampMs"])
+    return None
+
+
+def _last(log: Path) -> int:
+    """The number of the last batch in one of Spark's logs."""
+    return max((int(path.name) for path in log.glob("*") if path.name.isdigit()), default=-1)

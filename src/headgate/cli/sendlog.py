@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from headgate.cli.context import reported
-from headgate.ingress.spark import spark_session
 from headgate.errors import HeadgateError
+from headgate.ingress.spark import spark_session
 from headgate.plain import format_table
 from headgate.sendlog import drawing, programs
 from headgate.sendlog.check import load

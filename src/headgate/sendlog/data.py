@@ -17,6 +17,8 @@ from headgate.sendlog.settings import Settings
 from headgate.sendlog.spark import SparkNetwork, Universe
 from headgate.sendlog.values import Row, encoded
 
+LIMIT = 100_000_000_000
+"""Derivations in one change: much data is no endless program."""
 Facts = Iterable[tuple[str, Row]]
 
 
@@ -29,7 +31,7 @@ class SparkData:
         found = dealing(load(program))
         self.dealing: Dealing = found or {}
         self._parts = [f"part{i}" for i in range(parts if found else 1)]
-        universe = Universe("data", program, tuple(self._parts), Settings("none"), watch)
+        universe = Universe("data", program, tuple(self._parts), Settings("none", limit=LIMIT), watch)
         self._network = SparkNetwork(spark, [universe], partitions=len(self._parts))
 
     def insert(self, facts: Facts) -> None:

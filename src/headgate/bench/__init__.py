@@ -16,5 +16,8 @@ BENCHES: dict[str, tuple[str, str]] = {
     "shared": ("headgate.bench.shared", "What it costs that people share a query (paper 001, Figure 9)."),
     "latency": ("headgate.bench.latency", "How long a tuple takes from its arrival to everyone who waits for it."),
     "star": ("headgate.bench.star", "Deadlines without covert channels: the experiments of paper 004."),
+    "sendlog": ("headgate.bench.sendlog.bench", "What signed rules cost: best paths (paper 003), policy decisions."),
+    "sendlog-overlays": ("headgate.bench.sendlog.overlays", "What signed overlays and provenance cost (paper 003)."),
+    "sendlog-scale": ("headgate.bench.sendlog.scale", "Recursive rules over much data on Spark."),
 }
 """Name of the bench -> (module, one line of help)."""

@@ -36,6 +36,8 @@ COMMANDS = {
     "audit": ("headgate.cli.audit", "audit", "Read and verify the audit trail."),
     "label": ("headgate.cli.label", "label", "Read and check labels."),
     "demo": ("headgate.cli.demo", "demo", "Show Headgate at work."),
+    "sendlog": ("headgate.cli.sendlog", "sendlog", "Check, explain and run SeNDlog programs."),
+    "why": ("headgate.cli.sendlog", "why", "Show why a SeNDlog fact holds, and verify its proof."),
     "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }
@@ -146,6 +148,10 @@ def main(
       headgate explain "SELECT ..."          what a query would share, and what its results carry
       headgate access why bob "READ TUPLE" stream in1
       headgate audit verify
+    \b
+    Policies and networks as rules:
+      headgate sendlog run reachability links.snd
+      headgate why reachability links.snd --at a "reachable(a, c)"
     """
     logs.configure(log_level, log_format)
     context.obj = Place(home, store, session_file or home / "session")

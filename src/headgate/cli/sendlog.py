@@ -1,0 +1,165 @@
+"""`headgate sendlog` and `headgate why`: check, explain and run programs, and see why a tuple is there."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from headgate.cli.context import reported
+from headgate.errors import HeadgateError
+from headgate.ingress.spark import spark_session
+from headgate.plain import format_table
+from headgate.sendlog import drawing, programs
+from headgate.sendlog.check import load
+from headgate.sendlog.core import Core
+from headgate.sendlog.explain import explain as explained
+from headgate.sendlog.network import Network
+from headgate.sendlog.parser import parse_fact
+from headgate.sendlog.process import run_node
+from headgate.sendlog.settings import Settings
+from headgate.sendlog.spark import SparkNetwork, Universe
+from headgate.sendlog.values import Row, shown
+
+Found = Iterator[tuple[str, str, list[Row]]]
+"""A principal, a table, its rows."""
+
+_SCHEMES = click.Choice(["none", "hmac", "ed25519", "rsa"])
+_files = click.argument("files", nargs=-1, required=True)
+_scheme = click.option(
+    "--scheme", type=_SCHEMES, default="ed25519", show_default=True, help="How `says` is authenticated."
+)
+
+
+def _text(files: tuple[str, ...]) -> str:
+    """Files, or names of shipped programs, as one program."""
+    parts = []
+    for name in files:
+        path = Path(name)
+        if name in programs.NAMES and not path.exists():
+            parts.append(programs.text(name))
+        else:
+            parts.append(path.read_text(encoding="utf-8"))
+    return "\n".join(parts)
+
+
+def _principals(core: Core, more: tuple[str, ...]) -> list[str]:
+    found = dict.fromkeys([*more, *(r.owner for r in (*core.rules, *core.facts) if r.owner is not None)])
+    if not found:
+        raise HeadgateError(
+            "no principal runs this program", hint="write `At NAME, ...` for its facts, or name one with --at"
+        )
+    return list(found)
+
+
+@click.group()
+def sendlog() -> None:
+    """Rules in the contexts of principals, with signed statements between them.
+
+    FILES are programs and facts, read as one text; a name such as best_path is a program that comes with Headgate.
+    The language is described in docs/sendlog.md.
+
+    \b
+      headgate sendlog check policy.snd
+      headgate sendlog run best_path network.snd --table best
+      headgate why reachability network.snd --at a "reachable(a, c)"
+    """
+
+
+@sendlog.command()
+@_files
+def check(files: tuple[str, ...]) -> None:
+    """Check a program: syntax, safety, honesty, and the order of its rules.
+
+    An error names its place; without errors the number of rules is printed.
+    """
+    with reported(files[-1]):
+        core = load(_text(files))
+    click.echo(f"{len(core.rules)} rules and {len(core.facts)} facts are in order")
+
+
+@sendlog.command("explain")
+@_files
+def explain_command(files: tuple[str, ...]) -> None:
+    """Print the rule strands of a program: the relational plan that runs.
+
+    One strand for each predicate whose change sets a rule off, operator by operator.
+    """
+    with reported(files[-1]):
+        click.echo(explained(load(_text(files))))
+
+
+@sendlog.command()
+@_files
+@click.option("--at", "principals", multiple=True, metavar="PRINCIPAL", help="A principal (may be repeated).")
+@click.option("--table", "tables", multiple=True, metavar="NAME", help="A table to print; `says p` for statements.")
+@click.option("--spark", is_flag=True, help="Run the principals as partitions of a Spark application.")
+@_scheme
+def run(files: tuple[str, ...], principals: tuple[str, ...], tables: tuple[str, ...], spark: bool, scheme: str) -> None:
+    """Run a program until nobody has anything to say, and print its tables.
+
+    Without --table all tables are printed that rules derive.
+    """
+    with reported(files[-1]):
+        text = _text(files)
+        core = load(text)
+        names = _principals(core, principals)
+        derived = dict.fromkeys(r.rel.name for r in core.rules if r.rel.kind == "local" and "$" not in r.rel.name)
+        found = (_on_spark if spark else _embedded)(text, names, tables or tuple(derived), Settings(scheme))
+    rows = [[name, table, ", ".join(map(shown, row))] for name, table, held in found for row in held]
+    click.echo(format_table(["at", "table", "values"], rows))
+
+
+def _embedded(text: str, names: list[str], tables: tuple[str, ...], settings: Settings) -> Found:
+    network = Network(text, names, settings)
+    network.run()
+    for name in names:
+        for table in tables:
+            said = table.startswith("says ")
+            yield name, table, network.said(name, table[5:]) if said else network.rows(name, table)
+
+
+def _on_spark(text: str, names: list[str], tables: tuple[str, ...], settings: Settings) -> Found:
+    with tempfile.TemporaryDirectory() as folder:
+        universe = Universe("program", text, tuple(names), settings)
+        found = SparkNetwork(spark_session(Path(folder)), [universe]).rows(*tables)
+    for name in names:
+        for table in tables:
+            yield name, table, found["program", name, table]
+
+
+@sendlog.command()
+@click.argument("config", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def node(config: Path) -> None:
+    """Run one principal as a process, as CONFIG describes it.
+
+    The process listens for signed tuples and takes commands, one JSON object a line, from its standard input.
+    """
+    with reported(str(config)):
+        run_node(config)
+
+
+@click.command()
+@_files
+@click.option("--at", "principal", required=True, metavar="PRINCIPAL", help="Whose tuple it is.")
+@click.option("--as", "form", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
+@_scheme
+@click.argument("fact")
+def why(files: tuple[str, ...], principal: str, form: str, scheme: str, fact: str) -> None:
+    """Run a program and print why FACT is there: its derivation tree, with every signature verified.
+
+    The expression behind the tuple says whose word it rests on: `+` joins derivations, `*` what one needs.
+
+    \b
+      headgate why reachability network.snd --at a "reachable(a, c)"
+    """
+    with reported("<fact>"):
+        name, row = parse_fact(fact)
+    with reported(files[-1]):
+        text = _text(files)
+        network = Network(text, _principals(load(text), (principal,)), Settings(scheme, provenance="distributed"))
+        network.run()
+        tree = network.why(principal, name, row)
+    click.echo({"text": drawing.as_text, "json": drawing.as_json, "svg": drawing.as_svg}[form](tree))

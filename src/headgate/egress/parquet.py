@@ -2,8 +2,8 @@
 
 A batch is written to a staging folder, which readers do not use, before it is committed, and is linked to its final
 place at delivery: so results are written once, however many they are. Files are numbered for each reader separately, so
-that numbers reveal nothing of others. An index beside
-the staged files says whose they are, not the files themselves, because queries are numbered among all objects.
+that numbers reveal nothing of others. An index beside the staged files says whose they are, not the files themselves,
+because queries are numbered among all objects.
 """
 
 from __future__ import annotations

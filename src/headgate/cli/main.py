@@ -27,8 +27,8 @@ from headgate.plain import visible
 
 
 class _Commands(click.Group):
-    """What click finds wrong with the words of a command repeats them, and what nobody foresaw may repeat anything:
-    both are shown as our own errors are."""
+    """Click's errors repeat the words of a command, and unexpected errors may repeat anything: both are shown as our
+    own errors are, with unprintable characters made visible."""
 
     def main(self, *words: Any, **more: Any) -> Any:
         sys.excepthook = unforeseen
@@ -44,7 +44,7 @@ class _Commands(click.Group):
 
 
 def unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An error that nothing caught, with where it came from."""
+    """Prints an error that nothing caught, with its traceback."""
     for line in "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n"):
         say(line, err=True)
 

@@ -1,4 +1,4 @@
-"""Reports as Markdown, to be pasted into the documents as they are."""
+"""Reports as Markdown, ready to be pasted into the documents."""
 
 from __future__ import annotations
 

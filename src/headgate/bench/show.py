@@ -17,7 +17,7 @@ _FILE_WIDTH = 120
 
 
 class Bar:
-    """Progress as a bar on standard error, so that standard output is the report alone."""
+    """Progress as a bar on standard error, so that standard output holds the report alone."""
 
     def __init__(self, title: str) -> None:
         self._bar = RichProgress(
@@ -51,7 +51,7 @@ class Bar:
 
 
 def console_for_reports() -> Console:
-    """Standard output; wide enough for a whole table where it is not a terminal but a file."""
+    """Standard output; wide enough for a whole table where it is a file, not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=_FILE_WIDTH)
 

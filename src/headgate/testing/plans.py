@@ -90,7 +90,7 @@ class PlanOver:
         found.sort(key=lambda x: x[:2])
         return [result for _, _, result in found]
 
-    # Instants and what they yield -------------------------------------------------------------------------------------
+    # Instants and their results ---------------------------------------------------------------------------------------
 
     def _of_block(self, shape: _Shape, number: int) -> Iterable[tuple[Instant, Result]]:
         before: list[Row] = []

@@ -250,7 +250,7 @@ class _Block:
             self.rng.shuffle(items)
         return ", ".join(items)
 
-    # What can be read -----------------------------------------------------------------------------------------------
+    # Readable columns -------------------------------------------------------------------------------------------------
 
     def _columns(self) -> list[tuple[int, str, Type]]:
         return [(n, name, type_) for n, source in enumerate(self.sources) for name, type_ in source.columns]

@@ -130,8 +130,8 @@ def _beside(
 def _columns(sizes: Sizes) -> list[Column]:
     """The first is the one the goal is about."""
     repeated = [Column(expressions(4, 2, count), sizes.column) for count in sizes.repeated]
-    partitions = [(roles, terms, False) for roles, terms in sizes.grid] + [(*_NESTED, True)]
-    distinct = [expressions(r, t, sizes.names // max(r, 8), nested=nested) for r, t, nested in partitions]
+    grid = [(roles, terms, False) for roles, terms in sizes.grid] + [(*_NESTED, True)]
+    distinct = [expressions(r, t, sizes.names // max(r, 8), nested=nested) for r, t, nested in grid]
     return repeated + [Column(made, len(made.texts)) for made in distinct]
 
 

@@ -147,7 +147,7 @@ def rows(quick: bool, progress: Progress) -> Iterator[tuple[Row, Goal]]:
         yield row, Goal(f"set-up with security, {size.objects} objects: overhead", overhead, MOST_OVERHEAD, "%")
 
 
-def _partitions(_: object, program: Program, schema: pa.Schema) -> Executor:
+def _executor(_: object, program: Program, schema: pa.Schema) -> Executor:
     return LocalExecutor(program, schema, evaluate)
 
 
@@ -175,7 +175,7 @@ def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
             headgate.initialise("joe", _PASSWORD)
         token = secure.login("joe", _PASSWORD)
         times: dict[Headgate, list[float]] = {secure: [], plain: []}
-        engines = {headgate: QueryGraph(_partitions) for headgate in times}
+        engines = {headgate: QueryGraph(_executor) for headgate in times}
         gc.disable()  # otherwise one of the two would pay for the garbage of both
         for number in range(rounds):
             text = script(size, number)

@@ -71,7 +71,7 @@ def _rows(report: Report) -> Table:
     for column in report.columns():
         table.add_column(escape(column), justify="right" if report.numeric(column) else "left")
     for row in report.rows:
-        table.add_row(*(_partition(row.get(column)) for column in report.columns()))
+        table.add_row(*(_cell(row.get(column)) for column in report.columns()))
     return table
 
 
@@ -80,12 +80,12 @@ def _goals(report: Report) -> Table:
     for goal in report.goals:
         table.add_row(
             escape(goal.name),
-            f"{_partition(goal.measured)} {escape(goal.unit)}",
-            f"{goal.comparison} {_partition(goal.goal)} {escape(goal.unit)}",
+            f"{_cell(goal.measured)} {escape(goal.unit)}",
+            f"{goal.comparison} {_cell(goal.goal)} {escape(goal.unit)}",
             "[green]holds[/]" if goal.holds else "[bold red]does not hold[/]",
         )
     return table
 
 
-def _partition(value: Value) -> str:
+def _cell(value: Value) -> str:
     return escape(written(value))

@@ -100,13 +100,13 @@ def measure(sizes: Sizes, progress: Progress) -> Report:
 
 
 def _apart_goals(rows: Sequence[Row]) -> list[Goal]:
-    pushdown = {60: 1.6, 1_000: 4.0}
+    limits = {60: 1.6, 1_000: 4.0}
     costs = {int(str(row["users"])): _cost(row) for row in rows}
     return [
         Goal(
             f"{users:,} users, own alarms, batches of {rows[0]['batch']:,}", costs[users] / costs[1], most, "times one"
         )
-        for users, most in pushdown.items()
+        for users, most in limits.items()
         if users in costs
     ]
 

@@ -155,13 +155,13 @@ class FileSink(Sink):
             self._sizes[path] = left or 0
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
-        self._look()
+        self._check_folder()
 
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
-        self._look()
+        self._check_folder()
         self._take_back()
         lines: dict[str, list[str]] = {}
         for result_batch in results:
@@ -243,7 +243,7 @@ class FileSink(Sink):
         os.ftruncate(file, whole)
         return whole
 
-    def _look(self) -> None:
+    def _check_folder(self) -> None:
         """Starts again if the folder was removed."""
         if self._folder.was_replaced():
             self.begin_anew()

@@ -158,7 +158,7 @@ class Pipeline:
         self._served.admit(snapshot)
         self._isolated(lambda some: self._graph.restore(*self._good, some))
         self._meet(snapshot)
-        ended = _told(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
+        ended = _notices_for(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
         self._note_ended(snapshot, [x for word in ended for x in permitted(snapshot, word)])
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
@@ -310,7 +310,7 @@ class Pipeline:
 
     def _results(self, arrivals: TupleBatch, tuples: int, now: int) -> list[ResultBatch]:
         found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now))
-        results = _told(found, NO_TABLE, self._tableless(self._served.snapshot))
+        results = _notices_for(found, NO_TABLE, self._tableless(self._served.snapshot))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
@@ -326,8 +326,8 @@ class Pipeline:
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
             found = self._isolated(lambda some: self._last(some, unread or {}))
-            told = _told(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
-            told = _told(told, NO_TABLE, self._tableless(self._served.snapshot))
+            told = _notices_for(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
+            told = _notices_for(told, NO_TABLE, self._tableless(self._served.snapshot))
             self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
             self._tables.forget()
             self._refused += _reasons(unread or {})
@@ -479,7 +479,9 @@ def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:
     return staged + [x for x in saved.results if x.word]
 
 
-def _told(found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]) -> list[ResultBatch]:
+def _notices_for(
+    found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]
+) -> list[ResultBatch]:
     """Limits the notice of this reason to the concerned subscribers (by subscriber and query)."""
     told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
     return [x for x in told if x.subscribers]

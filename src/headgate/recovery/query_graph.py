@@ -88,7 +88,7 @@ class QueryGraph:
         for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
             means = {name: query.meaning for name, query in processor.running.items()}
             kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
-            own = {(share.partition(" ")[2], x): c for (share, x), c in partitions.items() if _stage(share) == number}
+            own = {(group.partition(" ")[2], x): c for (group, x), c in partitions.items() if _stage(group) == number}
             processor.restore(own, rest, kept)
         self._known = [0] * len(self._processors)
         self._know()
@@ -107,12 +107,12 @@ class QueryGraph:
 
     def _meet_subscribers(self) -> None:
         self._know()
-        pushdown = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
-        for key in [key for key in self._views if key not in pushdown]:
+        current = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
+        for key in [key for key in self._views if key not in current]:
             self._processor_of(key[1]).leave(self._views.pop(key), key[0])
         coming: dict[tuple[str, Clearance | None], list[str]] = {}
         changed: dict[tuple[int, Clearance | None], list[tuple[str, str]]] = {}
-        for (name, query), clearance in pushdown.items():
+        for (name, query), clearance in current.items():
             known = self._views.get((name, query))
             if known is None:
                 coming.setdefault((query, clearance), []).append(name)
@@ -192,7 +192,7 @@ class QueryGraph:
                 mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
                 if mine:
                     results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
-                coming += self._fed(result_batch)
+                coming += self._consumer_tuples(result_batch)
             self._charge(processor.views)
             self._know()
         seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
@@ -231,7 +231,7 @@ class QueryGraph:
         own = (word.to(tuple(name for name in word.subscribers if consumer_of(name) is None)) for word in words)
         return [word for word in own if word.subscribers]
 
-    def _fed(self, result_batch: ResultBatch) -> Iterator[TupleBatch]:
+    def _consumer_tuples(self, result_batch: ResultBatch) -> Iterator[TupleBatch]:
         """The results that consumer queries receive, as tuples of the producer query's output stream."""
         keys = (consumer_of(name) for name in result_batch.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
@@ -260,7 +260,7 @@ class QueryGraph:
         plain = []
         for number, processor in enumerate(self._processors):
             own, rest = processor.save()
-            partitions |= {(f"{number} {share}", x): partition for (share, x), partition in own.items()}
+            partitions |= {(f"{number} {group}", x): partition for (group, x), partition in own.items()}
             rest["queries"] = {name: query.meaning for name, query in processor.running.items()}
             plain.append(rest)
         return partitions, plain
@@ -278,5 +278,5 @@ class QueryGraph:
         self._meet_subscribers()
 
 
-def _stage(share: str) -> int:
-    return int(share.partition(" ")[0])
+def _stage(group: str) -> int:
+    return int(group.partition(" ")[0])

@@ -57,14 +57,14 @@ class StateFolder:
 
     def save(self, saved: Saved) -> None:
         """Writes a version; afterwards it is the newest, even after a crash."""
-        with self._said():
+        with self._reporting():
             self._save(saved)
 
     def note_out(self, version: int, sinks: Mapping[str, Any]) -> None:
         """Records that the results of this version are out, and the state from which sinks continue. If the record is
         lost they are delivered again, so nothing waits for the disk."""
         new = self._folder / f"{_OUT}~"
-        with self._said():
+        with self._reporting():
             with _opened(new) as file:
                 file.write(json.dumps({"version": version, "sinks": sinks}).encode())
             new.rename(self._folder / _OUT)
@@ -72,7 +72,7 @@ class StateFolder:
     def save_table(self, file: str, table: pa.Table) -> None:
         """Writes the content of a table under this name, for later versions."""
         folder = self._folder / _TABLES
-        with self._said():
+        with self._reporting():
             folder.mkdir(exist_ok=True, mode=0o700)
             _write(folder / file, _ipc(table))
             _sync(folder)
@@ -81,7 +81,7 @@ class StateFolder:
         """Writes labels by number under this name, for later versions."""
         plain = {"numbers": list(labels)} | plain_labels(labels.values())
         folder = self._folder / _LABELS
-        with self._said():
+        with self._reporting():
             folder.mkdir(exist_ok=True, mode=0o700)
             _write(folder / file, json.dumps(plain).encode())
             _sync(folder)
@@ -95,7 +95,7 @@ class StateFolder:
 
     def forget_labels(self, kept: Collection[str]) -> None:
         """Removes all files of labels except these."""
-        with self._said():
+        with self._reporting():
             for path in (self._folder / _LABELS).glob("*"):
                 if path.name not in kept:
                     path.unlink()
@@ -108,13 +108,13 @@ class StateFolder:
 
     def forget_tables(self, kept: set[str]) -> None:
         """Removes all files of tables except these."""
-        with self._said():
+        with self._reporting():
             for path in (self._folder / _TABLES).glob("*"):
                 if path.name not in kept:
                     path.unlink()
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -138,11 +138,11 @@ class StateFolder:
     def _save(self, saved: Saved) -> None:
         target, new = self._folder / f"{saved.version:015}", self._folder / f"{saved.version:015}.new"
         new.mkdir(mode=0o700)
-        shares: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         partitions = list(saved.partitions.items())
-        for number, ((share, _), _) in enumerate(partitions):
-            shares.setdefault(share, []).append(number)
-        for number, own in enumerate(shares.values()):  # partitions of a group share their columns, and so one file
+        for number, ((group, _), _) in enumerate(partitions):
+            groups.setdefault(group, []).append(number)
+        for number, own in enumerate(groups.values()):  # partitions of a group share their columns, and so one file
             _write_table(new / _TUPLES.format(number), pa.concat_tables([partitions[x][1].table for x in own]))
         _write_table(new / _HELD, _held_table([partition for _, partition in partitions]))
         plain = [_plain_partition(*partition) for partition in partitions]
@@ -159,17 +159,17 @@ class StateFolder:
         folder = self._folder / f"{version:015}"
         try:
             whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
-            shares = dict.fromkeys(partition["share"] for partition in whole["cells"])
-            tables = {share: _read(folder / _TUPLES.format(number)) for number, share in enumerate(shares)}
+            groups = dict.fromkeys(partition["share"] for partition in whole["cells"])
+            tables = {group: _read(folder / _TUPLES.format(number)) for number, group in enumerate(groups)}
             results = _result_batches(whole["results"], (folder / _RESULTS).read_bytes())
             classes = _classes(whole["cells"], held)
-            partitions, begins = {}, dict.fromkeys(shares, 0)
+            partitions, begins = {}, dict.fromkeys(groups, 0)
             for partition, own in zip(whole["cells"], classes, strict=True):
-                share, size = partition["share"], partition["size"]
-                partitions[share, partition["number"]] = PartitionState(
-                    tables[share].slice(begins[share], size).combine_chunks(), own
+                group, size = partition["share"], partition["size"]
+                partitions[group, partition["number"]] = PartitionState(
+                    tables[group].slice(begins[group], size).combine_chunks(), own
                 )
-                begins[share] += size
+                begins[group] += size
             return Saved(version, partitions, whole["rest"], results)
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
             raise self._damaged(folder) from None

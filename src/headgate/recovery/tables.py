@@ -46,12 +46,12 @@ class Tables:
     ) -> tuple[Counter[str], list[RejectedRows]]:
         """Keeps exactly the tables that queries read. Returns how many tuples of each were read, and the rejected rows
         and messages for their owners."""
-        pushdown = {name for query in snapshot.queries for name in query.tables}
-        self.snapshots = {name: found for name, found in self.snapshots.items() if name in pushdown}
-        self._files = {name: file for name, file in self._files.items() if name in pushdown}
-        self.unreadable = {name: why for name, why in self.unreadable.items() if name in pushdown}
+        needed = {name for query in snapshot.queries for name in query.tables}
+        self.snapshots = {name: found for name, found in self.snapshots.items() if name in needed}
+        self._files = {name: file for name, file in self._files.items() if name in needed}
+        self.unreadable = {name: why for name, why in self.unreadable.items() if name in needed}
         counts, refused = Counter[str](), list[RejectedRows]()
-        for name in sorted(pushdown - self.snapshots.keys() - self.unreadable.keys()):
+        for name in sorted(needed - self.snapshots.keys() - self.unreadable.keys()):
             try:
                 whole = self._read(snapshot.descriptors[name])
                 arrivals, bad = ingress[name].take(whole.table, BEGINNING)

@@ -157,7 +157,7 @@ class RunClient:
                 continue
             found = delivered_results(result_batches)
             out = subscriber.outgoing or self._headgate.snapshots.outgoing(subscriber.name, subscriber.query)
-            rows = [[_time(x.time), *map(_partition, x.values)] for x in found[-most:]]
+            rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
             came = len(found) + lost
             more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
             words = dict.fromkeys(
@@ -273,7 +273,7 @@ def _time(milliseconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if milliseconds % 1000 else "")
 
 
-def _partition(value: object) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, float):

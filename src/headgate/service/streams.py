@@ -66,7 +66,7 @@ class SparkBatch:
         return None
 
     def whole(self) -> Whole:
-        with self._said():
+        with self._reporting():
             if (text := self.source.text) is not None:
                 return self._texts(text)
             return self.files.whole() if self.files is not None else Whole(in_order(self.frame.toArrow()))
@@ -84,7 +84,7 @@ class SparkBatch:
         return replace(whole, notes=[*notes, *whole.notes])
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
         try:
             yield
         except HeadgateError:

@@ -87,11 +87,11 @@ def select_batches(task: Task, flow: Dataflow) -> Any:
 
     def select(batch: pa.RecordBatch) -> Iterable[Result]:
         for position, reader in enumerate(task["readers"]):
-            pushdown = pc.greater(batch.column("hr"), reader["above"])
+            selected = pc.greater(batch.column("hr"), reader["above"])
             if len(task["readers"]) > 1:
                 permitted = pc.is_in(batch.column("policy"), value_set=pa.array(reader["permitted"]))
-                pushdown = pc.and_(pushdown, permitted)
-            found = batch.select(["patient", "hr"]).filter(pushdown)
+                selected = pc.and_(selected, permitted)
+            found = batch.select(["patient", "hr"]).filter(selected)
             if found.num_rows:
                 yield position, found
 

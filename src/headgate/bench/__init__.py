@@ -15,5 +15,6 @@ BENCHES: dict[str, tuple[str, str]] = {
     "peers": ("headgate.bench.peers.bench", "Headgate beside Structured Streaming, bytewax and Flink."),
     "shared": ("headgate.bench.shared", "What it costs that people share a query (paper 001, Figure 9)."),
     "latency": ("headgate.bench.latency", "How long a tuple takes from its arrival to everyone who waits for it."),
+    "star": ("headgate.bench.star", "Deadlines without covert channels: the experiments of paper 004."),
 }
 """Name of the bench -> (module, one line of help)."""

@@ -74,7 +74,8 @@ class Goal:
 @dataclass(frozen=True)
 class Plot:
     """What a bench draws: a line of points (x, y) for each series, and levels (y) to compare them with, by name. Where
-    x is no size but a position among `names`, there are bars instead of lines."""
+    x is no size but a position among `names`, there are bars instead of lines. `intervals` gives, for some series, the
+    error of each point; a series in `apart` was measured by others: its points are not joined."""
 
     title: str
     x: str
@@ -84,6 +85,8 @@ class Plot:
     log_x: bool = False
     log_y: bool = False
     names: Sequence[str] = ()
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    apart: Sequence[str] = ()
 
 
 def environment(*packages: str, **more: str) -> dict[str, str]:

@@ -21,6 +21,9 @@ _WIDTH, _HEIGHT = 8.5, 4.2
 _MARKERS = "osD^vP*X<>"
 _DASHES = ("--", ":", "-.")
 _MOST_TICKS = 8
+_MOST_IN_A_COLUMN = 6
+_MOST_MARKED = 30
+"""So many points of a line are marked; a longer line is only a line."""
 _GROUP = 0.8
 """The part of a name's width that its bars take."""
 _STYLE: Any = {
@@ -37,9 +40,11 @@ _STYLE: Any = {
 def draw(plots: Sequence[Plot], file: Path | IO[bytes], format_: str = "svg") -> None:
     """Draws all plots into one file."""
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, _HEIGHT * len(plots)), layout="constrained")
+        columns = 1 if len(plots) <= _MOST_IN_A_COLUMN else 2
+        lines = -(-len(plots) // columns)
+        figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * lines), layout="constrained")
         for place, plot in enumerate(plots, 1):
-            _draw(figure.add_subplot(len(plots), 1, place), plot)
+            _draw(figure.add_subplot(lines, columns, place), plot)
         figure.savefig(file, format=format_, metadata={"Date": None} if format_ == "svg" else None)
 
 
@@ -57,7 +62,16 @@ def _draw(axes: Axes, plot: Plot) -> None:
             width = _GROUP / len(plot.series)
             axes.bar([x - _GROUP / 2 + width * (number + 0.5) for x in xs], ys, width, label=name)
         else:
-            axes.plot(xs, ys, marker=_MARKERS[number % len(_MARKERS)], markersize=5, label=name)
+            axes.errorbar(
+                xs,
+                ys,
+                yerr=plot.intervals.get(name),
+                marker=_MARKERS[number % len(_MARKERS)] if len(xs) <= _MOST_MARKED else None,
+                markersize=10 if name in plot.apart else 5,
+                linestyle="none" if name in plot.apart else "-",
+                capsize=3,
+                label=name,
+            )
     for number, (name, level) in enumerate(plot.levels.items()):
         axes.axhline(level, color="0.35", linestyle=_DASHES[number % len(_DASHES)], linewidth=1.2, label=name)
     _mark_what_was_measured(axes, plot)

@@ -6,50 +6,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 
 import click
 
 from headgate.access.request import Result
-from headgate.errors import AuthenticationFailed, HeadgateError
+from headgate.cli.place import Place as Place
+from headgate.errors import HeadgateError
 from headgate.plain import format_table, visible
-from headgate.service import Headgate
-
-
-@dataclass
-class Place:
-    """Where things are: the folder, the store's URL if it is elsewhere, the file with the session's token."""
-
-    home: Path
-    store: str | None
-    session_file: Path
-
-    @contextmanager
-    def headgate(self, *, create: bool = False) -> Iterator[Headgate]:
-        opened = Headgate.at_home(self.home, self.store, create=create)
-        try:
-            yield opened
-        finally:
-            opened.close()
-
-    def token(self) -> str:
-        try:
-            return self.session_file.read_text().strip()
-        except OSError:
-            raise AuthenticationFailed("nobody is logged in", hint="run `headgate login USER` first") from None
-
-    def keep_token(self, token: str) -> None:
-        """Writes a file that only its owner can read."""
-        self.session_file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.session_file.unlink(missing_ok=True)
-        descriptor = os.open(self.session_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(token)
-
-    def forget_token(self) -> None:
-        self.session_file.unlink(missing_ok=True)
-
 
 pass_place = click.make_pass_decorator(Place)
 

@@ -6,29 +6,60 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import click
 
-from headgate import __version__
-from headgate.bench.command import bench
-from headgate.cli.access import access
-from headgate.cli.audit import audit
-from headgate.cli.context import Place, say
-from headgate.cli.demo import demo
-from headgate.cli.explain import explain
-from headgate.cli.label import label
-from headgate.cli.run import run
-from headgate.cli.session import init, login, logout
-from headgate.cli.show import show_command
+from headgate import __version__, logs
+from headgate.cli.place import Place
 from headgate.plain import visible
+
+COMMANDS = {
+    "init": (
+        "headgate.cli.session",
+        "init",
+        "Make a new Headgate: an empty store, a key, one administrator.",
+    ),
+    "login": ("headgate.cli.session", "login", "Log in; later commands use this session until it ends."),
+    "logout": ("headgate.cli.session", "logout", "End the session."),
+    "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, and the queries it starts."),
+    "show": ("headgate.cli.show", "show_command", "Show what you may see."),
+    "explain": (
+        "headgate.cli.explain",
+        "explain",
+        "Show the plan of a query, or of all that run.",
+    ),
+    "access": ("headgate.cli.access", "access", "Ask who may do what, and why."),
+    "audit": ("headgate.cli.audit", "audit", "Read and verify the audit trail."),
+    "label": ("headgate.cli.label", "label", "Read and check labels."),
+    "demo": ("headgate.cli.demo", "demo", "Show Headgate at work."),
+    "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
+    "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
+}
+"""By name: the module and the function of a command, and what the list of commands says of it. A command is imported
+when it is called: one that needs no engine does not wait for the engine's libraries."""
 
 
 class _Commands(click.Group):
     """Click's errors repeat the words of a command, and unexpected errors may repeat anything: both are shown as our
     own errors are, with unprintable characters made visible."""
+
+    def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
+        return [*COMMANDS]
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in COMMANDS:
+            return None
+        module, function, _ = COMMANDS[name]
+        command: click.Command = getattr(import_module(module), function)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, told) for name, (_, _, told) in COMMANDS.items()])
 
     def main(self, *words: Any, **more: Any) -> Any:
         sys.excepthook = unforeseen
@@ -46,7 +77,7 @@ class _Commands(click.Group):
 def unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Prints an error that nothing caught, with its traceback."""
     for line in "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n"):
-        say(line, err=True)
+        click.echo(visible(line), err=True)
 
 
 @contextmanager
@@ -81,8 +112,26 @@ def _visibly() -> Iterator[None]:
     envvar="HEADGATE_SESSION",
     help="File that holds the session; default is `session` in the home folder. [env: HEADGATE_SESSION]",
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="warning",
+    envvar="HEADGATE_LOG_LEVEL",
+    show_default=True,
+    help="What is logged on standard error: runs, batches, failures; never values. [env: HEADGATE_LOG_LEVEL]",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="text",
+    envvar="HEADGATE_LOG_FORMAT",
+    show_default=True,
+    help="Lines for people, or JSON lines. [env: HEADGATE_LOG_FORMAT]",
+)
 @click.pass_context
-def main(context: click.Context, home: Path, store: str | None, session_file: Path | None) -> None:
+def main(
+    context: click.Context, home: Path, store: str | None, session_file: Path | None, log_level: str, log_format: str
+) -> None:
     """Headgate: many people, different rights, the same live streams; everyone gets what they may see.
 
     \b
@@ -98,8 +147,5 @@ def main(context: click.Context, home: Path, store: str | None, session_file: Pa
       headgate access why bob "READ TUPLE" stream in1
       headgate audit verify
     """
+    logs.configure(log_level, log_format)
     context.obj = Place(home, store, session_file or home / "session")
-
-
-for command in (init, login, logout, run, show_command, explain, access, audit, label, demo, bench):
-    main.add_command(command)

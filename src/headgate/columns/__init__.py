@@ -1,1 +1,1 @@
-"""Columns of numbers: sorting, numbering and narrow types."""
+"""Vectorised helpers over columns: sorting, factorizing, narrow integer types."""

@@ -1,4 +1,4 @@
-"""Numbers for values: equal where the values are equal, so that keys and groups are compared as whole columns."""
+"""Factorize columns: equal values get equal codes, so that keys and groups are compared as whole columns of numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NULL_CODE = -1
 
 
 def codes(arrays: Sequence[pa.Array], *, null_is_a_value: bool) -> Ints:
-    """One number for each row of these columns. NULL is a value of its own (groups) or makes the row -1 (joins)."""
+    """One code for each row of these columns. NULL is a value of its own (groups) or makes the code -1 (joins)."""
     if not arrays:
         raise ValueError("there is nothing to tell rows apart by")
     combined, missing = _codes(arrays[0])
@@ -28,7 +28,7 @@ def codes(arrays: Sequence[pa.Array], *, null_is_a_value: bool) -> Ints:
 
 
 def _codes(array: pa.Array) -> tuple[Ints, Bools | None]:
-    """Of one column, and which are NULL, if any."""
+    """The codes of one column, and which rows are NULL; None if none is."""
     if pa.types.is_integer(array.type) and not array.null_count:
         return dense(array.to_numpy().astype(np.int64))[1], None
     encoded = _plain(array).dictionary_encode()
@@ -44,7 +44,7 @@ def _either(a: Bools | None, b: Bools | None) -> Bools | None:
 
 
 def ranks(array: pa.Array) -> tuple[Ints, pa.Array]:
-    """For each value its place among the values that occur, and these in order; NULL is -1."""
+    """For each row the rank of its value among the distinct values, and these in order; NULL has rank -1."""
     encoded = _plain(array).dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     place = np.empty(len(order) + 1, np.int64)
@@ -55,5 +55,5 @@ def ranks(array: pa.Array) -> tuple[Ints, pa.Array]:
 
 
 def _plain(array: pa.Array) -> pa.Array:
-    """With one zero: -0.0 equals 0.0."""
+    """The column with one zero: -0.0 becomes 0.0, since they are equal."""
     return pc.add(array, pa.scalar(0.0, array.type)) if pa.types.is_floating(array.type) else array

@@ -1,4 +1,4 @@
-"""Orders and places in them: by counting, where numbers lie close enough together, or by comparing."""
+"""Sorting and positions in sorted columns: by counting where the numbers lie close together, else by comparing."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ _SMALL = 1 << 16
 
 
 class Constant:
-    """Columns of one number, again and again: cut from one that is kept, since fresh memory costs more than reading."""
+    """Constant columns, sliced from one that is kept: allocating memory costs more than reading it."""
 
     def __init__(self) -> None:
         self._kept: Ints = np.empty(0, np.int64)
 
     def of(self, number: int, size: int) -> Ints:
-        """So many times this number, not to be written to."""
+        """A read-only column of `size` times this number."""
         if not len(self._kept) or len(self._kept) < size or self._kept[0] != number:
             self._kept = np.full(max(size, 1), number, np.int64)
             self._kept.flags.writeable = False
         return self._kept[:size]
 
     def spelt_out(self, numbers: Ints) -> Ints:
-        """What is `repeated`, in memory."""
+        """A column made by `repeated` as one in memory; any other column unchanged."""
         return self.of(int(numbers[0]), len(numbers)) if len(numbers) and numbers.strides == (0,) else numbers
 
 
 def repeated(number: int, size: int) -> Ints:
-    """A column of one number that takes no memory, not to be written to."""
+    """A read-only column of one number that takes no memory (stride 0)."""
     return np.broadcast_to(np.int64(number), size)
 
 
 def close(low: int, high: int, count: int) -> bool:
-    """Whether so many numbers lie so close together that counting them all is less work than comparing."""
+    """Whether `count` numbers between `low` and `high` lie so close that counting takes less work than comparing."""
     return high - low <= 4 * count + _FEW
 
 
 def same(values: Ints) -> bool:
-    """Whether all are one number; there is at least one."""
+    """Whether all values are equal. INVARIANT: there is at least one value."""
     return values.strides == (0,) or bool(values[0] == values[-1] and (values == values[0]).all())
 
 
 def dense(values: Ints) -> tuple[Ints, Ints]:
-    """The different values, in order, and for each row the place of its value among them."""
+    """The distinct values in order, and for each row the position of its value among them."""
     if not len(values):
         return values, values
     if same(values):
@@ -70,7 +70,7 @@ def dense(values: Ints) -> tuple[Ints, Ints]:
 
 
 def distinct(values: Ints) -> Ints:
-    """The different values, in order."""
+    """The distinct values in order."""
     if len(values) and close(low := int(values.min()), int(values.max()), len(values)):
         return np.flatnonzero(np.bincount(values - low)) + low
     values = np.sort(values)
@@ -78,9 +78,9 @@ def distinct(values: Ints) -> Ints:
 
 
 def stable_order(keys: Ints) -> Ints:
-    """By key, those of one key as they stand."""
+    """The order of rows by key; rows of equal keys keep their order."""
     if len(keys) and keys.min() >= 0 and keys.max() < _SMALL:
-        return np.argsort(keys.astype(np.uint16), kind="stable")  # by digits
+        return np.argsort(keys.astype(np.uint16), kind="stable")  # radix sort
     return np.argsort(keys, kind="stable")
 
 
@@ -89,12 +89,12 @@ def rising(values: Ints) -> bool:
 
 
 def in_sequence(values: Ints) -> Ints:
-    """Sorted, which they nearly always are."""
+    """The values sorted; they nearly always are already."""
     return values if rising(values) else np.sort(values)
 
 
 def in_rows_order(sides: tuple[Ints, ...], before: Ints | None = None) -> Ints | None:
-    """The order of rows by their sides (and something before these); None if that is how they stand."""
+    """The order of rows by the columns `sides`, after `before` if given; None if they are in this order already."""
     keys = sides if before is None else (before, *sides)
     if len(keys[0]) < 2:
         return None
@@ -110,7 +110,7 @@ def in_rows_order(sides: tuple[Ints, ...], before: Ints | None = None) -> Ints |
 
 
 class Positions:
-    """Of numbers in order: how many are there up to any other number."""
+    """Positions in a sorted column: how many values are less than or equal to a number."""
 
     def __init__(self, values: Ints) -> None:
         self._values = values
@@ -119,7 +119,7 @@ class Positions:
         return len(self._values)
 
     def up_to(self, numbers: Ints) -> Ints:
-        """As a search for the place to the right of each number."""
+        """For each number the position to its right, as `searchsorted(side="right")` finds it."""
         if self._counts is None or len(numbers) < len(self._counts) >> 4:
             return np.searchsorted(self._values, numbers, side="right")
         low, high = self._values[0] - 1, self._values[-1]
@@ -128,7 +128,7 @@ class Positions:
 
     @cached_property
     def _counts(self) -> Ints | None:
-        """How many there are up to each number, from the one before the first."""
+        """How many values are at most n, for each n from the first value minus one; None if they lie too far apart."""
         values = self._values
         if not len(values) or not close(int(values[0]), int(values[-1]), len(values)):
             return None

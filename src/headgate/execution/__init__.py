@@ -1,1 +1,1 @@
-"""Queries at work: compiling, partitions, executors, limits."""
+"""Run queries: compile them, partition their tuples, execute their blocks, enforce their limits."""

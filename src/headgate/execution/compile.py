@@ -1,4 +1,5 @@
-"""From running queries to what cells compute: their blocks, and the table that holds the tuples of their streams."""
+"""Compile running queries into one program: the blocks that partitions compute, and the schema of the table that holds
+the tuples of their streams."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ FIELDS = [
 
 
 def compile_program(running: Iterable[ContinuousQuery]) -> tuple[Program, pa.Schema]:
-    """The program of these queries and the form of its table, with those columns only that some query reads."""
+    """Return the program of these queries and the schema of its table, which has only the columns that some query
+    reads."""
     ordered = sorted(running, key=lambda x: x.name)
     streams = tuple(sorted({name for query in ordered for name in query.streams}))
     columns: dict[tuple[str, str], str] = {}
@@ -34,7 +36,8 @@ def compile_program(running: Iterable[ContinuousQuery]) -> tuple[Program, pa.Sch
         read = {name for query in ordered for name in _read(query, stream)}
         for name, type_ in _columns(ordered, stream):
             if name in read:
-                columns[stream, name] = f"{len(stream)}:{stream}.{name}"  # the same whatever else runs
+                # The name does not depend on which other queries run.
+                columns[stream, name] = f"{len(stream)}:{stream}.{name}"
                 fields.append((columns[stream, name], ARROW[type_]))
     blocks = [block for query in ordered for block in _blocks(query)]
     windowed = tuple(block for block in blocks if isinstance(block.top, n.ToStream))
@@ -45,8 +48,8 @@ def compile_program(running: Iterable[ContinuousQuery]) -> tuple[Program, pa.Sch
 def part_of(
     program: Program, schema: pa.Schema, blocks: Collection[tuple[str, int]], read: Collection[tuple[str, str]]
 ) -> tuple[Program, pa.Schema]:
-    """Some of a program's blocks with windows, and the columns that they read; streams keep their numbers, by which
-    results of all parts come into one order."""
+    """Return some of a program's windowed blocks, with the columns that they read. Streams keep their numbers, because
+    the results of all parts are merged into one order by these numbers."""
     chosen = tuple(block for block in program.blocks if (block.query, block.number) in blocks)
     columns = {key: name for key, name in program.columns.items() if key in read}
     kept = {*columns.values(), *(name for name, _ in FIELDS)}
@@ -65,11 +68,12 @@ def _blocks(query: ContinuousQuery) -> list[Block]:
 
 
 def _read(query: ContinuousQuery, stream: str) -> set[str]:
-    """The columns of a stream that a query reads anywhere."""
+    """The columns of a stream that any block of a query reads."""
     return {name for block in query.query.blocks for own, name in read_by(block) if own == stream}
 
 
 def read_by(block: queries.Block) -> frozenset[tuple[str, str]]:
-    """The columns that a block reads, with their streams; levels are no columns, every tuple has one."""
+    """The columns that a block reads, with their streams. LEVEL is left out: it is not a column, every tuple has
+    one."""
     read = (column for column in columns_read(block) if column.name != LEVEL)
     return frozenset((block.readings[column.input].stream.name, column.name) for column in read)

@@ -1,4 +1,5 @@
-"""Where cells run: all blocks in one cell, or dealt out to several of which each computes its part alone."""
+"""Executors run the partitions of a program: all blocks in one partition, or the tuples hash-partitioned so that each
+partition computes its part alone."""
 
 from __future__ import annotations
 
@@ -24,39 +25,46 @@ from headgate.visibility.role_limits import Changes
 
 
 class Executor(Protocol):
-    """Runs the cells: what it is given in one call is one batch, done wholly or not at all."""
+    """Runs the partitions of a program.
+
+    INVARIANT: one call of `run` is one batch, which takes effect wholly or not at all.
+    """
 
     @property
     def partitions(self) -> PartitionStates:
-        """All that they keep."""
+        """The state of every partition."""
         ...
 
     def visibilities(self) -> Ints:
-        """The sights that tuples in the cells have: all others may be forgotten."""
+        """The visibility rows that tuples in the partitions refer to; the index may forget all others."""
         return distinct(
             np.concatenate([partition.table.column(VISIBILITY).to_numpy() for partition in self.partitions.values()])
         )
 
     def restore(self, partition: PartitionState) -> None:
-        """Goes on from what other cells, gathered into one, have kept."""
+        """Continue from the state of other partitions, gathered into one."""
         ...
 
     def run(
         self, arriving: pa.Table, visibility: Visibility, changed: Ints | None, tables: pa.Table | None
     ) -> list[BlockResults]:
-        """`changed` says for each sight which one takes its place, if rights changed since the last batch; `tables` are
-        the tuples of tables, which cells do not keep."""
+        """Process one batch and return the results of its blocks.
+
+        `changed` maps each visibility row to the row that replaces it, if rights changed since the last batch. `tables`
+        holds the tuples of tables, which partitions do not keep.
+        """
         ...
 
     def state_changes(
         self, arriving: pa.Table, visibility: Visibility, changed: Ints | None, views: Collection[int]
     ) -> list[Changes]:
-        """What such a batch would bring into the windows of these views and take out of them; nothing changes yet."""
+        """Tell which tuples this batch would bring into the windows of these views and take out of them. No state
+        changes."""
         ...
 
 
 class LocalExecutor(Executor):
-    """One cell, in memory, in this process."""
+    """One partition, in memory, in this process."""
 
     def __init__(self, program: Program, schema: pa.Schema, evaluate: Evaluate) -> None:
         self._program = program
@@ -91,7 +99,8 @@ class LocalExecutor(Executor):
 
 
 class PartitionedExecutor(Executor):
-    """So many cells for each share that is dealt, in memory, in this process. `program` is that of all shares."""
+    """A fixed number of partitions for each partition group that has keys, in memory, in this process. `program` is the
+    program of all groups together."""
 
     def __init__(self, program: Program, shares: Sequence[PartitionGroup], partitions: int, evaluate: Evaluate) -> None:
         self._program = program
@@ -108,7 +117,8 @@ class PartitionedExecutor(Executor):
         return self._partitions if self._restored is None else {WHOLE: self._restored}
 
     def restore(self, partition: PartitionState) -> None:
-        """It is dealt out with the next batch: by then the levels of labels are known, which may be keys."""
+        """The state is split among the partitions with the next batch: the levels of labels, which may be keys, are
+        known only then."""
         self._restored = partition
 
     def run(
@@ -138,7 +148,8 @@ class PartitionedExecutor(Executor):
     def _each(
         self, arriving: pa.Table, visibility: Visibility, changed: Ints | None
     ) -> Iterator[tuple[PartitionGroup, Visibility, PartitionName, PartitionState, pa.Table]]:
-        """Every cell, with what it is given."""
+        """Every partition, with its group, its group's visibility, its name, its state and its part of the arriving
+        tuples."""
         partitions = self._partitions
         if self._restored is not None:
             partitions = {
@@ -163,7 +174,7 @@ class PartitionedExecutor(Executor):
     def _dealt(
         self, share: PartitionGroup, arriving: pa.Table, visibility: Visibility
     ) -> Iterator[tuple[PartitionName, pa.Table]]:
-        """What each cell is given of the tuples that somebody who looks at this share sees."""
+        """For each partition of a group: its part of those tuples that at least one view of the group sees."""
         table = arriving.select(share.schema.names)
         seen = (visibility.table[:, sorted(_views(visibility))] != HIDDEN).any(axis=1)
         table = table.filter(pa.array(seen[table.column(VISIBILITY).to_numpy()]))
@@ -174,7 +185,7 @@ class PartitionedExecutor(Executor):
     def _anew(
         self, share: PartitionGroup, partition: PartitionState, visibility: Visibility
     ) -> Iterator[tuple[PartitionName, PartitionState]]:
-        """The cells of a share, of a cell that holds what all shares do."""
+        """Split a state that holds the tuples of all groups into the partitions of one group."""
         classes = with_copied(partition.classes, visibility.copied)
         own = replace(partition, table=partition.table.select(share.schema.names), classes=classes)
         numbers = share.partition_numbers(own.table, visibility.levels, self._count)
@@ -183,7 +194,7 @@ class PartitionedExecutor(Executor):
 
 
 def _of_share(share: PartitionGroup, visibility: Visibility) -> Visibility:
-    """Who looks at the blocks of a share: everybody else sees to it elsewhere, and is no business of its cells."""
+    """The visibility as the partitions of one group need it: views of other groups' blocks have no target here."""
     pushdown = share.targets()
     return replace(
         visibility, targets=tuple(target if target in pushdown else ("", 0) for target in visibility.targets)

@@ -1,8 +1,8 @@
-"""What one batch gave back, the next one uses.
+"""Keep freed memory in the process, so that the next batch reuses it.
 
-Usually the C library returns large blocks to the system as soon as they are free. Batches are much alike, so the next
-one asks for as much again, and the system clears every page of it before it hands it over: half of a kernel's time.
-Arrow has a store of its own, which does the same; it is told to ask the C library too.
+By default the C library returns large blocks to the system as soon as they are free. Batches are much alike: the next
+one asks for as much again, and the system clears every page before it hands it over, which took half of the operators'
+time. Arrow's own allocator does the same, so Arrow is set to allocate through the C library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import gc
 
 import pyarrow as pa
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # malloc.h
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8  # from malloc.h
 _MOST = 2**31 - 1
 
 
@@ -20,13 +20,17 @@ _FEW_COLLECTIONS = (100_000, 20, 50)
 
 
 def collect_rarely() -> None:
-    """Labels are many small objects without cycles; looking for cycles among them took as long as reading them."""
+    """Run the garbage collector less often. Labels are many small objects without cycles; searching them for cycles
+    took as long as reading them."""
     gc.set_threshold(*_FEW_COLLECTIONS)
 
 
 def keep_freed() -> bool:
-    """From now on in this process: up to 2 GiB stay with it. False where the C library has no such settings. Best said
-    before there are threads: those that have a store of their own by then keep it."""
+    """Let this process keep up to 2 GiB of freed memory from now on. Return False where the C library has no such
+    settings.
+
+    Call it before threads start: a thread that already has an arena of its own keeps it.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):

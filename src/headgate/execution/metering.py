@@ -1,7 +1,8 @@
-"""Each view beside what its query's owner may have it keep and yield: which ones end with a batch, and where in it.
+"""Measure each view against the state and result limits of its query's owner (MAX STATE, MAX RESULTS), and end views
+that exceed them at one exact tuple or result of a batch.
 
-Nothing here costs anything for views without such limits, and little for those that are far from theirs. How limits are
-judged is in `quotas`; here is what they are judged by.
+This costs nothing for views without limits, and little for views far below theirs. `visibility.role_limits` decides
+whether a limit is exceeded; this module collects the numbers it decides by.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from headgate.visibility.role_limits import HOLDS, NEVER, YIELDS, too_many_resul
 
 
 def begin(visibility_index: VisibilityIndex, coming: int, partitions: PartitionStates, changed: Ints | None) -> None:
-    """Before so many tuples come: what waits in the views that could then have too much."""
+    """Before `coming` tuples enter: reset the per-batch fields of limited views, and list the waiting tuples of each
+    view that could exceed its limit with them."""
     rows = sum(partition.table.num_rows for partition in partitions.values())
     for view in _limited(visibility_index.views):
         view.ended_early, view.waiting, view.cutoff = False, None, None
@@ -35,7 +37,8 @@ def begin(visibility_index: VisibilityIndex, coming: int, partitions: PartitionS
 
 
 def _waiting(view: View, partitions: PartitionStates, changed: Ints | None, table: VisibilityRows) -> Ints:
-    """The times of the tuples that wait; what several shares keep is one tuple."""
+    """The times of the tuples that wait to become final for this view. A tuple that several partition groups keep
+    counts once."""
     seen = (table[:, view.windowed] != HIDDEN).any(axis=1)
     arrivals, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for partition in partitions.values():
@@ -52,7 +55,8 @@ def _waiting(view: View, partitions: PartitionStates, changed: Ints | None, tabl
 def with_cutoffs(
     views: Iterable[View], visibility: Visibility, arriving: pa.Table, executor: Executor, changed: Ints | None
 ) -> Visibility:
-    """Views whose windows come to hold too much see nothing from there on; known before anything is joined."""
+    """Compute a cutoff for each view whose windows would hold too much: from that position on the view sees nothing.
+    This happens before anything is joined, so an excess costs nothing."""
     rows = arriving.num_rows + sum(partition.table.num_rows for partition in executor.partitions.values())
     near = [view for view in _limited(views) if _holds_at_most(view, rows) > _most_state(view)]
     if not near:
@@ -80,7 +84,7 @@ def _holds_at_most(view: View, rows: int) -> int:
 
 
 def within_limits(views: Iterable[View], found: Sequence[BlockResults]) -> list[BlockResults]:
-    """What is left of results within the limits; views that have reached theirs are ending."""
+    """Drop the results that exceed a limit, and mark the views that reached their limit as ending."""
     batches = list(found)
     for view in _limited(views):
         counted = view.running.most_results is not None
@@ -97,7 +101,7 @@ def within_limits(views: Iterable[View], found: Sequence[BlockResults]) -> list[
 
 
 def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
-    """For each batch of a view which results it yields before it ends."""
+    """For each batch of a view: which of its results the view emits before it ends."""
     sizes = [len(batch) for batch in batches]
     if not sum(sizes):
         return [np.ones(size, np.bool_) for size in sizes]
@@ -122,7 +126,7 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
 
 
 def _comes(view: View, times: Ints) -> Ints:
-    """With which arrival each instant became final; with none, if it was the end of all."""
+    """The arrival number at which each instant became final; NEVER if only the end of all input made it final."""
     arrivals = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in view.marks)])
     marks = np.concatenate([np.empty(0, np.int64), *(after for _, after in view.marks)])
     return np.append(arrivals, NEVER)[np.searchsorted(marks, times, side="right")]

@@ -1,4 +1,5 @@
-"""The shares of a running plan: blocks that are dealt alike, with the cells among which their tuples are dealt."""
+"""Partition groups: the blocks of a running plan that are partitioned by the same keys, and the hash function that
+assigns their tuples to partitions."""
 
 from __future__ import annotations
 
@@ -22,8 +23,12 @@ _FINE, _FAR = 1024.0, 2.0**43
 
 @dataclass(frozen=True)
 class PartitionGroup:
-    """Blocks, the columns they read, and by which keys their tuples are
-    partitioned; None: by none, they stay in one partition."""
+    """Blocks that are partitioned alike.
+
+    deal: the key column of each stream; None if there is none, and all tuples stay in one partition
+    program: the blocks of the group
+    schema: the columns that these blocks read
+    """
 
     deal: HashPartitioning | None
     program: Program
@@ -37,7 +42,8 @@ class PartitionGroup:
         return frozenset((block.query, block.number) for block in self.program.blocks)
 
     def partition_numbers(self, table: pa.Table, levels: Mapping[int, str], partitions: int) -> Ints:
-        """In which cell each tuple of a table belongs; tuples of streams that the share does not read, in any."""
+        """The partition number of each tuple of a table. Tuples of streams that the group does not read may be in
+        any."""
         numbers = np.zeros(table.num_rows, np.int64)
         streams = table.column(STREAM).to_numpy()
         for stream, column in self.deal.columns if self.deal else ():
@@ -54,8 +60,8 @@ class PartitionGroup:
 
 
 def partition_groups(running: Iterable[ContinuousQuery]) -> tuple[PartitionGroup, ...]:
-    """All blocks with windows of these queries, in as few shares as there are ways to deal them. Each share has the
-    numbers of streams that all of them together have."""
+    """Put the windowed blocks of these queries into as few partition groups as possible. Every group uses the stream
+    numbers of the whole program."""
     queries = list(running)
     program, schema = compile_program(queries)
     blocks = {
@@ -73,22 +79,28 @@ def partition_groups(running: Iterable[ContinuousQuery]) -> tuple[PartitionGroup
 
 
 def partition_of(keys: pa.Array, partitions: int) -> Ints:
-    """A cell for each value, the same in every process: equal values have equal cells, NULL is in the first.
+    """Assign each value to a partition, the same in every process: equal values have equal partitions, NULL is in the
+    first.
 
-    Every value is a whole number w, and its cell is `pmod(pmod(w, 2147483647L) * 1327217885L, 2147483647L) * cells DIV
-    2147483647L`, which no BIGINT makes overflow, and which spreads numbers that follow each other (the factor is the
-    golden section of the prime) as well as those with a common factor. So that Spark can deal tuples out itself, just
-    as it is done here, w of a key k in Spark SQL is `CAST(k AS BIGINT)` of whole numbers and BOOLEAN,
-    `crc32(encode(k, 'UTF-8'))` of a STRING, `unix_micros(k)` of a TIMESTAMP, `unix_date(k)` of a DATE, each with
-    COALESCE(..., 0L), and `FLOOR(GREATEST(LEAST(COALESCE(CAST(k AS DOUBLE), 0D), 8796093022208D), -8796093022208D) *
-    1024)` of FLOAT and DOUBLE, since LEAST passes over NULL.
+    Every value is mapped to a whole number w. Its partition is `pmod(pmod(w, 2147483647L) * 1327217885L, 2147483647L) *
+    partitions DIV 2147483647L`. No BIGINT makes this overflow, and it spreads consecutive numbers (the factor is the
+    golden section of the prime) as well as numbers with a common factor.
+
+    The mapping can be written in Spark SQL, so that Spark can partition tuples in exactly the same way. For a key k, w
+    is
+
+    - `COALESCE(CAST(k AS BIGINT), 0L)` for whole numbers and BOOLEAN,
+    - `COALESCE(crc32(encode(k, 'UTF-8')), 0L)` for STRING,
+    - `COALESCE(unix_micros(k), 0L)` for TIMESTAMP, `COALESCE(unix_date(k), 0L)` for DATE,
+    - `FLOOR(GREATEST(LEAST(COALESCE(CAST(k AS DOUBLE), 0D), 8796093022208D), -8796093022208D) * 1024)` for FLOAT and
+      DOUBLE; the COALESCE is innermost because LEAST ignores NULL.
     """
     whole = _whole_numbers(keys)
     return np.asarray(np.mod(np.mod(whole, _PRIME) * _FACTOR, _PRIME) * partitions // _PRIME, np.int64)
 
 
 def _whole_numbers(keys: pa.Array) -> Ints:
-    """Equal for equal values (-0.0 is 0.0, an INT is the BIGINT), 0 for NULL."""
+    """Map values to whole numbers: equal for equal values (-0.0 and 0.0, an INT and the same BIGINT), 0 for NULL."""
     kind = keys.type
     if pa.types.is_string(kind):
         encoded = keys.dictionary_encode()

@@ -1,21 +1,24 @@
-"""Which blocks can be dealt out to several cells, and by which columns: by the analysis of a block alone.
+"""Decide which blocks can be hash-partitioned, and by which columns, from the block alone.
 
-Tuples are dealt by the value of one column of each stream (its *key*). That is right for a block if the cells together
-yield what one cell would: every row must lie in one cell, everything that a result is made of too, and no cell may need
-to know that something happened in another. Instants are what cells do not have in common: a tuple is an instant of its
-own cell only. So the question for each block is whether it would notice the instants of others.
+Tuples are partitioned by the value of one column of each stream (its *key*). That is correct for a block if its
+partitions together emit what one partition would: every row, and everything a result is made of, must lie in one
+partition, and no partition may need to know what happened in another. Partitions do not share their instants: a tuple
+is an instant of its own partition only. So the question for each block is whether it would notice the instants of other
+partitions.
 
-- What appears does so with a tuple of its own, which is an instant of its cell: ISTREAM and groups that gain rows
-  notice nothing. At a sliding instant every row has a tuple in a window that slides, so its cell is looked at then as
-  well: there RSTREAM and groups notice nothing either. Elsewhere RSTREAM yields everything at everybody's instants.
-- What disappears by time does so at the next instant, whoever makes it. DSTREAM reports it then, and DISTINCT takes
-  what comes back later for new. So both need windows that nothing leaves but by a tuple of the cell: UNBOUNDED and
-  PARTITIONED.
-- ROWS counts the tuples of all cells. PARTITIONED counts those of a partition, so its key is one of its own columns.
+- A row appears with a tuple of its own, which is an instant of its partition: ISTREAM, and groups that gain rows,
+  notice nothing. At a sliding instant every row has a tuple in a sliding window, so its partition is evaluated then
+  too: there RSTREAM and groups notice nothing either. Elsewhere RSTREAM emits every row at every instant, including
+  those of other partitions.
+- A row disappears by time at the next instant, whichever partition has it. DSTREAM reports the row then, and DISTINCT
+  takes an equal row that appears later for new. So both need windows that tuples leave only because of a tuple of the
+  same partition: UNBOUNDED and PARTITIONED.
+- ROWS counts the tuples of all partitions. PARTITIONED counts those of one window partition, so the key must be one of
+  its own partitioning columns.
 - A labelled column may turn to NULL between two instants, without any tuple. It is never a key; and where a block
-  compares two instants, a row that comes or goes for that reason is noticed at the next instant of anybody.
+  compares two instants, a row that comes or goes for that reason is noticed at the next instant of any partition.
 
-Whatever is not known to be right stays in one cell.
+INVARIANT: a block that is not known to be safe stays in one partition.
 """
 
 from __future__ import annotations
@@ -32,17 +35,18 @@ from headgate.plan.queries import Block, Reading
 
 MOST_PARTITIONINGS = 64
 _POOR = {Type.TIMESTAMP: 1, Type.DATE: 1, Type.FLOAT: 2, Type.DOUBLE: 2, Type.BOOLEAN: 3}
-"""Types whose values are few, or that make keys nobody means as such; of others many different values are hoped for."""
+"""Types that make poor keys, with a penalty: their values are few, or nobody means them as keys. Columns of other types
+are expected to have many different values."""
 
 
 @dataclass(frozen=True)
 class HashPartitioning:
-    """By which column the tuples of each stream are dealt: names of streams and columns, in order."""
+    """The key column of each stream: pairs of stream and column names, in order."""
 
     columns: tuple[tuple[str, str], ...]
 
     def with_(self, other: HashPartitioning) -> HashPartitioning | None:
-        """Both at once; None if they deal the same stream differently."""
+        """The union of both; None if they partition a stream by different columns."""
         own, theirs = dict(self.columns), dict(other.columns)
         if any(own[stream] != theirs[stream] for stream in own.keys() & theirs.keys()):
             return None
@@ -53,9 +57,9 @@ class HashPartitioning:
 
 
 def partitionings(block: Block) -> tuple[HashPartitioning, ...]:
-    """All ways to deal a block by one column of each stream, best first; none if it must stay in one cell.
+    """All ways to partition a block by one column of each stream, best first; none if it must stay in one partition.
 
-    Only columns that the block reads are keys, so that whatever keeps the tuples of a block can also deal them anew.
+    Only columns that the block reads are keys, so the tuples kept for a block can always be partitioned anew.
     """
     if block.stateless or not _alone_in_time(block) or _notices_lost_columns(block):
         return ()
@@ -71,7 +75,7 @@ def partitionings(block: Block) -> tuple[HashPartitioning, ...]:
 
 
 def _alone_in_time(block: Block) -> bool:
-    """Whether a cell does without the instants of others."""
+    """Whether a partition can ignore the instants of other partitions."""
     kinds = {reading.window.kind for reading in block.readings if reading.window}
     if "ROWS" in kinds:
         return False
@@ -85,13 +89,13 @@ def _alone_in_time(block: Block) -> bool:
 
 
 def _compares(block: Block) -> bool:
-    """Whether results depend on more than the rows of an instant that all cells concerned have."""
+    """Whether results depend on more than the rows of one instant, at which every partition concerned is evaluated."""
     slides = any(reading.window and reading.window.slide for reading in block.readings)
     return not (slides and (block.aggregated or block.operator == "RSTREAM"))
 
 
 def _notices_lost_columns(block: Block) -> bool:
-    """Whether rows may come or go without a tuple, when rights change, in a way that shows."""
+    """Whether a change of rights can add or remove rows without a tuple, in a way that shows in results."""
     if not _compares(block):
         return False
     later = {*conjuncts(block.after), *(c for c in conjuncts(block.before) if len(c.inputs) > 1)}
@@ -102,8 +106,8 @@ def _notices_lost_columns(block: Block) -> bool:
 
 
 def _equal_columns(block: Block) -> list[frozenset[Column]]:
-    """Columns that are equal in every row, by conditions wherever they stand. Equal values of INT and BIGINT are dealt
-    alike; other types that can be compared are not, since as numbers of a narrower type different ones are equal."""
+    """Sets of columns that are equal in every row, by conditions before or after the windows. Equal INT and BIGINT
+    values hash alike. Other comparable types do not: values that differ can be equal as numbers of a narrower type."""
     found = [frozenset({column}) for column in columns_read(block)]
     for condition in conjuncts(block.before) | conjuncts(block.after):
         match condition:
@@ -115,14 +119,15 @@ def _equal_columns(block: Block) -> list[frozenset[Column]]:
 
 
 def _tells_results_apart(block: Block, equal: frozenset[Column]) -> bool:
-    """Whether rows of different keys are never in one result: of one group, or with the same values."""
+    """Whether rows with different keys never contribute to one result: to one group, or to equal DISTINCT values."""
     if block.aggregated:
         return not equal.isdisjoint(block.groups)
     return not block.distinct or any(expr in equal for _, expr in block.items if isinstance(expr, Column))
 
 
 def _choices(block: Block, equal: frozenset[Column]) -> Iterator[tuple[HashPartitioning, int]]:
-    """One of the equal columns for each stream; where a stream is read several times, the same in all."""
+    """One of the equal columns for each stream, with its penalty; a stream that is read several times has the same key
+    in all its readings."""
     allowed: dict[str, dict[str, int]] = {}
     for number, reading in enumerate(block.readings):
         own = {
@@ -140,7 +145,7 @@ def _choices(block: Block, equal: frozenset[Column]) -> Iterator[tuple[HashParti
 
 
 def _splits(reading: Reading, key: Column) -> bool:
-    """Whether the window of the tuples with one key is what the whole window holds of them."""
+    """Whether the window over the tuples of one key holds exactly those that the whole window holds of them."""
     window = reading.window
     return window is not None and (window.kind != "PARTITIONED" or key in window.partition)
 
@@ -149,14 +154,15 @@ def _labelled(block: Block, column: Column) -> bool:
     return column.name in dict(block.readings[column.input].stream.labels)
 
 
-# Together -------------------------------------------------------------------------------------------------------------
+# Partitionings of many blocks -----------------------------------------------------------------------------------------
 
 
 def together(
     blocks: Mapping[tuple[str, int], Block],
 ) -> list[tuple[HashPartitioning | None, tuple[tuple[str, int], ...]]]:
-    """Blocks, by their names, in as few partitionings as a greedy choice finds: a tuple travels once for each of its
-    stream; those that stay in one cell come last, with no deal. The same blocks are always put together alike."""
+    """Put blocks, given by name, into as few partitionings as a greedy choice finds, because a tuple is copied once for
+    each partitioning of its stream. Blocks that must stay in one partition come last, with None. The result is
+    deterministic."""
     options = {name: partitionings(block) for name, block in sorted(blocks.items())}
     found: list[tuple[HashPartitioning | None, tuple[tuple[str, int], ...]]] = []
     waiting = {name: own for name, own in options.items() if own}
@@ -175,7 +181,7 @@ def together(
 def _joining(
     deal: HashPartitioning, waiting: Mapping[tuple[str, int], tuple[HashPartitioning, ...]]
 ) -> tuple[HashPartitioning, tuple[tuple[str, int], ...]]:
-    """The blocks that can be dealt like this, and how all of them are."""
+    """The blocks that can be partitioned in this way, and the partitioning that covers all of them."""
     names = []
     for name, own in waiting.items():
         both = next((both for x in own if (both := deal.with_(x))), None)

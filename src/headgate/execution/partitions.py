@@ -1,11 +1,12 @@
-"""The cells of a carrier taken together: after a change of rights, and when what one processor wrote down is taken up
-by another, with other queries or with another number of cells.
+"""The states of all partitions taken together: renumbered after a change of rights, and gathered or split when another
+processor restores them, with other queries or another number of partitions.
 
-State can always be dealt anew, so neither is ever fixed. What a cell knows of a view is which tuples its windows hold,
-which are not final yet, and when its blocks were last looked at. Tuples are known by their arrival; a view is in the
-cells of one share only, so what it holds is what it holds in all of these together. Keys are columns that the block
-itself reads, so the tuples kept for it have them. Of last instants the greatest counts: where a block can be dealt, a
-row that a later instant of another cell would have met was met in its own cell, or was gone by then.
+State can always be partitioned anew, so neither queries nor partitions are ever fixed. A partition knows of each view
+which tuples its windows hold, which tuples are not final yet, and the last instants of its blocks. A tuple is
+identified by its arrival number. A view is in the partitions of one group only, so it holds the union of what it holds
+in them. Keys are columns that the block itself reads, so the tuples kept for it have them. Of last instants the
+greatest counts: where a block can be partitioned, a row that a later instant of another partition would have met was
+met in its own partition, or was gone by then.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from headgate.operators.partition import PartitionState, ViewGroup, empty
 from headgate.operators.program import ARRIVAL, STREAM, VISIBILITY, Program
 
 PartitionName = tuple[str, int]
-"""The name of a share, and a number among its cells."""
+"""The name of a partition group, and the number of a partition in it."""
 PartitionStates = Mapping[PartitionName, PartitionState]
 WHOLE: PartitionName = ("", 0)
-"""A cell that holds everything."""
+"""The name of a partition that holds everything."""
 
 
 def renumbered_visibility(partition: PartitionState, changed: Ints) -> PartitionState:
-    """The tuples of a cell after rights have changed."""
+    """A partition's state with its tuples' visibility rows renumbered after a change of rights."""
     numbers = partition.table.column(VISIBILITY).to_numpy()
     column = pa.array(changed[numbers] if len(numbers) else numbers, pa.int64())
     return replace(
@@ -39,8 +40,8 @@ def renumbered_visibility(partition: PartitionState, changed: Ints) -> Partition
 
 
 def fitted(partition: PartitionState, streams: tuple[str, ...], program: Program, schema: pa.Schema) -> PartitionState:
-    """The cell of one program as that of another: tuples of streams that nobody reads any more go, columns that were
-    not kept are NULL."""
+    """Convert a partition's state from one program to another: drop tuples of streams that no query reads any more, and
+    set columns that were not kept to NULL."""
     table = partition.table
     known = np.array([name in program.streams for name in streams] or [False])
     numbers = np.array([program.streams.index(x) if x in program.streams else 0 for x in streams] or [0])
@@ -63,7 +64,7 @@ def fitted(partition: PartitionState, streams: tuple[str, ...], program: Program
 
 
 def split(partition: PartitionState, numbers: Ints, partitions: int, views: frozenset[int]) -> list[PartitionState]:
-    """A cell as so many: `numbers` say where each tuple goes. Only these views go with them."""
+    """Split a partition into several: `numbers` is the new partition of each tuple. Only these views are kept."""
     found = []
     mine = [replace(c, views=tuple(view for view in c.views if view in views)) for c in partition.classes]
     for number in range(partitions):
@@ -77,7 +78,8 @@ def split(partition: PartitionState, numbers: Ints, partitions: int, views: froz
 
 
 def gathered(partitions: PartitionStates) -> PartitionState:
-    """All cells as one. A tuple that several shares keep is there once, with all columns that any of them keeps."""
+    """Merge all partitions into one. A tuple that several partition groups keep is there once, with every column that
+    any of them keeps."""
     if not partitions:
         return empty(pa.schema(FIELDS))
     tables = [partition.table for partition in partitions.values()]
@@ -92,7 +94,7 @@ def gathered(partitions: PartitionStates) -> PartitionState:
 
 
 def _table(tables: Sequence[pa.Table], places: Sequence[Ints], size: int) -> pa.Table:
-    """Each tuple at its place, each of its columns from any table that has it."""
+    """Put each tuple at its position, and take each of its columns from any table that has it."""
     fields = {field.name: field for table in tables for field in table.schema}
     columns = []
     for name, field in fields.items():
@@ -105,7 +107,8 @@ def _table(tables: Sequence[pa.Table], places: Sequence[Ints], size: int) -> pa.
 
 
 def _classes(partitions: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGroup]:
-    """Of the cells of one share: views that are of one class in each of them still are."""
+    """The view groups of one partition group: views that share a view group in each of its partitions still share
+    one."""
     together: dict[tuple[int, ...], list[int]] = {}
     known = [
         {view: number for number, c in enumerate(partition.classes) for view in c.views} for partition, _ in partitions

@@ -1,7 +1,8 @@
-"""A processor: it takes batches of tuples, moves every view on, and hands out what each subscriber may have.
+"""A processor takes batches of tuples, advances every view, and returns the results that each subscriber may receive.
 
-Ingress decides who sees a tuple once, by its label; the plan runs in cells; egress decides about every result with the
-rights of that moment. Where cells run (here, or in Spark's tasks) is the carrier's business.
+The visibility index decides once, by its label, which views see a tuple; an executor runs the plan over partitions; the
+result filter decides about every result with the rights of that moment. The processor does not know where the executor
+runs its partitions.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from headgate.plan.secure import Mode
 from headgate.visibility.index import Fate, VisibilityIndex
 
 MOST_ROWS = 1000
-"""So many may there be before anybody looks whether all are needed."""
+"""With more visibility rows than this, the processor checks which of them are still used."""
 
 
 class Filter(Protocol):
-    """Decides about the results of views under the rights of this moment."""
+    """Decides about the results of views under the current rights."""
 
     def result_batches(self, views: Sequence[View], results: Sequence[BlockResults]) -> list[ResultBatch]: ...
 
@@ -45,8 +46,8 @@ class Filter(Protocol):
 class Processor:
     """Runs the queries of one stage.
 
-    executor: makes what runs the partitions of a program
-    result_filter: makes what decides about results, for the rules of the moment and the labels by number
+    executor: makes the executor of a program
+    result_filter: makes the filter of results, from the current rules and the labels by number
     """
 
     def __init__(
@@ -74,34 +75,36 @@ class Processor:
         self._tables: pa.Table | None = None
         self._ended: list[View] = []
 
-    # Who looks --------------------------------------------------------------------------------------------------------
+    # Views and rights -------------------------------------------------------------------------------------------------
 
     def subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> View:
-        """A view for subscribers that come together: of the same rights if the query is exact."""
+        """Add a view for subscribers that join together; if the query is exact, all of them have the same rights."""
         return self._index.add_view(self.running[query], clearances)
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> None:
-        """New rights of some who look through a view; they count from here on. None: of nothing."""
+        """Change the rights of some subscribers of a view, from now on. None means no rights at all."""
         self._renumber(self._index.change(view, clearances))
 
     def _renumber(self, after: Ints) -> None:
-        """What the cells are told with the next batch."""
+        """Collect renumberings of visibility rows; the partitions receive them with the next batch."""
         before = np.arange(len(after)) if self._changed is None else self._changed
         self._changed = np.concatenate([after[before], after[len(before) :]])
 
     def part(self, view: View, subscribers: Collection[str]) -> View:
-        """Some of those who look through a view go on alone, with all that it has seen."""
+        """Move some subscribers of a view into a view of their own, which keeps all that the view has seen."""
         return self._index.part(view, subscribers)
 
     def end(self, view: View, reason: str) -> None:
-        """It went too far: it sees nothing any more, and those who look through it are told why. Others go on."""
+        """End a view that exceeded a limit: it sees nothing any more, and its subscribers receive a notice with the
+        reason. Other views continue."""
         if not view.ended:
             view.ended = reason
             self._ended.append(view)
             self.change(view, {})
 
     def leave(self, view: View, subscriber: str) -> None:
-        """Somebody looks no longer; what others share is not touched, but for what nobody else may see."""
+        """Remove a subscriber from a view. The other subscribers keep everything except what only this one was allowed
+        to see."""
         if len(view.clearances) == 1 or view.running.mode == Mode.CUMULATIVE:
             self.change(view, {subscriber: None})
         del view.clearances[subscriber]
@@ -109,19 +112,21 @@ class Processor:
             self._index.remove(view)
 
     def rule(self, rules: Rules, *, anew: bool = False) -> None:
-        """Levels, the semantics of sources or what labels mean have changed: everything is decided anew."""
+        """Replace the rules (levels, semantics of sources, meanings of labels) and decide everything anew."""
         if anew or rules != self._index.policies.rules:
             self._index.policies.rules = rules
             self._filter = self._result_filter(rules, self._labels)
             self.decide_anew()
 
     def decide_anew(self) -> None:
-        """What views have seen under other rules than those of now, they lose."""
+        """Decide visibility anew: views lose what they have seen under other rules and may not see under the current
+        ones."""
         for view in self.views:
             self.change(view, {})
 
     def forget_visibilities(self) -> None:
-        """Those that no tuple has any more: every new label and every change of rights makes new ones."""
+        """Forget the visibility rows that no tuple has any more: every new label and every change of rights adds
+        some."""
         used = self._executor.visibilities()
         self._renumber(self._index.keep(used if self._changed is None else self._changed[used]))
         self._most_rows = MOST_ROWS + 2 * len(self._index)
@@ -129,11 +134,11 @@ class Processor:
 
     @property
     def labels_held(self) -> Collection[int]:
-        """The labels of tuples that are held, once sights are forgotten that no tuple has."""
+        """The labels of tuples that are held, after `forget_visibilities` has dropped unused rows."""
         return self._index.labels_held
 
     def forget_labels(self, kept: Collection[int]) -> None:
-        """All but these."""
+        """Forget all labels except these."""
         self._labels = {number: label for number, label in self._labels.items() if number in kept}
         self._index.forget_labels(self._labels)
         self._filter = self._result_filter(self._index.policies.rules, self._labels)
@@ -143,8 +148,9 @@ class Processor:
         self._index.know(labels)
 
     def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]]:
-        """For each block that reads a stream, the labels that anybody sees there, and the condition under which a tuple
-        yields anything; to a window every tuple matters that anybody sees."""
+        """For pushdown: for each block that reads a stream, the labels that any view of it sees there, and the
+        condition under which a tuple has a result. A windowed block has no condition: every tuple that a view sees
+        matters to it."""
         found: list[tuple[tuple[int, ...], Expr | None]] = [
             (tuple(self._index.seen_by(block.target, stream, labels)), None)
             for block in self.program.blocks
@@ -154,26 +160,27 @@ class Processor:
             _, conditions, own = block.passes
             if own == stream:
                 seen = self._index.seen_by(block.target, stream, labels)
-                timed = any(query == block.query for query, _ in self.program.windowed)  # all it sees moves its time
+                # Every visible tuple advances the query's time.
+                timed = any(query == block.query for query, _ in self.program.windowed)
                 found.append((tuple(seen), None if timed else self._condition(block, conditions)))
         return found
 
     def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:
-        """What a tuple must meet to yield anything for anybody: not to be said where the same column is NULL for some
-        and not for others, nor of levels, which are no column."""
+        """The condition that a tuple must meet to have a result for any view. None if a condition reads a labelled
+        column, which is NULL for some views and not for others, or LEVEL, which is not a column."""
         (reading,) = self.running[block.query].query.blocks[block.number].readings
         differing = {LEVEL, *(name for name, _ in reading.stream.labels)}
         if not conditions or any(column.name in differing for x in conditions for column in x.columns):
             return None
         return normal.conjunction(sorted(conditions, key=str))
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Saving and restoring ---------------------------------------------------------------------------------------------
 
     def save(self) -> tuple[PartitionStates, dict[str, Any]]:
-        """All there is to know, to be written down before the results of a batch are let out."""
+        """The whole state, to be stored before the results of a batch are delivered."""
         rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._index.plain()}
         partitions = self._executor.partitions
-        if self._changed is not None:  # nobody has told them yet
+        if self._changed is not None:  # the partitions have not received the change yet
             partitions = {
                 name: renumbered_visibility(partition, self._changed) for name, partition in partitions.items()
             }
@@ -182,8 +189,8 @@ class Processor:
     def restore(
         self, partitions: PartitionStates, rest: Mapping[str, Any], kept: Collection[str] | None = None
     ) -> None:
-        """Goes on where another processor was, with the queries that both run (or only those `kept` of them); others
-        begin with nothing. Its cells need not be those of the other."""
+        """Continue where another processor stopped, with the queries that both run (or only those in `kept`); other
+        queries begin empty. The partitions may differ from those of the other processor."""
         self._arrived = rest["arrived"]
         known = self.running if kept is None else {name: self.running[name] for name in kept}
         self._index.restore(rest["sights"], known)
@@ -196,13 +203,13 @@ class Processor:
     # Batches ----------------------------------------------------------------------------------------------------------
 
     def feed(self, tables: Sequence[TupleBatch]) -> None:
-        """The tuples of the tables that are read, all of them: they are there at every instant."""
+        """Set the tuples of all tables that queries read: they are there at every instant."""
         fed = tuple(x for x in tables if x.stream in self.program.streams)
         if list(map(id, fed)) != list(map(id, self._fed)):
             self._fed, self._tables = fed, None
 
     def _there(self) -> pa.Table | None:
-        """The tuples of tables in their order, with sights that stay theirs."""
+        """The tuples of tables in their order, with visibility rows that stay theirs."""
         if self._fed and self._tables is None:
             found = [
                 self._table(x, np.arange(len(x.times)), self._index.of_table(x.stream, x.labels))
@@ -214,9 +221,11 @@ class Processor:
     def batch(
         self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
     ) -> list[ResultBatch]:
-        """The next tuples, which come when the `clock` stands there; with the `last`, all that waits for its time
-        becomes final. Returns everyone's results, in order, under the rights of now (`delivered_results` makes
-        single ones of them)."""
+        """Process the next tuples, which arrive at the time `clock`; with `last`, all tuples that wait become final.
+
+        Return the results of all subscribers, in order, under the current rights (`delivered_results` turns them into
+        single results).
+        """
         self.fates = {}
         if len(self._index) > self._most_rows:
             self.forget_visibilities()
@@ -246,7 +255,8 @@ class Processor:
         return [*result_batches, *(word for word in words if word.subscribers)]
 
     def _entered(self, arrivals: TupleBatch, clock: int | None) -> pa.Table:
-        """Ingress: each tuple with its sight; those that nobody sees are dropped before anything is computed."""
+        """The arriving tuples with their visibility rows. Tuples that no view sees are dropped before anything is
+        computed."""
         if arrivals.stream not in self.program.streams:
             return self.schema.empty_table()
         visibilities = self._index.arriving(
@@ -261,7 +271,7 @@ class Processor:
         return self._table(arrivals, arrived, visibilities, rows)
 
     def _table(self, arrivals: TupleBatch, arrived: Ints, visibilities: Ints, rows: Ints | None = None) -> pa.Table:
-        """Tuples as cells have them: all, or some `rows` of them."""
+        """Tuples in the schema of partitions: all of them, or only `rows`."""
         known = {
             TIME: arrivals.times,
             ARRIVAL: arrived,

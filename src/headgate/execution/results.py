@@ -1,4 +1,4 @@
-"""Results on their way out of a cell: flat columns in their order, with the labels they combine by number."""
+"""Results as they leave a partition: flat columns in result order, with the numbers of the labels that they combine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from headgate.operators.tuples import VisibleTuples
 
 
 def packed(found: GroupResults, *, stateless: bool, alone: bool = False) -> BlockResults:
-    """What a kernel found, without the tuples it was found from. `alone`: it is all that its query yields."""
+    """Convert the results of one view group and block to columns, without the tuples they were computed from. `alone`:
+    the query has no other results, so they need no order."""
     yielded, block = found.yielded, found.block
     if found.exceeded:
         nothing = yielded.time
@@ -47,7 +48,8 @@ def _order(yielded: Emitted, tuples: VisibleTuples) -> tuple[Ints, ...]:
 
 
 def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
-    """Windowed blocks first, by instant and then block; then what merely passed, by arrival."""
+    """The order of a view's results: windowed blocks first, by instant and then block; then stateless blocks, by
+    arrival."""
     passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
     widest = max(len(batch.order) for batch in batches)
     columns: list[list[Ints]] = [[] for _ in range(widest + 2)]
@@ -61,6 +63,6 @@ def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
 
 
 def end_notice(view: View, rules: Rules) -> ResultBatch:
-    """What those who look through a view that has ended are told; who may see nothing there is told nothing either."""
+    """The notice for the subscribers of a view that has ended. Subscribers that may see nothing there receive none."""
     looking = tuple(name for name in sorted(view.clearances) if view.clearance(name, rules) is not None)
     return notice(looking, view.running.name, ended=view.ended)

@@ -1,8 +1,10 @@
-"""Queries that read the results of others run after them, and see of them what their own subscribers would receive.
+"""Stages: a query that reads the results of other queries runs after them, and sees what its own subscribers would
+receive from them.
 
-So whoever looks at a query looks, through it, at every query whose results it reads, with the same rights: as one more
-subscriber there, a *feeder*, whose results become tuples that this one view sees. Those who look at a cumulative query
-look together: what it reads is run for it once more, cumulative as well, and yields what any of them may see, once.
+Each subscriber of a query is also, with the same rights, a subscriber of every query whose results it reads. This extra
+subscriber is a *consumer*: its results become tuples that only the subscriber's view sees. The subscribers of a
+cumulative query share one view: each query that it reads runs once more for it, cumulative as well, and emits once what
+any of them may see.
 """
 
 from __future__ import annotations
@@ -20,8 +22,12 @@ _THROUGH, _FOR = "\x1f", "\x1e"
 
 @dataclass(frozen=True)
 class Stages:
-    """Queries by stage, each after all it reads; `makers` are the queries whose results are streams for others, by
-    these streams; `subscribers` include the feeders."""
+    """The queries of a catalog snapshot in the order in which they run.
+
+    stages: the queries by stage; each query comes after all queries that it reads
+    producers: the queries whose results other queries read, by the streams of these results
+    subscribers: all subscribers, consumers included
+    """
 
     stages: tuple[tuple[ContinuousQuery, ...], ...]
     producers: Mapping[str, str]
@@ -55,7 +61,7 @@ class Stages:
 
 
 def _shadow(producer: ContinuousQuery, query: ContinuousQuery) -> ContinuousQuery:
-    """What a cumulative query reads, for all who look at it together."""
+    """The copy of a producer that runs for all subscribers of a cumulative query together."""
     return replace(producer, name=f"{producer.name}{_FOR}{query.name}", mode=Mode.CUMULATIVE, together=True)
 
 
@@ -64,6 +70,6 @@ def consumer_name(subscriber: Subscriber, producer: str) -> Subscriber:
 
 
 def consumer_of(consumer_name: str) -> tuple[str, str] | None:
-    """The subscriber and the query that a consumer_name feeds; None for a subscriber of its own."""
+    """The subscriber and the query for which this consumer reads a producer; None for a subscriber of its own."""
     name, through, query = consumer_name.rpartition(_THROUGH)
     return (name, query) if through else None

@@ -1,1 +1,1 @@
-"""Expressions over columns: Arrow, DuckDB and Spark SQL, and the limits of what they may make."""
+"""Evaluate expressions over columns with Arrow or DuckDB, write them as SQL, and limit what they may compute."""

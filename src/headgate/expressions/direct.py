@@ -1,8 +1,9 @@
-"""Expressions so plain that Arrow computes them just as DuckDB would, without the milliseconds that asking takes.
+"""Evaluate simple expressions with Arrow, where the result cannot differ from DuckDB's, to save the milliseconds of a
+DuckDB query.
 
-Only what cannot differ is here: columns and literals as they are; whole numbers, finite doubles and texts compared as
-one type; the truth values of SQL; sums and products of whole numbers that are known to fit; IEEE sums, products and
-quotients of doubles. Everything else is None, and DuckDB's.
+Only safe cases are here: columns and literals; whole numbers, finite doubles and texts compared as one type; SQL's
+three-valued logic; sums and products of whole numbers that surely fit; IEEE sums, products and quotients of doubles.
+For everything else the answer is None, and DuckDB computes it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _COMPARISONS = {
 _OPERATORS = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _COMPARED = frozenset({Type.INT, Type.BIGINT, Type.DOUBLE, Type.STRING})
 _DOUBLES = frozenset({Type.INT, Type.DOUBLE})
-"""What is a double without rounding."""
+"""Types that convert to DOUBLE without rounding."""
 _ROOM = 62
-"""Bits of whole numbers that surely fit a BIGINT."""
+"""Whole numbers of at most this many bits surely fit a BIGINT."""
 
 
 def answered(expr: Expr, values: Values, size: int) -> pa.Array | None:
-    """What the expression is in each of so many rows; None if DuckDB has to be asked."""
+    """The value of the expression in each of `size` rows; None if DuckDB must compute it."""
     way = _way(expr)
     if way is None:
         return None
@@ -79,7 +80,7 @@ def _way(expr: Expr) -> Direct | None:
 
 
 def _ways(exprs: tuple[Expr, ...]) -> list[Direct] | None:
-    """Of conditions."""
+    """The ways to compute conditions; None if one of them has no way."""
     found = [_way(expr) for expr in exprs if expr.type == Type.BOOLEAN]
     ways = [way for way in found if way is not None]
     return ways if len(ways) == len(exprs) else None
@@ -96,7 +97,7 @@ def _comparison(expr: e.Compare) -> Direct | None:
 
 
 def _membership(expr: e.In) -> Direct | None:
-    """Of whole numbers or of texts, none of them NULL."""
+    """IN over whole numbers or over texts, none of them NULL."""
     types = {expr.operand.type, *(item.type for item in expr.items)}
     if not (types <= INTEGERS or types == {Type.STRING}) or any(item.value is None for item in expr.items):
         return None
@@ -112,7 +113,7 @@ def _membership(expr: e.In) -> Direct | None:
 
 
 def _as(expr: Expr, type_: Type | None) -> Direct | None:
-    """As a type that holds every value of the expression's own."""
+    """Convert to a type that holds every value of the expression's own type."""
     way = _way(expr)
     if way is None or type_ is None or expr.type == type_:
         return way
@@ -132,7 +133,8 @@ def _whole(expr: e.Arithmetic) -> Direct | None:
 
 
 def _bits(expr: Expr) -> int | None:
-    """No value of this whole number is farther from 0 than this power of two; None where that is not known."""
+    """A number of bits such that no value of this whole-number expression exceeds 2^bits in absolute value; None if
+    unknown."""
     match expr:
         case e.Literal(int(value), type_) if type_ in INTEGERS:
             return abs(value).bit_length()
@@ -148,13 +150,13 @@ def _bits(expr: Expr) -> int | None:
 
 
 def _raw(expr: Expr) -> Direct | None:
-    """A double that may be infinite or no number while it is computed, and is NULL in the end."""
+    """A double that may be infinite or NaN while it is computed; `_finite` turns that into NULL at the end."""
     if not isinstance(expr, e.Arithmetic) or expr.result != Type.DOUBLE:
         return _as(expr, Type.DOUBLE) if expr.type in _DOUBLES else None
     first = _raw(expr.operands[0])
     if len(expr.operands) == 1:
         return (lambda values: pc.negate(first(values))) if first else None
-    if expr.operator == "/":  # a divisor that is not finite is NULL before it divides
+    if expr.operator == "/":  # a divisor that is not finite becomes NULL before the division
         divisor = _as(expr.operands[1], Type.DOUBLE) if expr.operands[1].type in _DOUBLES else None
         return (lambda values: pc.divide(first(values), divisor(values))) if first and divisor else None
     second = _raw(expr.operands[1])

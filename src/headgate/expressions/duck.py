@@ -1,4 +1,5 @@
-"""DuckDB inside a process of ours: it computes expressions over columns in memory, and can reach nothing else."""
+"""Evaluate expressions with DuckDB inside this process: it computes over columns in memory and can reach nothing
+else."""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ from headgate.plan.expressions import AggregateCall, Column, Expr, Type
 
 _NAIVE = pa.timestamp("us")
 _IDLE: dict[int, deque[duckdb.DuckDBPyConnection]] = {}
-"""Connections that wait for work, by process."""
+"""Idle connections, by process."""
 
 
 def kernel_connection() -> duckdb.DuckDBPyConnection:
-    """In memory, one thread, no files, no network, no extensions, no variables of Python's; settings cannot change."""
+    """A connection in memory with one thread and no access to files, network, extensions or Python variables; its
+    settings are locked."""
     return duckdb.connect(
         ":memory:",
         config={
@@ -41,7 +43,8 @@ def kernel_connection() -> duckdb.DuckDBPyConnection:
 
 
 def evaluate(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Array], size: int) -> list[pa.Array]:
-    """What each expression is in each of so many rows; those that need it are asked of DuckDB, all at once."""
+    """The value of each expression in each of `size` rows. Arrow computes the simple ones; DuckDB computes all others
+    in one query."""
     found = [answered(expr, values, size) for expr in exprs]
     hard = [expr for expr, answer in zip(exprs, found, strict=True) if answer is None]
     answers = iter(asked(hard, values, size) if hard else ())
@@ -49,7 +52,7 @@ def evaluate(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.A
 
 
 def asked(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Array], size: int) -> list[pa.Array]:
-    """Only columns that are read are given."""
+    """Evaluate expressions with DuckDB, which receives only the columns that they read."""
     read = {part for expr in exprs for part in expr.walk() if isinstance(part, Column | AggregateCall)}
     values = {part: x for part, x in values.items() if part in read}
     names = {part: f"c{number}" for number, part in enumerate(values)}
@@ -62,7 +65,7 @@ def asked(exprs: Sequence[Expr], values: Mapping[Column | AggregateCall, pa.Arra
 
 
 def kernel_answer(sql: str, given: pa.Table) -> pa.Table:
-    """What a statement of ours says of the table `given`."""
+    """Run a statement that Headgate wrote over the table `given`."""
     with _connection() as connection:
         connection.register("given", given)
         try:
@@ -75,8 +78,8 @@ def kernel_answer(sql: str, given: pa.Table) -> pa.Table:
 
 @contextmanager
 def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    """One that nobody else uses. They belong to the process and not to its threads: where a process is copied, what its
-    other threads own is destroyed in the copy, and that ends it."""
+    """A connection that no other thread uses. Connections belong to the process and not to a thread: when a process
+    forks, the objects of its other threads are destroyed in the child, and that would end it."""
     idle = _IDLE.setdefault(os.getpid(), deque())
     try:
         connection = idle.pop()
@@ -90,7 +93,7 @@ def _connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @atexit.register
 def _close_all() -> None:
-    """Of this process, while Python still knows what they are made of."""
+    """Close this process's connections while the interpreter is still complete."""
     for connection in _IDLE.pop(os.getpid(), ()):
         connection.close()
 

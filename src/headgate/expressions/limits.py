@@ -1,7 +1,8 @@
-"""How much one view may cost, judged by what that view itself sees: never by what others have, or how many they are.
+"""Limits on what one view may cost. They depend only on what the view itself sees, never on the data or the number of
+other views.
 
-Every operation whose result may be larger than what it is given asks here before it begins. What is refused is one
-block for the views that look at it alike; everything else goes on.
+Every operation whose result may be larger than its input asks here first. A refusal ends one block for the views that
+share its computation; everything else continues.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.model.budget import LimitExceeded as TooMuch
-from headgate.model.budget import Meter, charge, metered
+from headgate.logs import failure
+from headgate.model.budget import LimitExceeded, Meter, charge, metered
 from headgate.model.limits import Limits
 from headgate.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Type
 
@@ -33,44 +34,47 @@ _LIMITS: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
 
 @contextmanager
 def limited(limits: Limits, meter: Meter) -> Iterator[None]:
-    """What is computed inside is within these, and counted there. Whatever else may go wrong with it is its own matter
-    too: it would go wrong again with each new try, and nobody's work would go on any more. The kind of error is said,
-    and not its text, which may hold values of tuples."""
+    """Apply these limits to the code inside, and charge its cost to the meter.
+
+    Every other error of that code also counts as a limit: it would recur with each retry and stop everybody's work. The
+    notice names the type of the error and not its text, which may hold values of tuples.
+    """
     token = _LIMITS.set(limits)
     try:
         with metered(meter):
             yield
-    except TooMuch:
+    except LimitExceeded:
         raise
     except MemoryError:
-        raise TooMuch(CANNOT) from None
+        raise LimitExceeded(CANNOT) from None
     except Exception as error:
-        raise TooMuch(f"{FAILS} ({type(error).__name__})") from None
+        failure("operators", "a block cannot be computed", error)
+        raise LimitExceeded(f"{FAILS} ({type(error).__name__})") from None
     finally:
         _LIMITS.reset(token)
 
 
 def few_rows(counts: npt.NDArray[np.int64]) -> None:
-    """All of them together: as doubles, since whole numbers turn around where they end."""
+    """Check the sum of the counts. It is computed in doubles, because integers would overflow."""
     most = _LIMITS.get().rows
     if counts.sum(dtype=np.float64) > most:
-        raise TooMuch(f"it has more than {most:,} rows at once")
+        raise LimitExceeded(f"it has more than {most:,} rows at once")
 
 
 def few_tuples(count: int) -> None:
     most = _LIMITS.get().tuples
     if count > most:
-        raise TooMuch(f"its windows hold more than {most:,} tuples")
+        raise LimitExceeded(f"its windows hold more than {most:,} tuples")
 
 
 def taken(column: pa.Array, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Some rows of a column, some of them perhaps many times; NULL where the mask says so."""
+    """Rows of a column, possibly repeated; NULL where the mask is set."""
     charge(size_of(lengths_of(column), rows))
     return column.take(pa.array(rows, mask=mask))
 
 
 def lengths_of(column: pa.Array) -> npt.NDArray[np.int32] | None:
-    """Of texts, in bytes; None: it holds something else."""
+    """The lengths of texts in bytes; None if the column does not hold texts."""
     if not pa.types.is_string(column.type):
         return None
     found: npt.NDArray[np.int32] = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
@@ -78,15 +82,15 @@ def lengths_of(column: pa.Array) -> npt.NDArray[np.int32] | None:
 
 
 def size_of(lengths: npt.NDArray[np.int32] | None, rows: npt.NDArray[np.int64]) -> int:
-    """How many bytes a column with texts of these lengths has in these rows."""
+    """The size in bytes of a column with texts of these lengths in these rows."""
     if lengths is None:
         return _NUMBER * len(rows)
     return int(lengths[rows].sum(dtype=np.int64)) + _OFFSET * len(rows)
 
 
 def bounded(evaluate: Evaluate) -> Evaluate:
-    """The same, within what may be computed: texts stay short, of which only CONCAT makes long ones, and all that is
-    made counts. A column that is handed on as it is counts only from the second time on."""
+    """Wrap `evaluate` with limits: no text may become too long (only CONCAT makes long texts), and everything computed
+    is charged. A column passed on unchanged is charged only from the second time on."""
 
     def within(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
         given, cost = set[Expr](), 0
@@ -104,7 +108,7 @@ def bounded(evaluate: Evaluate) -> Evaluate:
 
 
 def _joining(expr: Expr) -> Iterator[Expr]:
-    """All CONCATs of an expression; aggregates are given, whatever they are of."""
+    """All CONCATs of an expression, except inside aggregates, whose values are given."""
     if isinstance(expr, Call) and expr.function == "CONCAT":
         yield expr
     if not isinstance(expr, AggregateCall):
@@ -113,15 +117,15 @@ def _joining(expr: Expr) -> Iterator[Expr]:
 
 
 def _text(expr: Expr, values: Values, size: int) -> int:
-    """How many bytes the texts of an expression can have at most."""
+    """An upper bound of the size in bytes of an expression's texts."""
     longest, together = _most(expr, values, size)
     if longest > (most := _LIMITS.get().text):
-        raise TooMuch(f"a text of it may have more than {most:,} bytes")
+        raise LimitExceeded(f"a text of it may have more than {most:,} bytes")
     return together + _OFFSET * size
 
 
 def _most(expr: Expr, values: Values, size: int) -> tuple[int, int]:
-    """How many bytes a text can have at most, and all of them together."""
+    """Upper bounds of the bytes of one text, and of all texts together."""
     match expr:
         case Column() | AggregateCall() if expr.type == Type.STRING:
             lengths = pc.binary_length(values[expr])
@@ -139,5 +143,5 @@ def _most(expr: Expr, values: Values, size: int) -> tuple[int, int]:
 
 
 _OFFSET, _NUMBER = 4, 8
-"""Bytes that each text has beside its own, and those of any other value, if it has no fewer."""
+"""Bytes that each text needs for its offset, and bytes of any other value unless `_WIDTHS` says less."""
 _WIDTHS = {Type.BOOLEAN: 1, Type.INT: 4, Type.FLOAT: 4, Type.DATE: 4}

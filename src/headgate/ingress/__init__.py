@@ -1,1 +1,1 @@
-"""From a source to checked, labelled tuples."""
+"""Reads sources and turns their rows into validated, labelled tuples."""

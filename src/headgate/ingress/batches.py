@@ -1,4 +1,4 @@
-"""Batches as a pipeline takes them: of a source, to be read in one of two ways, or a table that is here already."""
+"""Source batches, as the pipeline takes them: decoded with pushdown, read whole, or already in memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from headgate.model.tuples import TupleBatch
 
 
 class SourceBatch(Protocol):
-    """A batch of a stream, to be read in one of two ways."""
+    """A batch of a stream that can be read in two ways: decoded with pushdown, or whole."""
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> Decoded | None:
-        """Only what is wanted, if that can be; `learn` reads labels that are new."""
+        """Reads only the columns and tuples of the pushdown; `register` reads new labels. None: the batch must be read
+        whole."""
         ...
 
     def whole(self) -> Whole:
-        """All of it."""
+        """Reads all rows and columns."""
         ...
 
 
@@ -32,28 +33,28 @@ class Decoded(Protocol):
 
     @property
     def tuples(self) -> int:
-        """How many there were, unwanted ones included."""
+        """How many tuples the batch had, including dropped ones."""
         ...
 
     @property
     def unseen(self) -> int:
-        """How many were dropped that nobody sees."""
+        """How many tuples were dropped because no view sees them."""
         ...
 
     @property
     def refused(self) -> Sequence[RejectedRows]:
-        """What is no tuple of the stream."""
+        """The rejected rows."""
         ...
 
     @property
     def pushdown(self) -> Pushdown:
-        """What it was read for."""
+        """The pushdown that it was read with."""
         ...
 
 
 @dataclass(frozen=True)
 class TableBatch:
-    """A batch that is here already."""
+    """A batch that is already in memory; it is always read whole."""
 
     table: pa.Table
 

@@ -1,7 +1,7 @@
-"""Lines of JSON, each one object: read by one parser, which DuckDB holds, as whole columns.
+"""Reads JSON lines, one object per line, into whole columns; one parser, that of DuckDB, decides what a line means.
 
-A line that holds anything besides its object, or a key twice, means different things to different readers: it is
-refused. Keys that are no columns are passed over.
+A line with anything besides one object, or with a duplicate key, means different things to different parsers: it is
+rejected. Keys that are not columns of the stream are ignored.
 """
 
 from __future__ import annotations
@@ -31,21 +31,26 @@ _KINDS: Mapping[Type, tuple[str, ...]] = {
     Type.TIMESTAMP: ("VARCHAR",),
     Type.DATE: ("VARCHAR",),
 }
-"""What a value of each type is in JSON, as DuckDB calls it; a STRING is any."""
+"""The JSON types, as DuckDB names them, that a value of each column type may have; a STRING may have any."""
 _NOT_FINITE = "^[+-]?(NaN|INF|Infinity)$"
 
 
 @dataclass(frozen=True)
 class Objects:
-    """For each column what a line has there, as text; the lines that have something else there; those that hold no
-    object, and those that have a key twice."""
+    """The values of JSON lines, by column.
+
+    texts: for each column its values as texts
+    wrong: for each column the lines whose value has the wrong JSON type
+    no_object: the lines that are not one object
+    twice: the lines with a duplicate key
+    """
 
     texts: Mapping[str, pa.Array]
     wrong: Mapping[str, Bools]
     no_object: Bools
     twice: Bools
     raw: Callable[[str, int], str]
-    """The text of a value, as JSON has it."""
+    """The text of a value as it stands in JSON, by column and line; for error messages."""
 
 
 def objects_of(lines: pa.Array, columns: Sequence[tuple[str, Type]]) -> Objects:
@@ -85,19 +90,19 @@ def objects_of(lines: pa.Array, columns: Sequence[tuple[str, Type]]) -> Objects:
 
 
 def _split(lists: pa.ListArray, size: int) -> list[pa.Array]:
-    """Lists of so many values each, as columns."""
+    """Splits lists of `size` values each into `size` columns."""
     flat = lists.flatten()
     return [flat.take(pa.array(np.arange(number, len(flat), size))) for number in range(size)]
 
 
 def _twice(keys: pa.ListArray) -> Bools:
-    """The lists in which a key is more than once."""
+    """The lists with a duplicate key."""
     found = np.zeros(len(keys), np.bool_)
     flat = keys.flatten().dictionary_encode()
     codes, rows = np.asarray(flat.indices, np.int64), np.asarray(pc.list_parent_indices(keys), np.int64)
     width = len(flat.dictionary)
     if width and len(codes) == width * len(keys) and (codes.reshape(-1, width) == codes[:width]).all():
-        return found  # all lines have the same keys, and so many different ones
+        return found  # all lines have the same keys, without duplicates
     both = np.sort(rows * width + codes)
     found[both[1:][both[1:] == both[:-1]] // max(width, 1)] = True
     return found

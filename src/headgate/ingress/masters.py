@@ -1,5 +1,7 @@
-"""Whether the master of a standalone cluster answers. Spark itself tries for more than a minute and then says little,
-so the master is asked before Spark is started: for a file that it does not have, in the words of Spark's own protocol.
+"""Checks that the master of a standalone cluster answers, before Spark is started.
+
+Spark itself tries for more than a minute and then reports little. The check requests a file that the master does not
+have, in Spark's own RPC protocol, and expects the refusal.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ import time
 from headgate.errors import HeadgateError
 
 ANSWERS_WITHIN = 10.0
-"""Seconds, for all machines of the master together."""
+"""Seconds, for all hosts of the master together."""
 _STANDALONE = re.compile(r"spark://(?P<places>.*)")
 _PLACE = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+):(?P<port>[0-9]{1,5})")
 _ASKED_FOR = b"/files/headgate"
 _REQUEST = struct.pack(">qbi", 8 + 1 + 4 + len(_ASKED_FOR), 6, len(_ASKED_FOR)) + _ASKED_FOR
 _HEADER = struct.Struct(">qb")
-_REFUSAL = 8  # of Spark's messages: there is no such file
-_SECURED = b"\x15\x03"  # or it speaks TLS only, and says so: Spark has the keys
+_REFUSAL = 8  # Spark's message type StreamFailure: there is no such file
+_SECURED = b"\x15\x03"  # a TLS alert: the master speaks TLS only; Spark has the keys
 
 
 def check_answers(master: str) -> None:
-    """Refuses a standalone master that no machine answers for. Others (`local[2]`, `yarn`, `k8s://`) are Spark's own
-    matter, for they have no such protocol."""
+    """Raises an error if no host of a standalone master answers. Other masters (`local[2]`, `yarn`, `k8s://`) have no
+    such protocol and are left to Spark."""
     standalone = _STANDALONE.fullmatch(master)
     if standalone is None:
         return

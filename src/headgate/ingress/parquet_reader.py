@@ -1,10 +1,10 @@
-"""The files of a micro-batch, decoded by Arrow.
+"""Reads the Parquet files of a micro-batch with Arrow instead of Spark.
 
-Spark says which files make a batch, remembers that, and would hand them over as rows with all columns, which it makes
-one by one and turns into columns again. Where every file is Parquet with exactly the stream's columns and types, Arrow
-reads those columns that are wanted from the files themselves, in a tenth of the time. Which files they are is told by
-Spark's plan of the batch, which is not part of its public interface: whatever is not as expected, there or in a file,
-only means that the batch is taken as Spark hands it over.
+Spark decides which files form a batch and records that; it would return them as rows with all columns, which it builds
+one by one and converts to columns again. Where every file is Parquet with the stream's columns and types, Arrow reads
+the pushed-down columns from the files themselves, in a tenth of the time. The list of files comes from Spark's plan of
+the batch, which is not a public interface: if anything there or in a file is not as expected, the batch is read by
+Spark.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from headgate.plan.expressions import Type
 
 _WAIT = 60.0
 MOST = 500
-"""Files that are open at a time."""
+"""Files that may be open at a time; a batch of more files is read by Spark."""
 
 _LEGACY = b"org.apache.spark.legacyDateTime"
 
 
 @dataclass(frozen=True)
 class Files:
-    """Parquet files on this machine, in the order of their arrival, each with exactly the stream's columns."""
+    """Local Parquet files in order of arrival; each has the stream's columns with their types. `notes` are messages for
+    the owner of the stream."""
 
     descriptor: StreamDescriptor
     opened: Sequence[pq.ParquetFile]
@@ -52,19 +53,19 @@ class Files:
     notes: Sequence[str] = ()
 
     def read(self, names: Iterable[str]) -> pa.Table:
-        pushdown = list(dict.fromkeys(names))
-        found = [self._read(number, pushdown) for number in range(len(self.opened))]
-        schema = pa.schema([(name, ARROW[dict(self.descriptor.columns)[name]]) for name in pushdown])
+        columns = list(dict.fromkeys(names))
+        found = [self._read(number, columns) for number in range(len(self.opened))]
+        schema = pa.schema([(name, ARROW[dict(self.descriptor.columns)[name]]) for name in columns])
         table = pa.concat_tables(found or [schema.empty_table()], promote_options="permissive")
-        table.validate()  # how many values there are of each column is the word of whoever wrote the file
+        table.validate()  # the number of values in each column is a claim of the writer of the file
         for number, field in enumerate(table.schema):
             if _is(field.type, ARROW[Type.STRING]):
                 table = table.set_column(number, field.name, as_texts(table.column(number)))
         return table
 
-    def _read(self, number: int, pushdown: list[str]) -> pa.Table:
+    def _read(self, number: int, columns: list[str]) -> pa.Table:
         try:
-            return self.opened[number].read(pushdown)
+            return self.opened[number].read(columns)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.descriptor, self.paths[number], f"it is damaged ({type(error).__name__})") from None
 
@@ -74,7 +75,7 @@ class Files:
         return Whole(table.cast(schema), notes=self.notes)
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
-        """Only what is wanted of a batch in which every tuple is in order; None: each row has to be looked at."""
+        """Decodes a batch in which every tuple is valid; None: each row must be validated, or files are missing."""
         if self.notes:
             return None
         descriptor = self.descriptor
@@ -82,7 +83,7 @@ class Files:
         unsure = [name for name in texts if self._largest(name) > pushdown.longest]
         own = [descriptor.event_time] if descriptor.event_time else []
         names = [*pushdown.columns, *own, *descriptor.labels.values(), *unsure]
-        table = self.read(names or [descriptor.columns[0][0]])  # tuples are counted by what there is of them
+        table = self.read(names or [descriptor.columns[0][0]])  # one column at least, to count the tuples
         here = [name for name in texts if name in table.column_names]
         times, tuples = _times(table, descriptor, now), table.num_rows
         if times is None or any(_longest(table.column(name)) > pushdown.longest for name in here):
@@ -99,8 +100,8 @@ class Files:
         return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, tuples - len(times))
 
     def _largest(self, name: str) -> int:
-        """No value of this column is larger, in bytes: all of a part of the file is not. That is said by whoever wrote
-        the file, and is believed only of what nobody reads."""
+        """An upper bound of the size of a value in this column, in bytes: the size of the largest column chunk. This is
+        a claim of the writer of the file; it is trusted only for columns that no query reads."""
         sizes = [0]
         for file in self.opened:
             at = file.schema_arrow.names.index(name)
@@ -110,7 +111,7 @@ class Files:
 
 
 def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | None:
-    """Those of the batch that is at work in this query right now; None where Spark has to read them."""
+    """The files of the current batch of a Spark streaming query; None: Spark must read them."""
     if source.format != "parquet" or not LISTING.issuperset(map(str.lower, source.options)):
         return None
     try:
@@ -123,13 +124,13 @@ def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | N
 
 
 def addresses(started: Future[StreamingQuery]) -> list[str] | None:
-    """Where the files are of the batch that is at work in this query right now; None if that is not to be found."""
+    """The addresses of the files in the current batch of a Spark streaming query; None if they cannot be found."""
     leaves = started.result(_WAIT)._jsq.streamingQuery().lastExecution().analyzed().collectLeaves()
     return list(map(str, leaves.head().relation().location().inputFiles())) if leaves.size() == 1 else None
 
 
 def local_paths(found: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Files by their addresses, as Spark writes them, and these; None if one is elsewhere."""
+    """Pairs of local path and address, from addresses as Spark writes them; None if a file is not local."""
     parts = [urlsplit(address) for address in found]
     if any(x.scheme != "file" or x.netloc for x in parts):
         return None
@@ -137,12 +138,13 @@ def local_paths(found: Sequence[str]) -> list[tuple[str, str]] | None:
 
 
 def opened(descriptor: StreamDescriptor, addresses: Sequence[str]) -> Files | None:
-    """Files by their addresses, as Spark writes them. One that is gone is said."""
+    """Opens files by their addresses, as Spark writes them; None: Spark must read them. A file that is gone gets a
+    note."""
     here = local_paths(addresses)
     if here is None or len(here) > MOST or any("=" in path for path, _ in here):  # folders may be columns
         return None
     found, notes = in_order_of_time(here)
-    if not all(stat.S_ISREG(os.stat(path).st_mode) for path in found):  # whoever opens a pipe waits for its writer
+    if not all(stat.S_ISREG(os.stat(path).st_mode) for path in found):  # opening a pipe would wait for its writer
         return None
     labels = list(descriptor.labels.values())
     files = [_opened(descriptor, path, labels) for path in found]
@@ -150,7 +152,7 @@ def opened(descriptor: StreamDescriptor, addresses: Sequence[str]) -> Files | No
 
 
 def in_order_of_time(here: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Files by the time of their last change and then their addresses, and what is to say of those that are gone."""
+    """Paths in order of modification time, then address; and a note for each file that is gone."""
     times, notes = dict[tuple[str, str], int](), list[str]()
     for file in here:
         try:
@@ -168,7 +170,7 @@ def _opened(descriptor: StreamDescriptor, path: str, labels: list[str]) -> pq.Pa
 
 
 def _fits(file: pq.ParquetFile, descriptor: StreamDescriptor) -> bool:
-    """Whether Spark would read each column as what it is in the file."""
+    """Whether Spark would read each column of the stream with the type that it has in the file."""
     if _LEGACY in (file.metadata.metadata or {}) or len(file.schema.names) != len(file.schema_arrow.names):
         return False
     names = [name.casefold() for name in file.schema_arrow.names]
@@ -190,7 +192,7 @@ def _is(found: pa.DataType, type_: pa.DataType) -> bool:
 
 
 def _times(table: pa.Table, descriptor: StreamDescriptor, now: int) -> Ints | None:
-    """Event times in milliseconds; None where one has none that ingress would take."""
+    """Event times in milliseconds; None if any tuple has no event time that ingress accepts."""
     if descriptor.event_time is None:
         return np.full(table.num_rows, now)
     column = fitting(table.column(descriptor.event_time), ARROW[Type.TIMESTAMP])
@@ -205,7 +207,8 @@ def _times(table: pa.Table, descriptor: StreamDescriptor, now: int) -> Ints | No
 def _labels(
     table: pa.Table, descriptor: StreamDescriptor, pushdown: Pushdown, register: RegisterLabels
 ) -> tuple[Ints, Pushdown] | None:
-    """The number of each tuple's label, by the texts it is made of, and what is wanted when all of them are known."""
+    """The label number of each tuple, and the pushdown after new labels are registered; None: a label is unreadable or
+    cannot be registered."""
     if not descriptor.labels:
         return (repeated(pushdown.labels[()], table.num_rows), pushdown) if () in pushdown.labels else None
     names = list(descriptor.labels.values())
@@ -222,7 +225,7 @@ def _labels(
 
 
 def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
-    """The different rows of these texts, and which of them each row is."""
+    """The distinct rows of these text columns, and for each row the number of its distinct row."""
     kinds: list[tuple[str | None, ...]] = [()]
     kind: Ints = repeated(0, len(columns[0]))
     for column in columns:
@@ -233,13 +236,13 @@ def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, .
             kinds = [(*kinds[0], texts[own[0]])]
             continue
         both = own.astype(np.int64) if len(kinds) == 1 else kind * len(texts) + own
-        there, kind = dense(both)  # of all that could be only what there is: texts may be many
+        there, kind = dense(both)  # only the combinations that occur: there may be many texts
         kinds = [(*kinds[x // len(texts)], texts[x % len(texts)]) for x in there.tolist()]
     return kinds, kind
 
 
 def _kept(labels: Ints, pushdown: Pushdown) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-    """Which tuples anybody sees; None: all."""
+    """Which tuples any view sees; None: all."""
     if pushdown.keep is None or not len(labels):
         return None
     seen = np.zeros(int(labels.max()) + 1, np.bool_)

@@ -1,4 +1,4 @@
-"""What is wanted of the next batch of a stream: which columns, which labels, which tuples at all."""
+"""Pushdown: the columns, labels and tuples that the running queries need of the next batch of a stream."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Expr
 
 MOST_LISTED = 100
-"""Labels, or blocks, that Spark is told of one by one; more are looked at here."""
+"""Labels, or blocks, that are listed one by one in Spark's expressions; beyond this, Headgate itself filters."""
 
 
 @dataclass(frozen=True)
 class Pushdown:
-    """`labels` are the numbers of labels by the texts they were read from; `keep` says which labels each block sees and
-    under which condition a tuple yields anything there, None if whatever comes is wanted; `longest` is how many bytes a
-    text may have; `unreadable` are texts that are no labels."""
+    """What a reader needs to know to drop tuples and columns early.
+
+    snapshot: the catalog snapshot it was made for
+    columns: the columns that any query reads
+    labels: label numbers by the texts that the labels were read from
+    keep: for each block the labels that it sees and the condition on its tuples (None: no condition); None: every
+        tuple is needed
+    longest: how many bytes a text may have
+    unreadable: texts that are not labels
+    """
 
     snapshot: CatalogSnapshot
     columns: tuple[str, ...]
@@ -26,13 +33,16 @@ class Pushdown:
     longest: int = Limits().text
     unreadable: frozenset[tuple[str | None, ...]] = frozenset()
     epoch: int = 0
-    """That of the dictionary which the numbers of labels are from."""
+    """The epoch of the label dictionary that gave the label numbers."""
 
     def still(self, now: CatalogSnapshot, epoch: int) -> bool:
-        """Whether a batch that was read for this will do now. Its labels may have been forgotten since. Other queries
-        may read other columns, other rules and entrances give other labels, and windows may hold what somebody has come
-        to see. Where something was dropped, nobody may have come or see otherwise since: such a one would receive of
-        the batch what the others wanted of it, and so learn what they see."""
+        """Whether a batch that was read with this pushdown can be used under the current snapshot and dictionary epoch.
+
+        Its labels may have been removed from the dictionary since. Other queries may read other columns; other rules
+        and stream descriptors give other labels; a window (a block without a condition) needs every tuple that its
+        views see, also those that a view has come to see since. If tuples were dropped, no subscriber may have been
+        added or have changed its clearance since: it would receive of the batch the tuples that others needed, and so
+        learn what they see."""
         if epoch != self.epoch:
             return False
         if now is self.snapshot:
@@ -46,4 +56,4 @@ class Pushdown:
 
 
 RegisterLabels = Callable[[Sequence[tuple[str | None, ...]]], Pushdown | None]
-"""Reads the texts of labels, and says what is wanted then; None: nothing any more."""
+"""Registers new label texts and returns the pushdown that includes them; None: nothing is needed any more."""

@@ -1,8 +1,8 @@
-"""What became of files after they were read, and of folders that are followed.
+"""Detects files that change after they were read, and source folders that disappear.
 
-Spark reads a file once, by its name, and says nothing if it grows later or if its folder is gone: tuples would be
-missing without a word. Which files were read, and of what time they were then, is in Spark's log beside its checkpoint.
-Only files of this machine are looked at.
+Spark reads a file once, by its name, and reports nothing if it grows later or if its folder is gone: tuples would be
+missing silently. Spark's log beside its checkpoint lists the files that were read, with their modification times. Only
+local files are checked.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from headgate.errors import SourceError
 from headgate.ingress.text_files import shown
 
 MOST = 10_000
-"""Files of a stream that are looked at: those that were read last."""
+"""Files of a stream that are checked: the ones read last."""
 
 
 def vanished(stream: str, path: str | None) -> SourceError | None:
-    """If that is gone which a stream is read from."""
+    """An error if the source path of a stream is gone. Paths that are not local, or have a glob, are not checked."""
     if path is None or (here := local_path(path)) is None or any(x in here for x in "*?[{") or os.path.exists(here):
         return None
     return SourceError(f"stream {stream} cannot be read on: `{here}` is gone")
 
 
 def local_path(path: str) -> str | None:
-    """As this machine has it; None if it is elsewhere."""
+    """The path on this machine; None if the source is elsewhere."""
     parts = urlsplit(path)
     if parts.scheme not in ("", "file") or parts.netloc:
         return None
@@ -36,7 +36,7 @@ def local_path(path: str) -> str | None:
 
 
 class ReadFiles:
-    """Those of one stream, by the folder of its checkpoint."""
+    """The files that were read of one stream, from Spark's log in the folder of its checkpoint."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._log = checkpoint / "sources" / "0"
@@ -44,7 +44,7 @@ class ReadFiles:
         self._times: dict[str, int] = {}
 
     def changed(self) -> list[str]:
-        """Those that changed since they were read, or since that was said."""
+        """The files that changed since they were read, or since this method last returned them."""
         self._follow()
         found = []
         for path, time in self._times.items():
@@ -58,7 +58,7 @@ class ReadFiles:
     def _follow(self) -> None:
         new = [x for x in self._log.glob("*") if not x.name.startswith(".") and x.name not in self._known]
         for file in sorted(new, key=lambda x: int(x.name.partition(".")[0])):
-            with suppress(OSError, ValueError, KeyError, TypeError):  # as Spark may write it some day
+            with suppress(OSError, ValueError, KeyError, TypeError):  # Spark may change the format
                 for line in file.read_text().splitlines()[1:]:
                     entry = json.loads(line)
                     address = urlsplit(entry["path"])

@@ -1,9 +1,9 @@
-"""Files of text, cut into records: lines, or rows of CSV as RFC 4180 has them.
+"""Splits text files into records: lines, or rows of CSV as defined by RFC 4180.
 
-Where a record ends is decided here and nowhere else. A line break ends a row of CSV unless an odd number of quotes
-stands before it: of rows that are written as they should be, none can be cut in two by what is in its values, and one
-whose quotes are damaged ends where the same count says, and is refused whole. What follows is decided by nothing in it.
-Files are read in pieces, so that neither a file nor a record that never ends is held as a whole.
+This is the only place that decides where a record ends. A line break ends a row of CSV unless an odd number of quotes
+stands before it: so no value can split a well-formed row in two. A row with damaged quotes ends where the same count
+says, and is rejected whole; nothing else in it decides about the rows after it. Files are read in pieces, so that
+neither a whole file nor an endless record is held in memory.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.errors import SourceError
 
 PIECE = 8 << 20
-"""Bytes of a file that are read at a time."""
+"""Bytes that are read from a file at a time."""
 
 LONGEST = 16 << 20
-"""Bytes of a record; a longer one is refused."""
+"""Bytes of a record; a longer record is rejected."""
 
 SHOWN = 4096
-"""Bytes that are shown of a record that is refused."""
+"""Bytes that are kept of a rejected record."""
 
 _LF, _CR = 10, 13
 _MARK = b"\xef\xbb\xbf"
@@ -37,8 +37,8 @@ TOO_LONG = f"it is longer than {LONGEST:,} bytes"
 
 @dataclass(frozen=True)
 class Form:
-    """How records are told apart: by line breaks, or for CSV also by what separates and quotes values. `null` is what
-    stands for NULL besides nothing."""
+    """The syntax of records: lines, or CSV rows with their separator and quote character (empty: nothing is quoted).
+    `null` is a text that stands for NULL, besides the empty text."""
 
     separator: str = ","
     quote: str = ""
@@ -51,7 +51,7 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Piece:
-    """Whole records of a file, one after the other; or the beginning of one that is too long."""
+    """Consecutive whole records of a file; or the beginning of one record that is too long."""
 
     data: bytes
     form: Form
@@ -66,17 +66,17 @@ class Piece:
         return _found(self._bytes, self.form.quote)
 
     def _outside(self, places: Ints) -> Ints:
-        """Those of these places that are not between quotes."""
+        """The offsets that are not between quotes."""
         return places[np.searchsorted(self._quotes, places) % 2 == 0] if len(self._quotes) else places
 
     @cached_property
     def ends(self) -> Ints:
-        """Where the line breaks are that end a record."""
+        """The offsets of the line breaks that end a record."""
         return self._outside(np.flatnonzero(self._bytes == _LF))
 
     @cached_property
     def bounds(self) -> Ints:
-        """Where records begin, and where the last one ends."""
+        """The offsets at which records begin, and the end of the last one."""
         last = [] if len(self.ends) and self.ends[-1] == len(self.data) - 1 else [len(self.data)]
         return np.concatenate([[0], self.ends + 1, last]).astype(np.int64)
 
@@ -97,7 +97,7 @@ class Piece:
 
     @cached_property
     def blank(self) -> Bools:
-        """Records with nothing in them."""
+        """The empty records."""
         begins, ends = self.bounds[:-1], self.bounds[1:]
         only = self._bytes[begins] if len(begins) else np.empty(0, np.uint8)
         return np.asarray(((ends - begins == 1) & (only == _LF)) | ((ends - begins == 2) & (only == _CR)), np.bool_)
@@ -110,7 +110,7 @@ class Piece:
 
     @cached_property
     def damaged(self) -> Bools:
-        """Records in which a quote stands where none may, or is missing; or a line break of another kind."""
+        """The records with a misplaced or missing quote, or with a carriage return outside of a line break."""
         data = np.concatenate([self._bytes, np.array([_LF, _LF], np.uint8)])
         separator, quote = (ord(x) if x else 0 for x in (self.form.separator, self.form.quote))
         opening, closing = self._quotes[0::2], self._quotes[1::2]
@@ -124,7 +124,9 @@ class Piece:
         return found
 
     def rows(self, chosen: Bools, names: list[str]) -> pa.Table:
-        """The values of these records, as bytes, NULL where there is nothing. Each has as many as there are names."""
+        """The values of the chosen records as bytes; NULL for an unquoted value that is empty or `form.null`.
+
+        INVARIANT: each chosen record has as many values as there are names."""
         data = self.data if chosen.all() else self._bytes[np.repeat(chosen, np.diff(self.bounds))].tobytes()
         if not data:
             return pa.table({name: pa.array([], pa.binary()) for name in names})
@@ -174,7 +176,7 @@ def pieces(stream: Stream, form: Form) -> Iterator[Piece]:
 
 
 def _after(stream: Stream, form: Form, odd: int) -> bytes:
-    """What follows the end of a record that is passed over, so many quotes of which are open."""
+    """Skips the rest of a record, in which `odd` quotes (0 or 1) are open; returns the bytes after it."""
     while data := stream.read(PIECE):
         held = form.quote.encode() * odd + data
         ends = Piece(held, form).ends

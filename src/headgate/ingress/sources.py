@@ -1,7 +1,7 @@
-"""Sources of streams and tables: any format that Spark reads, with the stream's own columns and nothing else.
+"""Sources of streams and tables: any format that Spark reads, restricted to the columns of the stream.
 
-Of CSV and JSON lines Spark only says which files there are; `textfiles` reads them. Files come in the order of their
-modification time and then their path, whatever Spark makes of them.
+Spark only lists the files of CSV and JSON lines; `text_files` reads them. Files are read in order of modification time,
+then path, whatever order Spark returns them in.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ SPARK: dict[Type, t.DataType] = {
     Type.TIMESTAMP: t.TimestampType(),
     Type.DATE: t.DateType(),
 }
-"""How columns of each type are read."""
+"""The Spark type with which columns of each type are read."""
 
 FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
 _OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket", "kafka"})
-"""Formats that say themselves which columns there are."""
+"""Formats that define their columns themselves."""
 _ENDLESS = frozenset({"rate", "rate-micro-batch", "socket"})
-"""Formats that have no end; what they hold cannot be read to it."""
+"""Formats without an end; a finite replay cannot read them."""
 _PLACE = (MODIFIED, FILE, BLOCK)
 _LISTED = "path string, modificationTime timestamp, length bigint, content binary"
 _AT_MOST = str(256 << 20)
-"""Bytes of files of text in one batch, but for a larger file: results do not depend on it."""
+"""Bytes of text files in one batch, unless a single file is larger. Results do not depend on this number."""
 
 
 Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
@@ -59,7 +59,7 @@ Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A stream and where it comes from; options are not shown: one may be a password."""
+    """A stream and its source. `repr` leaves the options out: one may be a password."""
 
     descriptor: StreamDescriptor
     format: str
@@ -79,21 +79,21 @@ class StreamSource:
 
     @property
     def text(self) -> Text | None:
-        """How its files are read, if that is not Spark's business."""
+        """How Headgate reads its files; None if Spark reads them."""
         if self.format not in FORMATS:
             return None
         return text_of(self.descriptor, self.format, self.options)
 
     @property
     def path(self) -> str | None:
-        """Where its files are, if it has any."""
+        """The path of its files; None if the source is not files."""
         paths = [value for name, value in self.options.items() if name.lower() == "path"]
         return paths[0] if paths and self.format in FILES else None
 
 
 def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
-    """Unknown formats, missing folders and the like are said in one line."""
-    with _said(source, "stream"):
+    """Opens a stream. An unknown format, a missing folder and similar errors are reported in one line."""
+    with _short_errors(source, "stream"):
         source = _in_folder(source)
         if source.text is not None:
             return _listing(spark.readStream, source).load().select("path", "modificationTime")
@@ -104,22 +104,22 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
 
 
 def read_table(spark: SparkSession, source: StreamSource) -> Whole:
-    """All that a table holds now, in the order of files and their rows."""
-    with _said(source, "table"):
+    """Reads all rows that a table holds now, in order of files and rows."""
+    with _short_errors(source, "table"):
         if source.text is not None:
             return read_texts(source.text, _listing(spark.read, source).load().select("path", "modificationTime"))
         return Whole(in_order(_shaped(_reader(spark.read, source).load(), source).toArrow()))
 
 
 def read_texts(text: Text, listed: DataFrame) -> Whole:
-    """The files of text that Spark lists."""
+    """Reads the text files that Spark lists."""
     found = listed.toArrow().to_pylist()
     found.sort(key=lambda x: (x["modificationTime"], x["path"]))
     return read_files(text, [_file(listed.sparkSession, x["path"]) for x in found])
 
 
 def _file(spark: SparkSession, path: str) -> TextFile:
-    """One that is on another machine is fetched as a whole, as it is."""
+    """A file by its path; a file on another machine is fetched as a whole, undecoded."""
     if path.startswith("file:"):
         return local_file("/" + path.removeprefix("file:").lstrip("/"))
 
@@ -133,7 +133,7 @@ def _file(spark: SparkSession, path: str) -> TextFile:
 
 
 def _listing(reader: Reader, source: StreamSource) -> Reader:
-    """Which files there are, with nothing of what is in them."""
+    """A reader that lists the files without their contents."""
     options = {name: value for name, value in source.options.items() if name.lower() in LISTING}
     if isinstance(reader, DataStreamReader) and not _bounded(options):
         options["maxBytesPerTrigger"] = _AT_MOST
@@ -145,7 +145,7 @@ def _bounded(options: Mapping[str, str]) -> bool:
 
 
 def _in_folder(source: StreamSource) -> StreamSource:
-    """Spark follows folders only: a single file is the one of its name in its folder."""
+    """Spark streams from folders only: a single file becomes its folder with a filter for its name."""
     path = source.path
     here = local_path(path) if path is not None else None
     if here is None or not os.path.isfile(here):
@@ -162,8 +162,8 @@ def _reader(reader: Reader, source: StreamSource) -> Reader:
 
 
 @contextmanager
-def _said(source: StreamSource, what: str) -> Iterator[None]:
-    """Spark's own text may be pages long, and name what is on the machine."""
+def _short_errors(source: StreamSource, what: str) -> Iterator[None]:
+    """Turns errors into one line. Spark's own text may be pages long, and name files and folders of the machine."""
     try:
         yield
     except SourceError as error:
@@ -177,11 +177,12 @@ def _said(source: StreamSource, what: str) -> Iterator[None]:
 
 
 def kind_of(error: Exception) -> str:
-    """What Spark calls it, as near to its cause as that has a name: its own text may be pages long, and hold values of
-    tuples or name what is on the machine. What nobody could guess from the name is said in words of ours."""
+    """Spark's name for an error, of the innermost cause that has one; with the file and the mismatched column types if
+    known, which the name alone does not tell. Spark's own text is left out: it may be pages long, and hold values of
+    tuples or name files and folders of the machine."""
     name, words, file = type(error).__name__, "", ""
     for cause in _causes(error):
-        with suppress(Exception):  # it has no such name, or Java is gone
+        with suppress(Exception):  # the cause has no such name, or the JVM is gone
             found, more = cause.getCondition(), cause.getMessageParameters()
             if found and not found.startswith("_LEGACY"):
                 name = str(found)
@@ -193,13 +194,13 @@ def kind_of(error: Exception) -> str:
 
 
 def _plain_path(path: str) -> str:
-    """As people write it: Spark names some paths, and the addresses of others."""
+    """A path as people write it: Spark gives a path for some files and an address for others."""
     address = urlsplit(path)
     return unquote(address.path) if path.startswith("file:///") else re.sub("^file:", "", path)
 
 
 def _causes(error: Exception) -> Iterator[Any]:
-    """An error, what it is in Java, and what that came from."""
+    """An error, its Java exception, and the causes of that."""
     yield error
     cause: Any = getattr(error, "java_exception", None)
     with suppress(Exception):
@@ -209,7 +210,7 @@ def _causes(error: Exception) -> Iterator[Any]:
 
 
 def _check_columns(frame: DataFrame, source: StreamSource) -> None:
-    """The stream may have fewer columns than its source, but no others."""
+    """Raises an error unless the source has every column of the stream, with its type; the source may have more."""
     found = {field.name: field.dataType for field in frame.schema.fields}
     words = {type_: word for word, type_ in SPARK.items()}
     for name, type_ in source.descriptor.columns:
@@ -222,7 +223,7 @@ def _check_columns(frame: DataFrame, source: StreamSource) -> None:
 
 
 def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
-    """The columns of the stream, and where in which file a row was."""
+    """The columns of the stream; for files also the position of each row: modification time, path, block."""
     columns = [_column(name, type_) for name, type_ in source.descriptor.columns]
     if source.format in FILES:
         found = ("file_modification_time", "file_path", "file_block_start")
@@ -231,13 +232,14 @@ def _shaped(frame: DataFrame, source: StreamSource) -> DataFrame:
 
 
 def _column(name: str, type_: Type) -> SparkColumn:
-    """Spark hands on the bytes of texts as they are in a file; what is no UTF-8 is U+FFFD here, as in ingress."""
+    """A column of the stream. Spark passes on the bytes of texts as they are in the file; invalid UTF-8 becomes U+FFFD
+    here, as in validation."""
     column = F.col(f"`{name.replace('`', '``')}`")
     return F.make_valid_utf8(column).alias(name) if type_ == Type.STRING else column
 
 
 def in_order(batch: pa.Table) -> pa.Table:
-    """The rows of a batch in the order of their arrival. Spark packs files into tasks by their size."""
+    """The rows of a batch in order of arrival. Spark packs files into tasks by size, which mixes their order."""
     if _PLACE[0] not in batch.schema.names:
         return batch
     place = batch.select(_PLACE)

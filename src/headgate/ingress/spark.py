@@ -1,4 +1,5 @@
-"""The Spark session that carries the plan: local by default, with settings that results must not depend on."""
+"""The Spark session, which reads sources and writes to Spark sinks: local by default. Results must not depend on its
+settings."""
 
 from __future__ import annotations
 
@@ -23,52 +24,52 @@ _AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET}",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.adaptive.enabled": "false",  # a partition is a cell: none may be merged or split
+    "spark.sql.adaptive.enabled": "false",  # partitions are neither merged nor split
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    _AT_ONCE: "0",  # a kernel sees its partition as a whole
-    "spark.sql.codegen.hugeMethodLimit": "8000",  # larger methods are never compiled by the JVM
-    "spark.sql.files.openCostInBytes": "65536",  # so small are parts of files; or one core would read them alone
-    "spark.driver.maxResultSize": "0",  # what a batch may hold is limited by its source; parts of it come one by one
+    _AT_ONCE: "0",  # one Arrow record batch for each partition
+    "spark.sql.codegen.hugeMethodLimit": "8000",  # the JVM never compiles larger methods
+    "spark.sql.files.openCostInBytes": "65536",  # small, so that small files are spread over cores
+    "spark.driver.maxResultSize": "0",  # no limit: the source limits a batch, and its parts arrive one by one
     "spark.sql.variable.substitute": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.hadoop.fs.permissions.umask-mode": "077",  # checkpoints, and results that Spark writes to files, are ours
+    "spark.hadoop.fs.permissions.umask-mode": "077",  # checkpoints and result files are private
 }
 _LOCAL = {
-    "spark.authenticate": "true",  # with a secret that Spark makes up for this one process
+    "spark.authenticate": "true",  # with a secret that Spark generates for this process
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
 _SECRETS = ("HEADGATE_PASSWORD", "HEADGATE_STORE", "HEADGATE_OPTIONS", "PGPASSWORD")
-"""What the environment may hold for us that nobody else needs to know: a URL of a store may have a password in it."""
+"""Environment variables that Spark's processes must not inherit: the URL of a store may contain a password."""
 
 
 def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> SparkSession:
-    """One session for the process; what Spark writes on its own goes below `home`."""
+    """The one session of the process; files that Spark writes on its own go below `home`."""
     check_answers(master)
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = master.startswith("local")
-    if local:  # nothing listens but for this machine, and to nobody who has not Spark's secret
+    if local:  # Spark listens on this machine only, and accepts only connections with its secret
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(home / "tmp"))
     builder = SparkSession.builder.master(master).appName("headgate")
     settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
     for key, value in (settings | (_LOCAL if local else {}) | more).items():
         builder = builder.config(key, value)
-    said = home / "spark.err"
+    log = home / "spark.err"
     try:
-        with _errors_to(said), _nothing_left_behind(), _in_private():
+        with _errors_to(log), _nothing_left_behind(), _in_private():
             return builder.getOrCreate()
     except Exception as error:
-        hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{said}`"
+        hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{log}`"
         raise HeadgateError(f"Spark cannot be started ({type(error).__name__})", hint=hint) from None
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of ours for Spark. Spark asks for a size of parts here, where it has none; streams have settings of their
-    own, copied when they begin, so they do not see it."""
+    """A Spark data frame of an Arrow table. `createDataFrame` needs a positive batch size, so the setting is changed
+    for the call; running streams have their own copy of the settings and are not affected."""
     usual = spark.conf.get(_AT_ONCE)
     spark.conf.set(_AT_ONCE, str(max(1, table.num_rows)))
     try:
@@ -79,7 +80,7 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 @contextmanager
 def _in_private() -> Iterator[None]:
-    """Processes that begin now are not told our secrets, and what they write is for nobody else."""
+    """Processes that start inside do not inherit secrets, and the files they write are private."""
     kept = {name: os.environ.pop(name) for name in _SECRETS if name in os.environ}
     mask = os.umask(0o077)
     try:
@@ -91,7 +92,7 @@ def _in_private() -> Iterator[None]:
 
 @contextmanager
 def _nothing_left_behind() -> Iterator[None]:
-    """Spark's Java does not hear of an interruption, and would go on starting for nobody."""
+    """Kills Spark's Java process if the start fails or is interrupted: it would go on starting unattended."""
     before = _descendants()
     try:
         yield
@@ -104,7 +105,7 @@ def _nothing_left_behind() -> Iterator[None]:
 
 
 def _descendants() -> set[int]:
-    """The processes that come from this one, as far as the system tells."""
+    """The descendants of this process, as far as `/proc` shows them."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -118,7 +119,7 @@ def _descendants() -> set[int]:
 
 @contextmanager
 def _errors_to(file: Path) -> Iterator[None]:
-    """Whatever the Java process says on its own belongs into a file, not among the answers."""
+    """Redirects the error output of the Java process to a file, so that it does not mix with the program's output."""
     sys.stderr.flush()
     kept = os.dup(2)
     new = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -1,8 +1,8 @@
-"""Batches as numbers: Spark itself reads times, gives known labels their numbers, and drops what nobody will want.
+"""Pushdown into Spark: Spark decodes event times and known labels to numbers, and drops tuples that no view needs.
 
-What travels to the kernels is then a few columns of numbers, without texts. Tuples that are not in order are told by
-the number of their label, and some of them are fetched apart. A batch with more labels than can be listed is read as a
-whole, and ingress looks at each of its rows.
+The decoded batch then has few columns, with label numbers instead of label texts. A negative label number marks a
+tuple to be rejected; a sample of these is fetched separately. A batch with more labels than can be listed is read
+whole, and `validation` checks each of its rows.
 """
 
 from __future__ import annotations
@@ -31,22 +31,28 @@ from headgate.plan import normal
 from headgate.plan.expressions import AggregateCall, And, Column, Compare, Expr, Like, Literal, Type
 
 MODIFIED, FILE, BLOCK = "headgate_modified", "headgate_file", "headgate_block"
-"""Where a row of a file comes from; Spark packs files into tasks by their size."""
+"""Columns for the position of a row: modification time, file, block. Spark packs files into tasks by size."""
 
 _TIME, _LABEL = "headgate_time", "headgate_label"
 FIRST = 10_000
 _NO_LABEL, _TOO_LONG, _NO_TIME = -1, -2, -3
 _REASONS = {_NO_LABEL: NO_LABEL, _TOO_LONG: TOO_LONG, _NO_TIME: NO_TIME}
-"""In place of the number of a label: why a tuple is refused."""
+"""Negative numbers in place of a label number: why a tuple is rejected."""
 
 Alternatives = Sequence[tuple[tuple[int, ...], Expr | None]]
-"""Labels that somebody sees, and the condition under which a tuple yields anything there."""
+"""For each block the label numbers that it sees and its condition (`Pushdown.keep`)."""
 
 
 @dataclass(frozen=True)
 class DecodedBatch:
-    """A batch without what nobody wants, how many tuples it had, how many were dropped that nobody sees, and what is
-    refused of it."""
+    """A batch after pushdown.
+
+    arrivals: the tuples that are left
+    tuples: how many tuples the batch had
+    pushdown: the pushdown that it was read with
+    unseen: how many tuples were dropped because no view sees them
+    refused: the rejected rows
+    """
 
     arrivals: TupleBatch
     tuples: int
@@ -63,14 +69,14 @@ def decoded(
     register: RegisterLabels,
     patience: TimeBudget | None = None,
 ) -> DecodedBatch | None:
-    """None: this batch has to be looked at row by row. Labels that were never read before are, first."""
+    """Decodes a batch; None: it must be validated row by row. New labels are registered first."""
     patience = patience or TimeBudget()
     if pushdown.labels:
         found = _tried(frame, descriptor, pushdown, now, patience)
         if found is not True:
             return found or None
     texts = frame.select(*(F.col(_quoted(name)) for name in descriptor.labels.values()))
-    for some in (texts.limit(FIRST), texts):  # the first tuples nearly always show all labels there are
+    for some in (texts.limit(FIRST), texts):  # the first tuples nearly always have all labels
         kinds = _kinds(some)
         if len(pushdown.labels) > MOST_LISTED or len(kinds) > MOST_LISTED:
             return None
@@ -82,7 +88,7 @@ def decoded(
 
 
 def _kinds(texts: DataFrame) -> list[tuple[str | None, ...]]:
-    """Those that differ, or more than `MOST_LISTED` of them."""
+    """The distinct label texts, at most `MOST_LISTED` + 1 of them."""
     found = texts.distinct().coalesce(1).limit(MOST_LISTED + 1).toArrow()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
@@ -96,7 +102,8 @@ def _tried(
     *,
     ahead_too: bool = False,
 ) -> DecodedBatch | bool:
-    """Otherwise whether it is for labels alone that are not known."""
+    """The decoded batch; True: it has unregistered labels; False: it cannot be decoded here. `ahead_too` also fetches
+    tuples with event times too far ahead, to reject them."""
     listed = len(pushdown.labels) + len(pushdown.unreadable)
     if listed > MOST_LISTED or (pushdown.keep is not None and not any(x for x, _ in pushdown.keep)):
         return False
@@ -137,7 +144,7 @@ def _tried(
         good &= times <= latest
     refused: list[RejectedRows] = []
     if not good.all():
-        refused = _unusual(frame, descriptor, pushdown, times, labels, latest)
+        refused = _rejected(frame, descriptor, pushdown, times, labels, latest)
         table, times, labels = table.filter(pa.array(good)), times[good], labels[good]
     types = dict(descriptor.columns)
     arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
@@ -147,15 +154,15 @@ def _tried(
 
 
 def _unconditional(pushdown: Pushdown) -> Pushdown:
-    """All that anybody sees, whatever is wanted of it."""
+    """The pushdown without conditions: all tuples that any view sees."""
     return replace(pushdown, keep=tuple((some, None) for some, _ in pushdown.keep or ()))
 
 
-def _unusual(
+def _rejected(
     frame: DataFrame, descriptor: StreamDescriptor, pushdown: Pushdown, times: Ints, labels: Ints, latest: int | None
 ) -> list[RejectedRows]:
-    """What is refused of a batch: counted by what was fetched of it, and of each kind some rows, fetched apart. A
-    tuple that is not in order must not make all others be looked at."""
+    """The rejected rows of a batch. They are counted in the fetched columns, and a sample of rows for each reason is
+    fetched separately: one invalid tuple must not cause every row to be validated."""
     time, number = _time(descriptor), _number(descriptor, pushdown)
     ahead = (times > latest) & (labels >= _NO_LABEL) if latest is not None else np.zeros(len(times), np.bool_)
     kinds = [(reason, (labels == code) & ~ahead, number == code) for code, reason in _REASONS.items()]
@@ -171,15 +178,16 @@ def _unusual(
 
 
 def _time(descriptor: StreamDescriptor) -> SparkColumn:
-    """The event time in milliseconds; any number does where there is none."""
+    """The event time in milliseconds. It is 0 where a tuple has none (`_number` marks it) and where the stream has none
+    (the time of arrival replaces it)."""
     if descriptor.event_time is None:
         return F.lit(0).cast("bigint")
     return F.coalesce(F.expr(f"unix_millis({spark_name(descriptor.event_time)})"), F.lit(0).cast("bigint"))
 
 
 def _number(descriptor: StreamDescriptor, pushdown: Pushdown) -> SparkColumn:
-    """The number of a tuple's label; less than 0 for what ingress would refuse whenever it comes, NULL if the label was
-    never read before."""
+    """The label number of a tuple; below 0 if it is rejected for a reason other than the clock; NULL if its label is
+    not registered."""
     long = " OR ".join(
         f"COALESCE(octet_length({spark_name(name)}), 0) > {pushdown.longest}"
         for name, type_ in descriptor.columns
@@ -196,7 +204,7 @@ def _number(descriptor: StreamDescriptor, pushdown: Pushdown) -> SparkColumn:
 
 
 def _numbered(descriptor: StreamDescriptor, pushdown: Pushdown) -> str:
-    """The number of a label by the texts it is made of; NULL where they were never read before."""
+    """SQL for the label number of the label texts; NULL if they are not registered."""
     names = [spark_name(name) for name in descriptor.labels.values()]
     if not names:
         return f"{next(iter(pushdown.labels.values()))}"
@@ -210,7 +218,7 @@ def _equals(name: str, text: str | None) -> str:
 
 
 def _kept(alternatives: Alternatives) -> str:
-    """What any block may want, by its label and its conditions."""
+    """SQL for the tuples that any block needs, by label and condition."""
 
     def name(part: Column | AggregateCall) -> str:
         quoted = spark_name(_name(part))
@@ -225,9 +233,9 @@ def _kept(alternatives: Alternatives) -> str:
 
 
 def pushed(condition: Expr | None) -> Expr:
-    """What of a condition Spark is told; it has to be met by all that meets the condition. Spark matches patterns by
-    backtracking, so that a few tuples can take it longer than anybody waits: it is given no pattern but a text at the
-    beginning, at the end or anywhere."""
+    """The part of a condition that is pushed down to Spark; the condition implies it. Spark matches patterns by
+    backtracking, so that a few tuples could occupy it without end: only patterns for a fixed text at the beginning, at
+    the end or anywhere are pushed down."""
     if condition is None:
         return normal.TRUE
     parts = condition.parts if isinstance(condition, And) else (condition,)
@@ -236,8 +244,8 @@ def pushed(condition: Expr | None) -> Expr:
 
 
 def weakest(alternatives: Alternatives) -> Alternatives:
-    """The same with fewer words: of those who see the same labels and compare one column with different bounds, whoever
-    wants most."""
+    """Shortens the filter: of the blocks that see the same labels and compare one column with different bounds, only
+    the one with the weakest bound is kept."""
     found: dict[tuple[object, ...], tuple[tuple[int, ...], Expr | None]] = {}
     for numbers, condition in alternatives:
         match condition:
@@ -266,7 +274,7 @@ def _quoted(name: str) -> str:
 
 
 def _place(frame: DataFrame) -> dict[str, SparkColumn]:
-    """What says where a row was."""
+    """The columns for the position of a row; none if the source is not files."""
     if MODIFIED not in frame.columns:
         return {}
     parts = {MODIFIED: f"unix_micros({MODIFIED})", FILE: f"xxhash64({FILE})", BLOCK: BLOCK}
@@ -274,8 +282,8 @@ def _place(frame: DataFrame) -> dict[str, SparkColumn]:
 
 
 def _ordered(table: pa.Table, names: Sequence[str]) -> pa.Table | None:
-    """The rows in the order of their arrival: files by time of modification, then their parts. None if two files are of
-    the same time: then their names decide, which are not here."""
+    """The rows in order of arrival: files by modification time, then their blocks. None if two files have the same
+    time: then their paths decide, of which only hashes are fetched."""
     place = [table.column(name).to_numpy() for name in names]
     if not table.num_rows:
         return table

@@ -1,8 +1,8 @@
-"""Files of CSV and of JSON lines, read here and not by Spark: where a row ends and what a line holds is decided once.
+"""Reads files of CSV and JSON lines, so that where a row ends and what a line means is decided in one place.
 
-Spark says which files there are and remembers which were read. Its own readers of text begin a row at every line
-break, pass over what follows an object, and look only at the columns that are asked for, so the same bytes would be
-different tuples for different queries.
+Spark only lists the files and records which were read. Spark's own text readers begin a row at every line break, ignore
+text after an object, and parse only the requested columns, so the same bytes would be different tuples for different
+queries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORKERS = min(4, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class TextFile:
-    """A file and how it is opened; that may fail."""
+    """A file and a function that opens it, which may fail."""
 
     name: str
     open: Callable[[], AbstractContextManager[Stream]]
@@ -48,7 +48,7 @@ class TextFile:
 def local_file(path: str) -> TextFile:
     @contextmanager
     def opened() -> Iterator[Stream]:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # whoever opens a pipe waits for its writer
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
             raise SourceError("it is not a regular file")
         with pa.OSFile(path) as file, unpacked(file, path) as stream:
             yield stream
@@ -58,7 +58,7 @@ def local_file(path: str) -> TextFile:
 
 @contextmanager
 def unpacked(file: pa.NativeFile, name: str) -> Iterator[Stream]:
-    """Compressed files are known by their names."""
+    """The decompressed contents of a file; the ending of its name tells the compression."""
     packed = next((way for ending, way in _PACKED.items() if name.endswith(ending)), None)
     if packed is None:
         yield file
@@ -69,7 +69,7 @@ def unpacked(file: pa.NativeFile, name: str) -> Iterator[Stream]:
 
 @dataclass
 class _Parts:
-    """What was read so far."""
+    """The parts that were read so far."""
 
     text: Text
     tables: list[pa.Table] = field(default_factory=list)
@@ -92,7 +92,7 @@ class _Parts:
 
 @dataclass(frozen=True)
 class _Part:
-    """The tuples of a piece, how many of its records are none, and the first of those with what is wrong."""
+    """The tuples of a piece, how many of its records are rejected, and the first of these, each with its reason."""
 
     table: pa.Table
     refused: int = 0
@@ -100,8 +100,8 @@ class _Part:
 
 
 def read_files(text: Text, files: Sequence[TextFile]) -> Whole:
-    """All of them, in this order. A file that is gone is reported; any other that cannot be read is an error that names
-    it."""
+    """Reads all files, in this order. A file that is gone is reported in a note; a file that cannot be read raises an
+    error that names it."""
     notes: list[str] = []
     parts = _Parts(text)
     for part in _side_by_side(_read, _all_pieces(text, files, notes)):
@@ -111,7 +111,7 @@ def read_files(text: Text, files: Sequence[TextFile]) -> Whole:
 
 @dataclass(frozen=True)
 class _Job:
-    """A piece of a file to be read, with the names of the columns that it has, in order."""
+    """A piece of a file to be read, with the names of the file's columns, in order."""
 
     text: Text
     file: str
@@ -138,7 +138,7 @@ def _all_pieces(text: Text, files: Sequence[TextFile], notes: list[str]) -> Iter
 
 
 def unreadable(descriptor: StreamDescriptor, file: str, why: str) -> SourceError:
-    """A file that holds up its stream, until somebody deals with it."""
+    """The error for a file that blocks its stream until the file is repaired or moved away."""
     what = (
         f"table {descriptor.name} cannot be read" if descriptor.table else f"stream {descriptor.name} cannot be read on"
     )
@@ -152,12 +152,12 @@ def gone(file: str) -> str:
 
 
 def shown(path: str) -> str:
-    """In one line, whatever its name is."""
+    """A path in one line, with unprintable characters escaped."""
     return "".join(x if x.isprintable() else repr(x)[1:-1] for x in path)
 
 
 class _Decoded:
-    """A stream of another encoding, in UTF-8; what cannot be decoded is U+FFFD."""
+    """A byte stream recoded to UTF-8; bytes that cannot be decoded become U+FFFD."""
 
     def __init__(self, stream: Stream, encoding: str) -> None:
         self._stream = stream
@@ -170,8 +170,8 @@ class _Decoded:
         return self._decoder.decode(b"", True).encode()
 
 
-def _header(piece: Piece, pushdown: Sequence[str]) -> tuple[list[str], Piece]:
-    """The names that a file gives its columns, and what follows."""
+def _header(piece: Piece, columns: Sequence[str]) -> tuple[list[str], Piece]:
+    """The column names in the header of a file, and the piece without the header."""
     begin, end = piece.bounds[:2].tolist()
     first = Piece(piece.data[begin:end], piece.form)
     if piece.too_long or first.damaged.any():
@@ -179,14 +179,14 @@ def _header(piece: Piece, pushdown: Sequence[str]) -> tuple[list[str], Piece]:
     numbers = [str(number) for number in range(int(first.fields[0]))]
     (row,) = first.rows(np.ones(1, np.bool_), numbers).to_pylist() or [{}]
     names = [(value or b"").decode(errors="replace") for value in row.values()]
-    for name in pushdown:
+    for name in columns:
         if names.count(name) != 1:
             raise SourceError(f"its header has column `{name}` {'twice' if name in names else 'nowhere'}")
     return names, Piece(piece.data[end:], piece.form)
 
 
 def _side_by_side(read: Callable[[_Job], _Part], given: Iterable[_Job]) -> Iterator[_Part]:
-    """In their order, on all cores if there are several; no more pieces are held than are being read."""
+    """Reads pieces in parallel, if there are several, and returns them in order; holds only the pieces being read."""
     waiting: deque[Future[_Part]] = deque()
     here = iter(given)
     first, second = next(here, None), next(here, None)
@@ -207,7 +207,7 @@ def _side_by_side(read: Callable[[_Job], _Part], given: Iterable[_Job]) -> Itera
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """They stay, as beginning takes as long as reading a small batch."""
+    """The thread pool. It is kept, since starting threads takes as long as reading a small batch."""
     return ThreadPoolExecutor(_WORKERS, thread_name_prefix="reading")
 
 
@@ -229,7 +229,8 @@ def _read_piece(text: Text, piece: Piece, names: list[str]) -> _Part:
 
 
 def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
-    """A row whose structure is damaged is refused whole; so is one in which a value is none of its column."""
+    """Reads rows of CSV. A row with a damaged structure, or with a value that does not fit its column, is rejected
+    whole."""
     other = piece.fields != len(names)
     sound = ~(piece.damaged | other | piece.blank)
     places = np.flatnonzero(sound)
@@ -252,7 +253,8 @@ def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
 
 
 def _objects(text: Text, piece: Piece) -> _Part:
-    """A line that is no object, or has a key twice or a value that is none of its column, is refused whole."""
+    """Reads JSON lines. A line that is not one object, has a duplicate key, or has a value that does not fit its column
+    is rejected whole."""
     lines = _text(pa.chunked_array([piece.lines]))
     objects = objects_of(lines, text.columns)
     values = values_of(objects.texts, text.columns)
@@ -287,7 +289,7 @@ def _first_wrong(text: Text, wrong: Mapping[str, Bools], row: int, shown: Callab
 def _part(
     text: Text, piece: Piece, columns: Mapping[str, pa.Array], good: Bools, bad: Bools, why: Callable[[int], str]
 ) -> _Part:
-    """`good` are those rows of the columns that are tuples, `bad` the records that are none."""
+    """`good` selects the rows of the columns that are tuples, `bad` the rejected records of the piece."""
     table = pa.table({name: columns[name] for name, _ in text.columns})
     first = np.flatnonzero(bad)
     kept = [(piece.record(x), why(x)) for x in first[:MOST_KEPT].tolist()]
@@ -295,6 +297,6 @@ def _part(
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:
-    """Bytes as texts."""
+    """Bytes as texts; invalid UTF-8 becomes U+FFFD."""
     chunks = [chunk.view(pa.string()) for chunk in column.chunks]
     return as_texts(pa.chunked_array(chunks, pa.string())).combine_chunks()

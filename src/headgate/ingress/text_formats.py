@@ -1,4 +1,4 @@
-"""How files of CSV and JSON lines are to be read: what the options of a source say."""
+"""The options of CSV and JSON lines sources."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LISTING = frozenset(
     {"path", "pathglobfilter", "recursivefilelookup", "maxfilespertrigger", "maxbytespertrigger", "maxfileage"}
     | {"latestfirst", "filenameonly", "cleansource", "sourcearchivedir", "modifiedbefore", "modifiedafter"}
 )
-"""Options that say which files there are, and nothing of what is in them."""
+"""Options that select files, and say nothing about their contents."""
 
 _OWN = {"csv": ("header", "sep", "delimiter", "quote", "nullValue", "encoding"), "json": ("encoding",)}
 
 
 @dataclass(frozen=True)
 class Text:
-    """How files of a source are to be read."""
+    """How the text files of a source are read."""
 
     descriptor: StreamDescriptor
     json: bool
@@ -38,7 +38,7 @@ class Text:
 
 
 def text_of(descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> Text:
-    """An option that means nothing here is refused: whoever gave it expects that it does something."""
+    """Reads the options of a source. An unknown option is an error: its author expects an effect."""
     given = {name.lower(): value for name, value in options.items() if name.lower() not in LISTING}
     known = {name.lower() for name in _OWN[format_]}
     for name, value in given.items():

@@ -1,4 +1,4 @@
-"""How long Spark may take for what people ask: a condition of one reader must not hold up all others."""
+"""The time that Spark may take for pushed-down conditions: the condition of one user must not delay all others."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 BUDGET = 30.0
-"""Seconds that Spark may take for a batch with conditions of people's in it."""
+"""Seconds that Spark may take for a batch with conditions of users."""
 
 
 @dataclass
 class TimeBudget:
-    """How long Spark may take for a batch with conditions of people's in it, and for which it took longer: these are
-    evaluated by kernels from then on, and Spark reads without them."""
+    """The time budget of a batch. `given_up` holds the pushdowns (`Pushdown.keep`) that exceeded it: from then on Spark
+    reads without their conditions, and the operators evaluate them."""
 
     seconds: float = BUDGET
     given_up: set[object] = field(default_factory=set)
 
     def collected(self, frame: DataFrame) -> pa.Table | None:
-        """None: it took too long, and was ended."""
+        """The rows of a data frame; None: it took too long and was cancelled."""
         context, tag = frame.sparkSession.sparkContext, f"headgate-{uuid4().hex}"
         over = threading.Event()
 

@@ -1,8 +1,9 @@
-"""Ingress: batches of a stream become arrivals, each tuple with its event time and the number of its label.
+"""Validation: turns the rows of a stream into a tuple batch with event times and label numbers.
 
-Labels are read once for each different text, however many tuples carry it; what cannot be read is for nobody. Tuples
-that do not have the stream's form, that have no event time, that are too far ahead of the clock or whose label cannot
-be read are refused, and kept for the stream's owner with the reason: nothing is lost silently.
+Each distinct label text is parsed once, however many tuples carry it; a tuple with an unreadable label is for nobody.
+Rows are rejected if they are malformed, have a text that is too long, no event time or one too far ahead of the clock,
+or a label that cannot be read. Rejected rows are kept for the owner of the stream with the reason (SPEC.md, 5.2):
+nothing is lost silently.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from headgate.expressions.sql.types import ARROW
 from headgate.labels import Conjunction, Label, Rules
 from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
+from headgate.logs import failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
@@ -33,10 +35,10 @@ from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
 
 MALFORMED = "headgate_spoilt"
-"""A column that holds what a row was, if it does not have the stream's form."""
+"""A column that holds the text of a malformed row; NULL for all other rows."""
 
 _MOST_UNREADABLE = 10_000
-"""Texts that are no labels and need not be read again."""
+"""How many unreadable label texts are remembered, so that they are not parsed again."""
 
 NO_FORM = "it does not have the stream's form"
 NO_TIME = "it has no event time"
@@ -46,8 +48,8 @@ TOO_LONG = "a text in it is too long"
 
 
 def _brought(label: Label | None) -> Label | None:
-    """Where a tuple comes from is not for the tuple to say: a source of weak semantics would open with another's
-    name."""
+    """The label that a tuple brings; None if it names sources. A tuple must not choose its sources: with the name of
+    another source, it could open a source of WEAK semantics."""
     return None if label is None or label.sources else label
 
 
@@ -87,20 +89,20 @@ COLUMN_READERS: dict[str, _ReadTexts] = {
     "LEVEL": _levels,
 }
 _MANY = 64
-"""From so many texts on, compiled loops read them faster."""
+"""From this many texts on, the compiled reader is faster."""
 
 
 MOST_KEPT = 1_000
-"""Rows that are kept of a batch that are refused for one reason; the rest are counted."""
+"""Rows of a batch that are kept for each reason of rejection; the rest are counted."""
 
 MOST_SHOWN = 100_000
-"""Characters of a text in a row that is refused; of a longer one its beginning is kept."""
+"""Characters that are kept of a text in a rejected row."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """All of a batch: its tuples, in the order of arrival, what is no tuple of the stream, and what its owner is told
-    of where it comes from."""
+    """A batch with all its rows: those to be validated, in order of arrival; rows already rejected; and notes about the
+    source for the owner of the stream."""
 
     table: pa.Table
     refused: Sequence[RejectedRows] = ()
@@ -111,7 +113,7 @@ class Whole:
 
 
 class Ingress:
-    """For one stream; numbers of labels come from `number`."""
+    """Validates the rows of one stream; `number` gives label numbers."""
 
     def __init__(
         self, descriptor: StreamDescriptor, rules: Rules, number: Callable[[Label], int], limits: Limits | None = None
@@ -126,11 +128,12 @@ class Ingress:
             self._numbers([()])
 
     def take(self, batch: pa.Table, now: int) -> tuple[TupleBatch, list[RejectedRows]]:
-        """`now` is the time of arrival, in milliseconds. What is in a batch is up to whoever sends it: if it cannot be
-        dealt with at all, that is the matter of its stream alone, and changes nothing."""
+        """Validates a batch; `now` is the time of arrival, in milliseconds. Senders control what a batch contains: any
+        failure becomes a SourceError of this stream alone, and no tuple of the batch enters."""
         try:
             return self._taken(batch, now)
         except Exception as error:
+            failure("ingress", "a batch could not be validated", error, stream=self._descriptor.name)
             what = "table" if self._descriptor.table else "stream"
             text = f"{what} {self._descriptor.name} could not be taken in ({type(error).__name__})"
             raise SourceError(text) from None
@@ -159,27 +162,27 @@ class Ingress:
         return TupleBatch(self._descriptor.name, moments, labels, columns), refused
 
     def register(self, texts: Sequence[tuple[str | None, ...]]) -> None:
-        """Reads labels before the tuples that carry them come."""
+        """Reads labels before the tuples that carry them arrive."""
         self._numbers(list(texts))
 
     @property
     def known(self) -> Mapping[tuple[str | None, ...], int]:
-        """The numbers of labels by the texts they were read from."""
+        """Label numbers by the texts that the labels were read from."""
         return dict(self._known)
 
     @property
     def fixed(self) -> Collection[int]:
-        """The number of the one label that all tuples have, if they bring none."""
+        """The number of the stream's one label, if its tuples bring no labels."""
         return () if self._descriptor.labels else self._known.values()
 
     def forget(self, labels: Collection[int]) -> None:
-        """All texts but those of these labels."""
+        """Forgets the texts of all labels but these, and the unreadable texts."""
         self._known = {texts: number for texts, number in self._known.items() if number in labels}
         self._unreadable.clear()
 
     @property
     def unreadable(self) -> frozenset[tuple[str | None, ...]]:
-        """Texts that are no labels."""
+        """Texts that are not labels."""
         return frozenset(self._unreadable)
 
     def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[RejectedRows]) -> pa.Table:
@@ -193,7 +196,7 @@ class Ingress:
         if self._descriptor.event_time is None:
             return pa.array(np.full(batch.num_rows, now), pa.int64())
         column = fitting(batch.column(self._descriptor.event_time), ARROW[Type.TIMESTAMP])
-        # whole milliseconds, rounded down before 1970 too
+        # whole milliseconds, rounded down, also before 1970
         if not column.null_count:
             return pa.array(column.cast(pa.int64()).to_numpy() // 1000)
         return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
@@ -204,7 +207,7 @@ class Ingress:
         return reduce(pc.or_, long, pa.array(np.zeros(batch.num_rows, np.bool_)))
 
     def _labels(self, batch: pa.Table) -> tuple[Ints, Bools]:
-        """One number for each tuple, and which of them could be read; only one of each kind of text is."""
+        """The label number of each tuple, and which labels could be read; each distinct text is parsed once."""
         if not self._descriptor.labels:
             return repeated(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
         columns = [batch.column(name).combine_chunks() for name in self._descriptor.labels.values()]
@@ -229,13 +232,14 @@ class Ingress:
         return np.array([known.get(texts, -1) for texts in kinds], np.int64)
 
     def _read(self, kinds: Sequence[tuple[str | None, ...]]) -> Iterator[Label | None]:
-        """The labels of tuples that bring these texts; many are read a column at a time."""
+        """The labels of tuples that bring these texts; many texts are read as columns by the compiled reader."""
         readers = COLUMN_READERS if len(kinds) >= _MANY else READERS
         columns = [readers[kind]([texts[n] or "" for texts in kinds]) for n, kind in enumerate(self._descriptor.labels)]
         return map(self._combined, zip(*columns, strict=True) if columns else [()] * len(kinds))
 
     def _combined(self, brought: Sequence[Label | None]) -> Label | None:
-        """The label of a tuple: its stream's policy, what it brings, and where it comes from."""
+        """The label of a tuple: the policy of its stream, the labels that it brings, and its stream as a source. None
+        if a part is unreadable or names an unknown level."""
         policy = self._descriptor.policy
         label = Label(policy.roles, policy.levels, policy.sources | {self._descriptor.name})
         for part in brought:
@@ -246,8 +250,8 @@ class Ingress:
 
 
 def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts whose bytes are UTF-8. Files can hold others, which nobody reads on without failing, and what fails here
-    fails for everybody: what is no UTF-8 is read as U+FFFD."""
+    """A text column with valid UTF-8. Files can hold other bytes, on which later stages would fail, and a failure there
+    would concern every query: invalid UTF-8 becomes U+FFFD."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -258,7 +262,8 @@ def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    """What is no finite number, or no time of the years 1 to 9999, is NULL, and there is one zero (SPEC.md, 4.1)."""
+    """A column in the range of SPEC.md, 4.1: numbers that are not finite, and times outside of the years 1 to 9999, are
+    NULL; -0.0 is 0.0."""
     whole = column.combine_chunks().cast(type_)
     if pa.types.is_temporal(type_):
         day = 86_400_000_000 if pa.types.is_date(type_) else 1
@@ -272,7 +277,7 @@ def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
 
 
 def _readable(table: pa.Table) -> pa.Table:
-    """With times that Python has no values for as texts."""
+    """The table with texts in place of times that Python cannot represent."""
     for number, field_ in enumerate(table.schema):
         column = table.column(number)
         if pa.types.is_temporal(field_.type) and column.null_count < fitting(column, field_.type).null_count:
@@ -281,20 +286,20 @@ def _readable(table: pa.Table) -> pa.Table:
 
 
 def refused_rows(stream: str, reason: str, some: pa.Table, total: int) -> RejectedRows:
-    """So many tuples, of which these are some."""
+    """Rejected rows: `total` rows, of which `some` are given."""
     rows = _readable(some.slice(0, MOST_KEPT)).to_pylist()
     plain = [{name: shortened(plain_value(value)) for name, value in row.items()} for row in rows]
     return RejectedRows(stream, reason, plain, total - len(rows))
 
 
 def shortened(value: object) -> object:
-    """As it is kept of what is refused."""
+    """A value of a rejected row; a long text is cut."""
     long = isinstance(value, str) and len(value) > MOST_SHOWN
     return f"{value[:MOST_SHOWN]}..." if isinstance(value, str) and long else value
 
 
 def plain_value(value: object) -> Any:
-    """As JSON has it, which has no numbers that are not finite."""
+    """A value for JSON, which has only finite numbers: others become texts."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value.isoformat() if isinstance(value, dt.date) else value

@@ -1,6 +1,6 @@
-"""Values of files of text: what CAST makes of a text (SPEC.md, 4.1) is what stands in a file.
+"""Converts the texts of text files to values, as CAST does (SPEC.md, 4.1).
 
-A text of which it makes nothing spoils its row, and it is said which column it is and what was expected.
+A text that CAST cannot convert makes its row malformed; the reason names the column and the expected type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.expressions.sql.types import ARROW
 from headgate.plan.expressions import Cast, Column, Type
 
 _NUMBERS = f"^ *(({forms.NUMBER})|[+-]?(?i:nan|inf|infinity)) *$"
-"""What is a number, but none that is finite, is NULL."""
+"""Texts that are numbers. Those without a finite value become NULL and do not make the row malformed."""
 _FINE = "([.][0-9]{6})[0-9]+"
 _FLOATING = frozenset({Type.FLOAT, Type.DOUBLE})
 _MOST_SHOWN = 100
@@ -27,14 +27,14 @@ _MOST_SHOWN = 100
 
 @dataclass(frozen=True)
 class Values:
-    """The columns of a stream, and for each column the rows whose text has no such value."""
+    """The columns of a stream, and for each column the rows whose text cannot be converted."""
 
     columns: Mapping[str, pa.Array]
     wrong: Mapping[str, Bools]
 
 
 def values_of(texts: Mapping[str, pa.Array], columns: Sequence[tuple[str, Type]]) -> Values:
-    """Of texts, by column; NULL stays NULL."""
+    """Converts the texts of each column; NULL stays NULL."""
     found, wrong = dict[str, pa.Array](), dict[str, Bools]()
     for name, type_ in columns:
         text = texts[name]
@@ -49,7 +49,7 @@ def values_of(texts: Mapping[str, pa.Array], columns: Sequence[tuple[str, Type]]
 
 
 def _cast(text: pa.Array, type_: Type) -> pa.Array:
-    """A time may be a day alone, and finer than can be kept."""
+    """Converts texts to one type. A TIMESTAMP may be a date only, or finer than microseconds (cut off)."""
     column = Column(0, "text", Type.STRING)
     if type_ == Type.TIMESTAMP:
         text = pc.replace_substring_regex(text, _FINE, "\\1")
@@ -61,6 +61,6 @@ def _cast(text: pa.Array, type_: Type) -> pa.Array:
 
 
 def wrong_value(name: str, text: str, type_: Type) -> str:
-    """What is wrong with a row."""
+    """The reason why a row is malformed."""
     shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     return f"{name}: `{shown}` is not {type_}"

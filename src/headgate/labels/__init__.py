@@ -1,4 +1,4 @@
-"""Labels: the one small algebra under everything (roles, levels, sources, and what permits what)."""
+"""Labels: the security algebra of roles, levels and sources, and the decision whether a label permits a clearance."""
 
 from headgate.labels.attributes import AttributeLabels
 from headgate.labels.conjunction import Conjunction

@@ -1,4 +1,5 @@
-"""Attribute labels: a column may carry a label of its own; whom it does not permit reads NULL there."""
+"""Attribute labels: a column may have a label of its own; a clearance that it does not permit reads NULL there
+(SPEC.md, 2.6)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class AttributeLabels:
-    """The labels of a stream's columns; a column without one is protected by its tuple's label alone."""
+    """The labels of a stream's columns; a column without a label is protected by the label of its tuple alone."""
 
     columns: Mapping[str, Label]
 

@@ -1,4 +1,4 @@
-"""Decisions for whole columns: one per distinct label, then a table look-up per tuple."""
+"""Decisions for whole columns: one decision for each distinct label, then a table lookup for each tuple."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.labels.label import Clearance, Rules
 
 
 class Decisions:
-    """What one clearance is permitted, by label number. Made anew when rights change."""
+    """The decisions for one clearance, by label number. Rights that change need a new object."""
 
     def __init__(self, rules: Rules, clearance: Clearance, labels: LabelTable, *, aggregated: bool = False) -> None:
         self._rules = rules
@@ -22,7 +22,7 @@ class Decisions:
         self._known = np.zeros(1, dtype=bool)  # label UNREADABLE: nobody
 
     def of_numbers(self, numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-        """Permitted or not, for a column of label numbers; a number that was never given permits nobody."""
+        """Whether each label of a column of label numbers permits the clearance; an unknown number permits nobody."""
         if len(numbers) and int(numbers.max()) >= len(self._known):
             self._extend()
         if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) >= len(self._known)):
@@ -31,7 +31,7 @@ class Decisions:
         return self._known[numbers]
 
     def of_texts(self, texts: pa.Array) -> npt.NDArray[np.bool_]:
-        """The same for a column of label texts; NULL is no label and permits nobody."""
+        """The same for a column of label texts; NULL is not a label and permits nobody."""
         return self.of_numbers(numbers_of(texts, self._labels))
 
     def _extend(self) -> None:
@@ -43,7 +43,8 @@ class Decisions:
 
 
 def numbers_of(texts: pa.Array | pa.ChunkedArray, labels: LabelTable) -> npt.NDArray[np.int32]:
-    """Label numbers of a column of texts: each distinct text is read once, and what is not text is unreadable."""
+    """The label numbers of a column of texts. Each distinct text is parsed once; NULL and invalid UTF-8 are
+    unreadable."""
     column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
     encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     indices = pc.fill_null(encoded.indices.cast(pa.int64()), len(encoded.dictionary)).to_numpy(zero_copy_only=False)
@@ -60,7 +61,7 @@ def numbers_of(texts: pa.Array | pa.ChunkedArray, labels: LabelTable) -> npt.NDA
 
 
 def _text(value: bytes | None) -> str | None:
-    """A text, or None for NULL and for bytes that are not UTF-8."""
+    """The text; None for NULL and for bytes that are not UTF-8."""
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Label texts, a column at a time: for streams whose tuples bring labels that do not repeat.
+"""Reads label texts a column at a time, for streams whose tuples bring labels that do not repeat.
 
-Each different text is read once, by compiled loops (`labels/compiled.py`); what these leave is read by the grammar. The
-labels stay numbers until somebody asks for one, and can be decided about as numbers.
+The compiled reader (`labels/compiled.py`) reads each distinct text once; the grammar reads the texts that it leaves.
+Labels stay numbers until one is requested, and decisions work on the numbers.
 """
 
 from __future__ import annotations
@@ -36,8 +36,12 @@ _NONE = -1
 
 @dataclass(frozen=True)
 class _Forms:
-    """Minimal forms in numbers. `label_ends`: how many terms there are up to each label; `term_ends`: how many roles up
-    to each term; `roles`: numbers of `names`."""
+    """Role expressions in minimal form, as numbers.
+
+    label_ends: for each label how many terms there are up to its end
+    term_ends: for each term how many roles there are up to its end
+    roles: the roles of all terms, as positions in `names`
+    """
 
     label_ends: Ints
     term_ends: Ints
@@ -46,8 +50,8 @@ class _Forms:
 
 
 class Labels(Sequence[Label]):
-    """Different labels, each made when it is asked for. `kinds` says for each which of the `clauses` (its levels and
-    sources) it has, `firsts` which of the forms."""
+    """Distinct labels, each built when it is requested. For each label `firsts` is the number of its role form in
+    `forms`, and `kinds` that of its levels and sources in `clauses`."""
 
     def __init__(self, forms: _Forms, firsts: Ints, kinds: Ints, clauses: Sequence[Label]) -> None:
         self._forms = forms
@@ -81,13 +85,13 @@ class Labels(Sequence[Label]):
 
     @cached_property
     def _lists(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-        """Python's numbers, which it reads faster than those of arrays."""
+        """The arrays as Python lists, whose elements are read faster."""
         forms = self._forms
         firsts, kinds, roles = self._firsts.tolist(), self._kinds.tolist(), forms.roles.tolist()
         return firsts, kinds, forms.label_ends.tolist(), forms.term_ends.tolist(), roles
 
     def permitted(self, rules: Rules, clearance: Clearance, *, aggregated: bool = False) -> Bools:
-        """Which of them permit a clearance, as `Rules.permits` says, without making any."""
+        """Which labels permit a clearance, as `Rules.permits` decides, without building any label."""
         forms = self._forms
         held = np.fromiter((name in clearance.roles for name in forms.names), np.bool_, len(forms.names))
         roles: Bools = compiled.satisfied(self._firsts, forms.label_ends, forms.term_ends, forms.roles, held)
@@ -97,40 +101,40 @@ class Labels(Sequence[Label]):
 
 @dataclass(frozen=True)
 class LabelColumn:
-    """What a column of texts says. `index`: for each row which of the `labels` it has; -1 where it is `unreadable`."""
+    """The labels of a column of texts. `index`: for each row the position of its label in `labels`; -1: unreadable."""
 
     labels: Labels
     index: Ints
 
     @property
     def unreadable(self) -> Bools:
-        """The rows that hold no text, or one that is no label."""
+        """The rows that are NULL or whose text is not a label."""
         return self.index < 0
 
     def permitted(self, rules: Rules, clearance: Clearance, *, aggregated: bool = False) -> Bools:
-        """Which rows permit a clearance; what is unreadable permits nobody."""
+        """Which rows permit a clearance; an unreadable label permits nobody."""
         answers = self.labels.permitted(rules, clearance, aggregated=aggregated)
         return np.append(answers, False)[self.index]
 
 
 def read_labels(texts: pa.Array | pa.ChunkedArray, order: LevelOrder | None = None) -> LabelColumn:
-    """A column of labels, each as `parse_label` reads it."""
+    """Reads a column of labels; each text means what `parse_label` reads."""
     return _Reading(texts, lambda text: parse_label(text, order)).column()
 
 
 def read_roles(texts: pa.Array | pa.ChunkedArray) -> LabelColumn:
-    """A column of role expressions, each as `parse_roles` reads it."""
+    """Reads a column of role expressions; each text means what `parse_roles` reads."""
     return _Reading(texts, lambda text: Label(Conjunction.of(parse_roles(text)))).column()
 
 
 def warm() -> None:
-    """Compiles what is not compiled yet, and leaves it on disk for others."""
+    """Compiles the reader and stores the result on disk for other processes."""
     read_labels(pa.array(["(a | b) & c AT U", "a &"])).permitted(Rules(), Clearance())
 
 
 class _Reading:
-    """One column. The grammar is asked for what the compiled reader leaves, and for what stands after the roles, once
-    for each way in which texts go on."""
+    """Reads one column. The grammar reads the texts that the compiled reader leaves, and the clauses after the roles
+    (AT, FROM), once for each distinct text of clauses."""
 
     def __init__(self, texts: pa.Array | pa.ChunkedArray, grammar: Callable[[str], Label]) -> None:
         column = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
@@ -142,7 +146,7 @@ class _Reading:
 
     def column(self) -> LabelColumn:
         rests, label_ends, term_ends, roles, places = compiled.read_texts(self._data, self._offsets, _SEED)
-        text = self._data.tobytes().decode("latin-1")  # a character for each byte; names are ASCII
+        text = self._data.tobytes().decode("latin-1")  # one character for each byte; names are ASCII
         names = [text[start : start + size] for start, size in places[:, :2].tolist()]
         kinds = np.where(rests == NO_REST, 0, _NONE)
         for n in np.flatnonzero(rests >= 0).tolist():
@@ -157,7 +161,7 @@ class _Reading:
         return self._clauses.setdefault(replace(label, roles=EVERYBODY), len(self._clauses))
 
     def _rest(self, rest: bytes) -> int:
-        """The number of what a text says after its roles; below 0 if the grammar has to look at the whole."""
+        """The number of the clauses after the roles; below 0 if the grammar must read the whole text."""
         if rest not in self._rests:
             try:
                 self._rests[rest] = self._clause(self._grammar(f"TRUE {rest.decode()}"))
@@ -173,7 +177,8 @@ class _Reading:
             return None
 
     def _with(self, read: list[tuple[int, Label]], forms: _Forms, kinds: Ints) -> tuple[_Forms, Ints, Ints]:
-        """These labels among the others, behind them; and for each text where its form stands."""
+        """Appends labels that the grammar read; returns the forms, their kinds, and for each text the position of its
+        form."""
         placed = np.arange(len(kinds))
         if not read:
             return forms, kinds, placed
@@ -198,13 +203,14 @@ class _Reading:
 
 
 def _terms(label: Label) -> Iterable[Term]:
-    """Of a label that was read from a text, and so has one role expression."""
+    """The terms of a label that was read from a text, and so has one role expression."""
     (expression,) = label.roles.choices or (RoleExpression(frozenset({label.roles.required})),)
     return expression.terms
 
 
 def _coded(column: pa.Array) -> tuple[pa.Array, Ints]:
-    """The different texts of a column, as bytes, and for each row the number of its text; NULL has the last number."""
+    """The distinct texts of a column as bytes, and for each row the number of its text; NULL has the number after the
+    last."""
     coded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
     texts = coded.dictionary.cast(pa.large_binary())
     indices = pc.fill_null(coded.indices.cast(pa.int64()), len(texts)).to_numpy(zero_copy_only=False)
@@ -215,7 +221,7 @@ def _coded(column: pa.Array) -> tuple[pa.Array, Ints]:
 
 
 def _bytes_of(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """The bytes of all texts, and where each begins; the last number is where the last one ends."""
+    """The bytes of all texts, and the offset at which each begins, followed by the end of the last."""
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):
         return np.empty(0, np.uint8), np.zeros(len(texts) + 1, np.int64)

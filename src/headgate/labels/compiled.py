@@ -1,13 +1,13 @@
-"""The compiled reader of role expressions: a column of texts in one loop, from bytes to minimal forms in numbers.
+"""The compiled reader of role expressions: reads a column of texts in one loop, from bytes to minimal forms in numbers.
 
-It reads what senders write: plain names, `&`, `|`, parentheses, TRUE and FALSE, up to AT or FROM. Whatever else a text
-has (quotes, comments, other letters, a fault, a size near some limit) it leaves to the grammar in `labels/text.py`, so
-that texts mean the same and errors are the same. First compilation takes seconds; `make setup` leaves it on disk.
+It reads the common syntax: plain names, `&`, `|`, parentheses, TRUE and FALSE, up to AT or FROM. It leaves every other
+text (quotes, comments, other letters, an error, a size near a limit) to the grammar in `labels/text.py`, so that texts
+have the same meaning and the same errors. The first compilation takes seconds; `make setup` stores the result on disk.
 
-All of it is in one file: what is on disk is compiled anew when this file changes, not when another one does.
+All of it is in one file, because the stored result is recompiled when this file changes, not when another one does.
 
-A term is a set of roles: their numbers, ascending, in a slice of `roles`. Terms stand on a stack, as in any reader of
-expressions: the alternatives of a parenthesis, then what is being combined by `&`.
+A term is a set of roles: their numbers, ascending, in a slice of `roles`. Terms stand on a stack, as in any expression
+parser: first the alternatives of a parenthesis, then the factors that `&` combines.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
 NO_REST, ODD = -1, -2
-"""Where a text goes on after its roles: nowhere; or it is left to the grammar."""
+"""In place of the offset of the clauses after the roles: there are none; or the text is left to the grammar."""
 MOST_PRODUCTS = 256
-"""Terms that one `&` may make here; more are the grammar's, which has the limit."""
-_MOST_ROLES = 1 << 16  # of all terms that one text makes on the way
+"""Products that one `&` may make here; more are left to the grammar, which enforces the limit."""
+_MOST_ROLES = 1 << 16  # of all terms, intermediate ones included, of one text
 
-# What is known of the text that is being read (`state`), of each term, of each open parenthesis (its first term, the
-# first of those its last `&`s combine or -1, whether it has a `|`) and of each name is a row of numbers: compiled loops
-# are fastest with plain arrays. The sign of a term has a bit for each of its roles.
+# Rows of numbers describe the text being read (`state`), each term, each open parenthesis (its first term; the first
+# term of the current `&` chain or -1; whether it has a `|`) and each name, because compiled loops are fastest with
+# plain arrays. The sign of a term has the bit `role mod 64` for each of its roles.
 _PLACE, _DEPTH, _REST, _TERMS, _ROLES, _NAMES = range(6)
 _START, _SIZE, _SIGN = range(3)
 _LOW, _FACTORS, _SEVERAL = range(3)
 _HASH = 2
 _NAME, _TRUE, _FALSE, _CLAUSE = range(4)
 
-# What a byte can be.
+# Classes of bytes.
 _BLANK, _LETTER, _DIGIT = 1, 2, 4
 _IN_WORDS = _LETTER | _DIGIT
 _BYTES = np.zeros(256, np.uint8)
@@ -57,13 +57,13 @@ def _compiled(function: Any, **more: Any) -> Any:
     options: dict[str, Any] = {"nogil": True, **more}
     try:
         return njit(cache=True, **options)(function)
-    except RuntimeError:  # nowhere to keep it: it is compiled in every process
+    except RuntimeError:  # no writable cache folder: every process compiles it
         return njit(**options)(function)
 
 
 def _inlined(function: Any) -> Any:
-    """For what is called with every word: it is put where it is called, and references are not counted, for it makes no
-    array. That is what most of the time went into."""
+    """For functions called with every word: they are inlined, and references are not counted, since they create no
+    array. Calls and reference counts took most of the time."""
     return _compiled(function, forceinline=True, _nrt=False)
 
 
@@ -72,7 +72,7 @@ def _inlined(function: Any) -> Any:
 
 @_inlined
 def _push(terms: Ints, roles: Numbers, state: Ints, role: int) -> None:
-    """A term of one role, or of none."""
+    """Pushes a term of one role, or of none (`role` below 0)."""
     top, start = state[_TERMS], state[_ROLES]
     terms[top, _START], terms[top, _SIZE], terms[top, _SIGN] = start, 0, 0
     if role >= 0:
@@ -104,7 +104,7 @@ def _move(terms: Ints, source: int, target: int) -> None:
 
 @_inlined
 def _comes_before(terms: Ints, roles: Numbers, a: int, b: int) -> bool:
-    """Smaller terms first, then by the numbers of their roles: the order in which a label has one form only."""
+    """Smaller terms first, then by the numbers of their roles. This order makes the form of a label unique."""
     if terms[a, _SIZE] != terms[b, _SIZE]:
         return bool(terms[a, _SIZE] < terms[b, _SIZE])
     for n in range(terms[a, _SIZE]):
@@ -116,7 +116,7 @@ def _comes_before(terms: Ints, roles: Numbers, a: int, b: int) -> bool:
 
 @_compiled
 def _sort(terms: Ints, roles: Numbers, low: int, high: int) -> None:
-    """The terms from `low` to `high`, above which there is room for one."""
+    """Sorts the terms from `low` to `high`. INVARIANT: the slot at `high` is free."""
     for n in range(low + 1, high):
         place = n
         while place > low and _comes_before(terms, roles, n, place - 1):
@@ -130,7 +130,7 @@ def _sort(terms: Ints, roles: Numbers, low: int, high: int) -> None:
 
 @_compiled
 def _minimise(terms: Ints, roles: Numbers, state: Ints, low: int) -> bool:
-    """Absorption among the terms from `low` on, which it sorts; false if too many are left."""
+    """Sorts the terms from `low` on and applies absorption; false if too many are left."""
     _sort(terms, roles, low, state[_TERMS])
     kept = low
     for n in range(low, state[_TERMS]):
@@ -148,7 +148,7 @@ def _minimise(terms: Ints, roles: Numbers, state: Ints, low: int) -> bool:
 
 @_compiled
 def _union(terms: Ints, roles: Numbers, state: Ints, a: int, b: int) -> None:
-    """A further term that has the roles of both."""
+    """Pushes the union of two terms."""
     top, start = state[_TERMS], state[_ROLES]
     left, right, into = terms[a, _START], terms[b, _START], start
     left_end, right_end = left + terms[a, _SIZE], right + terms[b, _SIZE]
@@ -169,7 +169,7 @@ def _union(terms: Ints, roles: Numbers, state: Ints, a: int, b: int) -> None:
 
 @_inlined
 def _extend(terms: Ints, roles: Numbers, state: Ints, term: int) -> None:
-    """Puts the last term, of one role, into the one before it, which ends where that begins."""
+    """Merges the last term, of one role, into the one before it. INVARIANT: their slices of `roles` are adjacent."""
     start, end = terms[term, _START], terms[term, _START] + terms[term, _SIZE]
     role = roles[end]
     place = end
@@ -188,7 +188,7 @@ def _extend(terms: Ints, roles: Numbers, state: Ints, term: int) -> None:
 
 @_compiled
 def _multiply(terms: Ints, roles: Numbers, state: Ints, left: int, right: int) -> bool:
-    """What stands from `left` on and what stands from `right` on, combined by `&`; false if that is too much here."""
+    """Combines the terms from `left` on with those from `right` on by `&`; false if there are too many here."""
     end = state[_TERMS]
     single = right - left == 1 and end - right == 1 and terms[right, _SIZE] == 1
     if single and terms[left, _START] + terms[left, _SIZE] == terms[right, _START]:
@@ -208,7 +208,7 @@ def _multiply(terms: Ints, roles: Numbers, state: Ints, left: int, right: int) -
     return bool(_minimise(terms, roles, state, left))
 
 
-# Names: slices of the texts, in a hash table with a secret seed, for senders choose names -----------------------------
+# Names: slices of the texts in a hash table; its seed is secret, because senders choose the names --------------------
 
 
 @_inlined
@@ -236,7 +236,7 @@ def _is_at(data: Bytes, start: int, other: int, size: int) -> bool:
 
 @_inlined
 def _name(data: Bytes, start: int, size: int, slots: Numbers, names: Ints, state: Ints, seed: np.uint64) -> int:
-    """The number of a name, given now if it had none."""
+    """The number of a name; a new name gets the next number."""
     hashed = _hash(data, start, start + size, seed)
     mask = np.uint64(len(slots) - 1)
     slot, sign = hashed & mask, np.int64(hashed)
@@ -255,7 +255,7 @@ def _name(data: Bytes, start: int, size: int, slots: Numbers, names: Ints, state
 
 @_compiled
 def _with_room(names: Ints, count: int, room: int) -> tuple[Numbers, Ints]:
-    """The hash table, and the names, with room for so many."""
+    """The hash table and the names, grown to hold `room` names."""
     size = 1024
     while size < 2 * room:
         size *= 2
@@ -280,7 +280,7 @@ def _end_of_word(data: Bytes, start: int, end: int) -> int:
 
 @_compiled
 def _is_word(data: Bytes, start: int, end: int, word: bytes) -> bool:
-    """In any case of its letters."""
+    """Whether the text is this word, in upper or lower case; `word` is lower case."""
     n = 0
     while n < min(len(word), end - start) and data[start + n] | 32 == word[n]:
         n += 1
@@ -318,7 +318,7 @@ def _close(terms: Ints, roles: Numbers, state: Ints, open_: Ints, depth: int) ->
 
 @_inlined
 def _factor(terms: Ints, roles: Numbers, state: Ints, open_: Ints, depth: int, low: int) -> bool:
-    """The terms from `low` on are what the next factor says."""
+    """Takes the terms from `low` on as the next factor of the current `&` chain."""
     if open_[depth, _FACTORS] >= 0:
         return bool(_multiply(terms, roles, state, open_[depth, _FACTORS], low))
     open_[depth, _FACTORS] = low
@@ -330,7 +330,7 @@ def _read_factor(
     data: Bytes, end: int, terms: Ints, roles: Numbers, state: Ints, open_: Ints, slots: Numbers, names: Ints,
     seed: np.uint64,
 ) -> bool:  # fmt: skip
-    """A role, TRUE or FALSE."""
+    """Reads a role, TRUE or FALSE; false if the text is left to the grammar."""
     start, low = state[_PLACE], state[_TERMS]
     stop = _end_of_word(data, start, end)
     kind = _kind(data, start, stop)
@@ -346,7 +346,7 @@ def _read_factor(
 
 @_inlined
 def _read_operator(data: Bytes, end: int, terms: Ints, roles: Numbers, state: Ints, open_: Ints) -> int:
-    """What stands after a factor: 1 if another one follows, 0 if not, -1 if it is not for us."""
+    """Reads the symbol after a factor: 1 if another factor follows, 0 if not, -1 if the text is left to the grammar."""
     place, depth = state[_PLACE], state[_DEPTH]
     c = data[place]
     state[_PLACE] = place + 1
@@ -369,7 +369,7 @@ def _read_text(
     data: Bytes, start: int, end: int, terms: Ints, roles: Numbers, state: Ints, open_: Ints, slots: Numbers,
     names: Ints, seed: np.uint64,
 ) -> int:  # fmt: skip
-    """Leaves the minimal form in `terms`; returns where the text goes on, NO_REST or ODD."""
+    """Reads the roles of one text into `terms`, in minimal form; returns the offset of its clauses, NO_REST or ODD."""
     state[_PLACE], state[_DEPTH], state[_REST], state[_TERMS], state[_ROLES] = start, 0, NO_REST, 0, 0
     _open(state, open_, 0)
     expected = 1
@@ -400,9 +400,9 @@ def _read_text(
 
 @_compiled
 def read_texts(data: Bytes, offsets: Ints, seed: np.uint64) -> tuple[Ints, Ints, Ints, Numbers, Ints]:
-    """Of each text where it goes on after the roles, or NO_REST or ODD; the minimal forms: in `label_ends` how many
-    terms there are up to each text, in `term_ends` how many roles up to each term, and the roles; and the place and
-    size of each name."""
+    """Reads a column of texts. Returns for each text the offset of its clauses, NO_REST or ODD; the minimal forms
+    (`label_ends`: for each text how many terms there are up to its end; `term_ends`: for each term how many roles; the
+    roles); and offset, size and hash of each name."""
     count = len(offsets) - 1
     rests, label_ends = np.empty(count, np.int64), np.empty(count, np.int64)
     term_ends, found = np.empty(2 * count + MAX_TERMS, np.int64), np.empty(4 * count + _MOST_ROLES, np.int32)
@@ -466,8 +466,8 @@ def _equal(a: int, b: int, kinds: Ints, label_ends: Ints, term_ends: Ints, roles
 
 @_compiled
 def distinct(kinds: Ints, label_ends: Ints, term_ends: Ints, roles: Numbers, seed: np.uint64) -> tuple[Ints, Ints]:
-    """Which labels are equal: of each the number of those equal to it, and of each number the first label. Labels are
-    equal if their roles and their `kinds` are; those of a kind below 0 are none, and have the number -1."""
+    """Numbers the distinct labels: for each label its number, and for each number the first label that has it. Labels
+    are equal if their roles and their `kinds` are. A kind below 0 is not a label and has the number -1."""
     count = len(kinds)
     size = 1024
     while size < 2 * count:
@@ -491,7 +491,7 @@ def distinct(kinds: Ints, label_ends: Ints, term_ends: Ints, roles: Numbers, see
 
 @_compiled
 def satisfied(chosen: Ints, label_ends: Ints, term_ends: Ints, roles: Numbers, held: Bools) -> Bools:
-    """For the chosen labels, whether somebody who holds these roles has all roles of one term."""
+    """For each chosen label, whether the held roles include all roles of one of its terms."""
     found = np.zeros(len(chosen), np.bool_)
     for n in range(len(chosen)):
         label = chosen[n]

@@ -1,8 +1,8 @@
-"""Role expressions that must all be satisfied: what protects a result that combines tuples of different policies.
+"""A conjunction of role expressions: the protection of a result that combines tuples of different policies.
 
-A conjunction is decided expression by expression and is never multiplied out to decide: ten policies with three
-alternatives each have 59,049 products. The minimal form is for people: it is made when somebody looks, and only while
-it is short. No conjunction is for nobody because of its size.
+A decision checks expression by expression and never multiplies them out: ten policies with three alternatives each have
+59,049 products. The minimal form is for people: it is computed when it is shown, and only while it is short. No
+conjunction becomes "for nobody" because of its size.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from headgate.labels.roles import FALSE, TRUE, RoleExpression
 
 MAX_SHOWN_PRODUCTS = 512
 MAX_SHOWN = 8
-"""Expressions that a text shows one by one; of more it says only how many there are, and is no label any more."""
+"""Expressions that a text shows one by one. Of more it shows only the number, and can no longer be parsed."""
 _MOST_REMEMBERED = 100_000
 
 
 @dataclass(frozen=True)
 class Conjunction:
-    """`required` are roles that everyone needs; each of the `choices` must be satisfied too.
+    """A reader needs all `required` roles and must satisfy each of the `choices`.
 
-    INVARIANT: a choice has at least two alternatives, and the required roles alone do not satisfy it; what is for
-    nobody is the one choice FALSE. So conjunctions of the same expressions are equal, however they were combined.
+    INVARIANT: a choice has at least two alternatives, and the required roles alone do not satisfy it; the conjunction
+    that nobody satisfies has the one choice FALSE. So conjunctions of the same expressions are equal, however they were
+    combined.
     """
 
     required: frozenset[str] = frozenset()
@@ -47,7 +48,7 @@ class Conjunction:
 
     @classmethod
     def all_of(cls, parts: Iterable[Conjunction]) -> Conjunction:
-        """The conjunction of any number of them, in time that follows their size."""
+        """The conjunction of any number of conjunctions, in time linear in their size."""
         given = list(parts)
         required = frozenset[str]().union(*[part.required for part in given if part.required])
         choices = set[RoleExpression]().union(*[part.choices for part in given])
@@ -71,12 +72,12 @@ class Conjunction:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every role that can matter."""
+        """Every role that the decision can depend on."""
         return self.required.union(*(choice.names for choice in self.choices))
 
     @cached_property
     def minimal(self) -> RoleExpression | None:
-        """One expression of the same meaning in minimal form; None if it would be too long for people."""
+        """One expression of the same meaning, in minimal form; None if it would be too long to show."""
         if len(self.choices) == 1 and not self.required:
             return next(iter(self.choices))
         if len(self.choices) > MAX_SHOWN or prod(len(x.terms) for x in self.choices) > MAX_SHOWN_PRODUCTS:
@@ -103,7 +104,7 @@ class Conjunction:
 
 
 class RoleHolder:
-    """Somebody who holds these roles; remembers which expressions they satisfy, so that each is decided once."""
+    """A set of held roles, with a cache of the expressions that they satisfy, so that each is decided once."""
 
     def __init__(self, roles: Set[str]) -> None:
         self._roles = roles

@@ -1,6 +1,7 @@
-"""Labels become small integers that mean the same after a restart, so that tuples carry numbers, not texts.
+"""Interning: labels become small integers that keep their meaning after a restart, because a journal stores them.
 
-Number 0 is the unreadable label: what cannot be parsed protects its tuple from everyone, and is counted.
+Number 0 is the unreadable label: a label that cannot be parsed protects its tuple from everyone, and is counted. Engine
+runs number labels with `visibility.dictionary`; this table serves `bulk` and the label benchmark.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from headgate.labels.label import FOR_NOBODY, Label, Rules
 from headgate.labels.text import parse_any_label, parse_label
 
 UNREADABLE = 0
-# Spellings remembered: at most so many, none longer than that. The numbers themselves are never forgotten.
+# The cache of spellings: their number and their length. The numbers themselves are never forgotten.
 _MAX_SPELLINGS = 100_000
 _MAX_SPELLING = 1_000
 _NO_LIMIT = 1 << 40
@@ -26,7 +27,7 @@ class LabelTable:
         self._spellings: dict[str, int] = {}
         self._size = 1
         self.unreadable = 0
-        """How many tuples had a label that could not be read."""
+        """How many tuples had an unreadable label."""
         self._catch_up()
 
     def __len__(self) -> int:
@@ -41,7 +42,7 @@ class LabelTable:
         return known if known is not None else self._keep(self._journal.number(str(label)), label)
 
     def number_of_text(self, text: str, tuples: int = 1) -> int:
-        """As `number`, from any spelling; UNREADABLE for what is not a label, counted for so many tuples."""
+        """As `number`, from any spelling; UNREADABLE if the text is not a label; counts that for `tuples` tuples."""
         known = self._spellings.get(text)
         if known is None:
             try:
@@ -57,7 +58,7 @@ class LabelTable:
         return known
 
     def label(self, number: int) -> Label:
-        """What a number means; other processes may have given it."""
+        """The label of a number, which another process may have given."""
         if number not in self._labels:
             self._catch_up()
         return self._labels[number]

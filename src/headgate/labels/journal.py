@@ -1,4 +1,4 @@
-"""Where numbers survive a restart: a journal gives each text one small number, forever."""
+"""Journals: persistent numbers for texts. A journal gives each text one small number, forever."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Protocol
 
 
 class Journal(Protocol):
-    """Numbers count from 1 without gaps; a number, once given, is on disk before it is returned."""
+    """INVARIANT: numbers count from 1 without gaps, and a number is on disk before it is returned."""
 
     def read(self) -> Iterable[tuple[int, str]]:
-        """Every number given so far, with its text."""
+        """All numbers given so far, with their texts."""
         ...
 
     def number(self, text: str) -> int:
-        """The number of a text, given now if it had none."""
+        """The number of a text; a new text gets the next number."""
         ...
 
 
 class MemoryJournal:
-    """For tests, and for processors that never restart."""
+    """A journal in memory, for tests and benchmarks."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""Labels, clearances, and the one question asked of them: does this label permit this clearance?
+"""Labels, clearances, and the decision: does this label permit this clearance?
 
-`combine` is how results inherit protection; `permits` is paper 001's role check, paper 002's simple security
-property and paper 000's source check (strong, weak and aggregate-read, section 3.2) in one place.
+`combine` gives results the protection of their inputs. `permits` decides in one place: the role check of paper 001, the
+simple security property of paper 002, and the source check of paper 000, section 3.2 (strong, weak, aggregate-read).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Label:
 
     roles: the role expressions that must all be satisfied
     levels: the levels that a reader must dominate
-    sources: the streams that it was made of
-    aggregated: those of the sources that only aggregates of it were made of; the text form does not say which
+    sources: the streams that the tuple was derived from
+    aggregated: the sources that it was derived from through aggregates only; the text form does not show them
 
-    INVARIANT: `aggregated` are sources.
+    INVARIANT: `aggregated` is a subset of `sources`.
     """
 
     roles: Conjunction = EVERYBODY
@@ -34,7 +34,7 @@ class Label:
     aggregated: frozenset[str] = frozenset()
 
     def as_aggregate(self) -> Label:
-        """The label of an aggregate of what this one protects."""
+        """The label of an aggregate over tuples with this label."""
         return self if self.aggregated == self.sources else replace(self, aggregated=self.sources)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ FOR_NOBODY = Label(NOBODY)
 
 
 class Semantics(StrEnum):
-    """How the owner of a stream lets its tuples count in results that have several sources."""
+    """The owner's rule for results that have this stream among several sources."""
 
     STRONG = "STRONG"  # the reader may read this source
     WEAK = "WEAK"  # the reader may read at least one source of the result
@@ -60,7 +60,7 @@ class Semantics(StrEnum):
 
 @dataclass(frozen=True)
 class Clearance:
-    """What a logged-in principal can show."""
+    """The rights of a logged-in principal: roles, level, and the sources it may read whole or as aggregates."""
 
     roles: Set[str] = frozenset()
     level: Level = LEAST
@@ -81,7 +81,7 @@ class Rules:
         return label if levels == label.levels else replace(label, levels=levels)
 
     def combine(self, a: Label, b: Label) -> Label:
-        """The label of something made from both: all of its protection, from either side."""
+        """The label of a result derived from both: the protection of both sides."""
         if a == b:
             return a
         levels = a.levels if a.levels == b.levels else self.order.maximal(a.levels | b.levels)
@@ -91,7 +91,7 @@ class Rules:
         return Label(a.roles & b.roles, levels, sources, aggregated)
 
     def combine_all(self, labels: Iterable[Label]) -> Label:
-        """The label of something made from all of these, in time that follows their size."""
+        """The label of a result derived from all of these, in time linear in their size."""
         parts = list(labels)
         levels = frozenset[Level]().union(*{part.levels for part in parts})
         origins = {(part.sources, part.aggregated) for part in parts}
@@ -103,8 +103,8 @@ class Rules:
     def permits(
         self, label: Label, clearance: Clearance, *, aggregated: bool = False, beside: Set[str] = frozenset()
     ) -> bool:
-        """Whether a label permits a clearance. `aggregated`: only an aggregate of what it protects is read; `beside`:
-        the streams that every result is made of together with it."""
+        """Whether a label permits a clearance. `aggregated`: only an aggregate of the labelled tuples is read;
+        `beside`: the streams of the join that every result is derived from."""
         return label.roles.satisfied_by(clearance.roles) and self.permits_whatever_roles(
             label, clearance, aggregated=aggregated, beside=beside
         )
@@ -112,7 +112,7 @@ class Rules:
     def permits_whatever_roles(
         self, label: Label, clearance: Clearance, *, aggregated: bool = False, beside: Set[str] = frozenset()
     ) -> bool:
-        """The rest of the decision, where somebody else decides about the roles."""
+        """The decision on levels and sources, for callers that check the roles themselves."""
         return all(self.order.dominates(clearance.level, level) for level in label.levels) and (
             label.sources <= clearance.sources
             or all(self._source_ok(source, label, clearance, aggregated, beside) for source in label.sources)
@@ -132,7 +132,7 @@ class Rules:
                 return False
 
     def why_denied(self, label: Label, clearance: Clearance, *, aggregated: bool = False) -> list[str]:
-        """What stands in the way, for people; empty where `permits` holds."""
+        """The reasons of a denial, for people; empty if `permits` holds."""
         reasons = []
         if not label.roles.satisfied_by(clearance.roles):
             reasons.append(f"the active roles do not satisfy `{label.roles}`")

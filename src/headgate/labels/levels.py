@@ -36,10 +36,10 @@ LEAST = Level(UNCLASSIFIED)
 
 @dataclass(frozen=True)
 class LevelOrder:
-    """Which level dominates which; `above` names for each level those it stands directly above.
+    """The dominance order of levels; `above` names for each level the levels directly below it.
 
-    Every level stands above `U`. A name the order does not know is dominated by nothing and dominates
-    nothing, so a label with such a level is for nobody.
+    Every level stands above `U`. An unknown name is dominated by nothing and dominates nothing, so a label with such a
+    level permits nobody.
     """
 
     above: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -64,14 +64,14 @@ class LevelOrder:
 
     @cached_property
     def _down(self) -> dict[str, frozenset[str]]:
-        """For each level all known levels it dominates, itself included."""
+        """For each level all known levels that it dominates, itself included."""
         known = frozenset({*self.above, UNCLASSIFIED})
         down = {name: (self.below(name) | {name, UNCLASSIFIED}) & known for name in self.above}
         down[UNCLASSIFIED] = frozenset({UNCLASSIFIED})
         return down
 
     def below(self, name: str) -> frozenset[str]:
-        """The levels that a level strictly dominates, `U` left out."""
+        """The levels that a level strictly dominates; `U` only where `above` names it."""
         seen: set[str] = set()
         waiting = list(self.above.get(name, ()))
         while waiting:
@@ -86,12 +86,12 @@ class LevelOrder:
         return low.name in self._down.get(high.name, _NOTHING) and low.compartments <= high.compartments
 
     def dominated_by(self, level: Level) -> list[Level]:
-        """The levels a person cleared to `level` may log in at, with all compartments of `level`: the principals
-        of paper 002, section 2."""
+        """The levels at which a user cleared to `level` may log in, with all compartments of `level`: the principals of
+        paper 002, section 2."""
         return [Level(name, level.compartments) for name in sorted(self._down.get(level.name, frozenset()))]
 
     def maximal(self, levels: Iterable[Level]) -> frozenset[Level]:
-        """The antichain of maximal members; plain `U` adds nothing and is left out."""
+        """The antichain of maximal levels; plain `U` protects nothing and is left out."""
         distinct = set(levels) - {LEAST}
         if len(distinct) < 2:
             return frozenset(distinct)

@@ -1,4 +1,4 @@
-"""Labels as plain JSON values, to be stored: exactly, whatever their size, with each role expression written once."""
+"""Labels as plain JSON values for storage: exact at any size, with each role expression written once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.labels.roles import RoleExpression
 
 
 def plain_labels(labels: Iterable[Label]) -> dict[str, Any]:
-    """`choices` are the role expressions with several alternatives; labels name them by their place."""
+    """Writes labels. `choices` lists the role expressions with several alternatives; labels name them by position."""
     places: dict[RoleExpression, int] = {}
     plain = [
         [

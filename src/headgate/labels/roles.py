@@ -1,7 +1,7 @@
 """Role expressions: monotone Boolean formulas over role names (paper 001, sections 4.2 and 5.2).
 
-A formula is kept as the set of its minimal role sets (its prime implicants). For formulas without NOT that
-form is unique, so equal meaning is equality: `R1 | (R1 & R2)` *is* `R1`, the paper's redundancy law.
+A formula is stored as the set of its minimal role sets (its prime implicants). For formulas without NOT this form is
+unique, so formulas of equal meaning are equal: `R1 | (R1 & R2)` *is* `R1`, the paper's redundancy law.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Term = frozenset[str]
 
 @dataclass(frozen=True)
 class RoleExpression:
-    """A disjunction of role sets; whoever holds all roles of one set satisfies it.
+    """A disjunction of role sets; a reader that holds all roles of one set satisfies it.
 
     INVARIANT: no term contains another (`terms` is an antichain), so the form is canonical.
     """
@@ -39,7 +39,7 @@ class RoleExpression:
         return cls(frozenset({frozenset({name})}))
 
     def __and__(self, other: RoleExpression) -> RoleExpression:
-        """What both sides say outright stays; only the rest has to be multiplied out."""
+        """The conjunction. Terms that both sides have are kept as they are; only the rest is multiplied out."""
         common = self.terms & other.terms
         left, right = self.terms - common, other.terms - common
         if len(left) * len(right) > MAX_PRODUCTS:
@@ -51,20 +51,20 @@ class RoleExpression:
 
     @classmethod
     def any_of(cls, alternatives: Sequence[RoleExpression]) -> RoleExpression:
-        """The disjunction, reduced once however many there are."""
+        """The disjunction, reduced once for any number of alternatives."""
         if len(alternatives) == 1:
             return alternatives[0]
         return cls(_minimal(frozenset().union(*(x.terms for x in alternatives))))
 
     def __hash__(self) -> int:
-        return hash(self.terms)  # which a frozenset computes once
+        return hash(self.terms)  # a frozenset caches its hash
 
     def satisfied_by(self, roles: Set[str]) -> bool:
         return any(term <= roles for term in self.terms)
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every role that can matter."""
+        """Every role that the decision can depend on."""
         return frozenset().union(*self.terms)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class RoleExpression:
 
 
 def _minimal(terms: Set[Term]) -> frozenset[Term]:
-    """Absorption: drop every set that contains another one.
+    """Absorption: drops every set that contains another one.
 
     Shorter sets are kept first, so a kept set is never dropped later and the limit can stop the work early.
     """

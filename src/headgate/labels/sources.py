@@ -1,7 +1,7 @@
 """Numbers for sets of sources: both strategies of paper 000, section 3.2.
 
-The first sources get one bit each, and a set of them is the OR of its bits, so combining is one instruction.
-A set with a later source gets a negative number when it first occurs, so there is no limit on sources.
+The first 62 sources get one bit each, and a set of them is the OR of its bits, so combining sets is one instruction. A
+set with a later source gets a negative number when it first occurs, so the number of sources has no limit.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from headgate.labels.journal import Journal
 from headgate.lexing import Cursor, quote
 
-_AGAIN = re.compile(r"~[0-9]+\Z")  # cannot end a name, which is plain or in quotes
-BITS = 62  # what fits into a signed 64-bit column with room to spare
+_AGAIN = re.compile(r"~[0-9]+\Z")  # no name ends so: a name is plain or in quotes
+BITS = 62  # fits into a signed 64-bit column with room to spare
 
 
 def source_shown(name: str) -> str:
-    """A source as people know it. One that was dropped and made anew is `joe.in1~2` in labels, since tuples of the one
-    before it may still be there, and is `joe.in1` to its readers."""
+    """The name of a source as users know it. A source that was dropped and created again is `joe.in1~2` in labels,
+    since tuples of the earlier one may still exist, and `joe.in1` for its readers."""
     return _AGAIN.sub("", name)
 
 
@@ -32,7 +32,7 @@ class SourceNumbers:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Reads the numbers that other processes gave."""
+        """Reads the numbers that other processes have given."""
         for serial, name in self._sources.read():
             self._keep_source(serial, name)
         for serial, text in self._sets.read():
@@ -48,7 +48,7 @@ class SourceNumbers:
         return self._keep_set(-self._sets.number(_write_set(members)), members)
 
     def combine(self, a: int, b: int) -> int:
-        """The number of the union."""
+        """The number of the union of two sets."""
         if a >= 0 and b >= 0:
             return a | b
         return self.number(self.members(a) | self.members(b))

@@ -2,8 +2,9 @@
 
     roles [AT level, ...] [FROM source, ...]        (doctor & nurse) | chief AT S{NATO} FROM ward1
 
-The whole text is read even where the outcome is already known, so a fault is found wherever it stands.
-Most labels of a stream have one plain form, which is read at once; all others, and all errors, are the grammar's.
+The whole text is read even where the outcome is already known, so that an error is found wherever it stands. Most
+labels of a stream have one plain form, which a regular expression reads at once; the grammar reads all other texts and
+reports all errors.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ MAX_TEXT = 10_000
 MAX_DEPTH = 64
 MAX_LEVELS = 64
 
-# The plain form: alternatives of plain names, levels without compartments, sources. Every `+` after a quantifier
-# makes it possessive: no text takes more than linear time.
+# The plain form: alternatives of plain names, levels without compartments, sources. Every `+` after a quantifier makes
+# it possessive, so that no text takes more than linear time.
 _SPACE = r"[ \t\r\n]*+"
 _NAME = rf"(?!(?i:{'|'.join(sorted(RESERVED))})\b)[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}+{_SPACE}"
 _TERM = rf"{_NAME}(?:&{_SPACE}{_NAME})*+"
@@ -42,23 +43,23 @@ def parse_roles(text: str) -> RoleExpression:
 
 
 def parse_level(text: str, order: LevelOrder | None = None) -> Level:
-    """A level; with an order, one that the order knows."""
+    """Reads a level; with an order, the order must know it."""
     return _whole(text, lambda cursor: _only_level(cursor, order))
 
 
 def parse_label(text: str, order: LevelOrder | None = None) -> Label:
-    """A label; with an order, its levels must be known and only the maximal ones are kept."""
+    """Reads a label; with an order, its levels must be known and only the maximal ones are kept."""
     plain = parse_plain_label(text, order)
     return plain if plain is not None else parse_any_label(text, order)
 
 
 def parse_any_label(text: str, order: LevelOrder | None = None, limit: int = MAX_TEXT) -> Label:
-    """By the whole grammar. What we printed ourselves can be read back without limit."""
+    """Reads a label by the whole grammar. `limit` is raised for texts that Headgate printed itself."""
     return _whole(text, lambda cursor: _read_label(cursor, order), limit)
 
 
 def parse_plain_label(text: str, order: LevelOrder | None = None) -> Label | None:
-    """The same label where the text has the plain form, many times faster; None for any other text, good or bad."""
+    """Reads a label in the plain form, many times faster; None for any other text, valid or not."""
     match = _PLAIN.fullmatch(text) if len(text) <= MAX_TEXT else None
     if match is None:
         return None
@@ -71,7 +72,7 @@ def parse_plain_label(text: str, order: LevelOrder | None = None) -> Label | Non
 
 
 def _bare(part: str) -> str:
-    """Without spaces and parentheses, which mean nothing where the form is known to be plain."""
+    """A part without spaces and parentheses, which have no meaning in the plain form."""
     return "".join(part.split()).replace("(", "").replace(")", "")
 
 
@@ -84,7 +85,7 @@ def _label(roles: RoleExpression, levels: Iterable[Level], sources: Iterable[str
 
 
 def _whole(text: str, read: Callable[[Cursor], T], limit: int = MAX_TEXT) -> T:
-    """Reads a text; whatever is wrong with it is a LabelError with a position."""
+    """Reads a text; every error becomes a LabelError with a position."""
     if len(text) > limit:
         message = f"a label text must not be longer than {limit} characters"
         raise LabelError(message, position=Position.of(text, limit))
@@ -132,7 +133,7 @@ def _read_label(cursor: Cursor, order: LevelOrder | None) -> Label:
 
 
 def read_roles(cursor: Cursor, depth: int = 0) -> RoleExpression:
-    """`|` binds weaker than `&`, as everywhere."""
+    """Reads a role expression; `&` binds stronger than `|`, as usual."""
     start = cursor.token.offset
     try:
         alternatives = [_read_conjunction(cursor, depth)]

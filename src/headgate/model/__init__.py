@@ -1,1 +1,1 @@
-"""The values that stages hand to each other; they have no behaviour of a stage."""
+"""Typed values that the stages pass to each other: catalog snapshot, query, view, tuple batch, result batch."""

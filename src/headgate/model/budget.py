@@ -1,8 +1,9 @@
-"""How many bytes are computed for one view in one batch: judged before they are, over all columns, blocks and stages.
+"""The memory budget of one view in one batch (SPEC.md, 4.3, Limits), over all columns, blocks and stages.
 
-What a view is given is free; what is made of it counts: texts that are joined, results of expressions, columns of rows
-that joins and instants multiply. Views that see the same are computed once, and each pays for it as if it were alone,
-also for what was remembered from another block: so whether one ends never depends on who else is there.
+Bytes are charged before they are computed. Input tuples are free; derived data is charged: texts that CONCAT makes,
+results of expressions, columns of rows that joins and instants multiply. Views that see the same tuples are computed
+once, but each is charged as if it were alone, also for values that were cached for another block. So whether a view
+exceeds its budget never depends on other views.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ Value = TypeVar("Value")
 
 
 class LimitExceeded(Exception):
-    """What a view asked for goes beyond its limits; says in one line which."""
+    """A view exceeds one of its limits; the message names the limit in one line."""
 
 
 class Budget:
-    """Of one view in one batch. Its blocks may be computed side by side."""
+    """The bytes that one view may compute in one batch. The lock is there because its blocks may run in parallel."""
 
     def __init__(self, most: int, spent: int = 0) -> None:
         self.most = most
@@ -29,7 +30,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def spend(self, size: int) -> bool:
-        """Whether that was within it."""
+        """Adds `size` bytes; returns whether the budget still holds."""
         with self._lock:
             self.spent += size
             return self.spent <= self.most
@@ -40,36 +41,36 @@ class Budget:
 
 
 class Meter:
-    """Of one block, for the views that look at it alike, by number."""
+    """Charges the computation of one block to the budgets of the views that share it, by view number."""
 
     def __init__(self, budgets: Mapping[int, Budget]) -> None:
         self._budgets = dict(budgets)
         self.exceeded: dict[int, str] = {}
-        """Views for which it was too much, and what they are told."""
+        """The views whose budget is exceeded, with the reason that their subscribers are told."""
         self._paid = set[Hashable]()
         self._open: list[tuple[Hashable, dict[Hashable, int]]] = []
 
     def charge(self, size: int) -> None:
-        """For so many bytes, before they are there. Goes on as long as any of the views may have them."""
+        """Charges `size` bytes before they are computed. Raises LimitExceeded only when no view has budget left."""
         self._spend(size)
         if self._open:
             key, costs = self._open[-1]
             costs[key] = costs.get(key, 0) + size
 
     def begin(self, key: Hashable) -> None:
-        """What is charged from here on is for something that will be remembered."""
+        """Starts to record the costs of a value that will be cached under `key`."""
         self._paid.add(key)
         self._open.append((key, {key: 0}))
 
     def end(self) -> Mapping[Hashable, int]:
-        """All that it cost, part by part."""
+        """Ends the recording; returns the costs of the value and of each cached value it was made from."""
         _, costs = self._open.pop()
         if self._open:
             self._open[-1][1].update(costs)
         return costs
 
     def pay(self, costs: Mapping[Hashable, int]) -> None:
-        """For what was remembered, and each of its parts once."""
+        """Charges the costs of a cached value; each of its parts is charged once per block."""
         new = costs.keys() - self._paid
         self._paid |= new
         self._spend(sum(costs[key] for key in new))
@@ -104,7 +105,7 @@ def charge(size: int) -> None:
 
 
 class Remembered:
-    """What blocks of one class have in common, by key, and what it cost."""
+    """A cache of values that the blocks of one view group share, by key, each with its costs."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[Any, Mapping[Hashable, int]]] = {}

@@ -1,4 +1,4 @@
-"""Limits of one view in one batch, and what is said when one is exceeded."""
+"""The limits of one view in one batch (SPEC.md, 4.3)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one view: rows that it combines or looks at in one batch, tuples that its windows hold and that wait for
-    their time, bytes of one text, and bytes of all that is computed for it in one batch."""
+    """The limits of one view.
+
+    rows: rows that it combines or reads in one batch
+    tuples: tuples that its windows hold, that wait for the watermark, and that it sees of tables
+    text: bytes of one text
+    bytes: bytes of everything that is computed for it in one batch
+    """
 
     rows: int = 10_000_000
     tuples: int = 10_000_000

@@ -1,4 +1,4 @@
-"""A continuous query: what the engine knows of a query that runs."""
+"""A continuous query: the definition of a running query, as the engine uses it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ from headgate.plan.secure import Mode
 
 @dataclass(frozen=True)
 class ContinuousQuery:
-    """A query that runs: its meaning, its level, how late tuples of its streams may come (in milliseconds), the
-    stream that its results make for other queries, how many queries stand at most between it and its sources,
-    whether its subscribers receive together what any of them may see, and what its owner's roles allow each view of
-    it at this moment: so many tuples of state, so many results in a second."""
+    """A running query.
+
+    query: its blocks, with names resolved
+    level: the level at which it reads
+    lateness: by stream, how late tuples may arrive, in milliseconds
+    mode: exact, or cumulative
+    output: the stream that its results form for consumer queries; empty if none
+    stage: how many producer queries stand at most between it and its sources
+    together: whether its subscribers share the tuples that any of them may see
+    most_state, most_results: how many tuples of state, and results per second, the owner's roles allow each view now
+    """
 
     name: str
     query: Query
@@ -41,18 +48,18 @@ class ContinuousQuery:
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """Those of its streams that are tables."""
+        """The inputs that are tables."""
         readings = (reading for block in self.query.blocks for reading in block.readings)
         return frozenset(reading.stream.name for reading in readings if reading.stream.table)
 
     @cached_property
     def column_labels(self) -> tuple[tuple[Label, ...], ...]:
-        """By block, the labels of the labelled columns that it reads."""
+        """For each block, the labels of the labelled columns that it reads."""
         return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
 
     @cached_property
     def meaning(self) -> str:
-        """What must not change for its state to be of use."""
+        """A key for its semantics: stored state can be used again only while this key is the same."""
         return f"{self.mode} {self.level} {lower(self.query).key}"
 
 
@@ -62,11 +69,8 @@ def _column_labels(block: Block) -> Iterator[Label]:
         yield from (label for name, label in reading.stream.labels if (number, name) in read)
 
 
-# Keys -----------------------------------------------------------------------------------------------------------------
-
-
 def columns_read(block: Block) -> frozenset[Column]:
-    """All columns that a block reads anywhere."""
+    """All columns that a block reads: in conditions, select items, groups and PARTITIONED BY."""
     exprs: list[Expr] = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups]
     for reading in block.readings:
         exprs += reading.window.partition if reading.window else ()

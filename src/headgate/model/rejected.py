@@ -1,4 +1,4 @@
-"""Rows that did not come in, for the owner of their stream."""
+"""Rejected rows (dead letters): rows that ingress refused, kept for the owner of the stream (SPEC.md, 5.2)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RejectedRows:
-    """Tuples that did not come in, and why; rows are as they came, as plain values."""
+    """Rows of one stream that were rejected for one reason; `rows` holds them as they arrived, as plain values."""
 
     stream: str
     reason: str
     rows: Sequence[Mapping[str, object]]
     more: int = 0
-    """How many are not among the rows: they are counted only."""
+    """How many further rows were rejected; these are counted, not kept."""
     details: Sequence[str] = ()
-    """For each row what is wrong with it, where that is known more closely."""
+    """For each row a more precise reason, where one is known."""
 
     def __len__(self) -> int:
         return len(self.rows) + self.more

@@ -1,4 +1,4 @@
-"""Results on their way to subscribers, in columns."""
+"""Results in columns: of one block as operators compute them, and of one query as egress delivers them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from headgate.labels import LEAST, Label
 
 @dataclass(frozen=True)
 class BlockResults:
-    """Results of one block for some views, in order. `labels` numbers sets of labels, `sets` are these; `order` are the
-    columns by which results of several batches are brought into one order, none where there are no others: the arrival
-    of what merely passed; or the instant (its time, whether it slides, its tuple's stream and arrival), then time and
-    arrival of the tuple of each side."""
+    """Results of one block for some views, in order.
+
+    labels: for each result the number of its set of labels in `sets`
+    order: the sort columns by which the results of several partitions and blocks are merged; empty if nothing is
+        merged. For a stateless block: the arrival number of the tuple. Else: the instant (its time, whether it is a
+        slide, stream and arrival number of its tuple), then time and arrival number of the tuple of each join input.
+    """
 
     query: str
     block: int
@@ -30,13 +33,13 @@ class BlockResults:
     sets: tuple[frozenset[int], ...]
     order: tuple[Ints, ...]
     exceeded: str = ""
-    """Why there are none, and will be none any more."""
+    """Why there are no results, now and later: the limit that was exceeded. Empty if none was."""
 
     def __len__(self) -> int:
         return len(self.time)
 
     def where(self, chosen: Bools, views: tuple[int, ...]) -> BlockResults:
-        """Some of the results, for some of the views."""
+        """The chosen results, for the given views."""
         rows = np.flatnonzero(chosen)
         return replace(
             self,
@@ -50,7 +53,7 @@ class BlockResults:
 
 @dataclass(frozen=True)
 class Recipient:
-    """Whose results these are, and of what, in words: the level and the roles are those of the subscription."""
+    """Who receives results, and of which stream; level and roles are those of the subscription."""
 
     user: str
     level: str
@@ -58,21 +61,26 @@ class Recipient:
     columns: tuple[str, ...]
     roles: frozenset[str] = frozenset()
     named: frozenset[str] | None = None
-    """The sources that labels of results may name: those that the reader may view; None: all."""
+    """The sources that labels of results may name: those that the recipient may view; None: all."""
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where they go: levels above the least have a folder each, so that each can be guarded as its level needs."""
+        """The folder of the results. Each level above the least has its own, so that each can be guarded separately."""
         above = () if self.level == str(LEAST) else (self.level,)
         return (self.user, *above, self.stream)
 
 
 @dataclass(frozen=True)
 class ResultBatch:
-    """Results of one query for some who look through one view, in order; all of them receive the same. `labels` are
-    numbers of `kinds`; a query of several blocks says for each result which one it is from. If it `ended` for them,
-    `waits` until a stream can be read again, or is `suspended` until they have the rights, that is why, and there are
-    no results; `outgoing` says where that goes if nobody else knows any more."""
+    """Results of one query for subscribers of one view, in order; or a notice, which has no results.
+
+    subscribers: all of them receive the same results
+    blocks: for each result the block that it comes from, in a query of several blocks
+    labels: for each result the number of its label in `kinds`
+    ended, waits, suspended: the reason of a notice: the query ended for the subscribers, waits until a stream can be
+        read again, or is suspended until they have the rights
+    outgoing: the recipient of a notice whose subscription is no longer in the catalog snapshot
+    """
 
     subscribers: tuple[str, ...]
     query: str
@@ -86,14 +94,14 @@ class ResultBatch:
     suspended: str = ""
     outgoing: Recipient | None = None
     places: Ints | None = None
-    """Which of the results that were computed these are, if some are not permitted any more."""
+    """For each result its position among all computed results, if some of those are no longer permitted."""
 
     def __len__(self) -> int:
         return len(self.times)
 
     @property
     def word(self) -> dict[str, str]:
-        """What is notice instead of results; nothing if these are results."""
+        """The kind of the notice and its reason; empty if this batch holds results."""
         words = (("ended", self.ended), ("waits", self.waits), ("suspended", self.suspended))
         return {name: text for name, text in words if text}
 
@@ -101,7 +109,7 @@ class ResultBatch:
         return replace(self, subscribers=subscribers)
 
     def where(self, chosen: Bools) -> ResultBatch:
-        """Only these results, and no labels but theirs: others may be of what is hidden from whoever receives this."""
+        """The chosen results, with their labels only: other labels may belong to tuples hidden from the recipients."""
         if chosen.all():
             return self._of_own_kinds()
         rows = np.flatnonzero(chosen)
@@ -117,7 +125,7 @@ class ResultBatch:
         return replace(self, labels=labels, kinds=tuple(compress(self.kinds, there.tolist())))
 
     def left(self, chosen: Bools) -> ResultBatch:
-        """The same, and each keeps the place it had."""
+        """As `where`; each result keeps its position among the computed results."""
         places = np.arange(len(self)) if self.places is None else self.places
         return replace(self.where(chosen), places=places[chosen])
 
@@ -148,7 +156,7 @@ class DeliveredResult:
 
 
 def delivered_results(result_batches: Iterable[ResultBatch]) -> list[DeliveredResult]:
-    """Results one by one, for those who want few of them; each subscriber's are in order."""
+    """Results one by one, for callers that want few of them; those of each subscriber are in order."""
     found: list[DeliveredResult] = []
     for result_batch in result_batches:
         columns = [column.to_pylist() for column in result_batch.values]

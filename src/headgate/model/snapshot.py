@@ -1,4 +1,4 @@
-"""A catalog snapshot: which queries run over which streams at one moment, for whom, with which rights."""
+"""A catalog snapshot: which queries run over which streams at one moment, for which subscribers, with which rights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.model.stream import StreamDescriptor
 
 @dataclass(frozen=True)
 class Subscriber:
-    """Somebody who wants the results of a query, as `name`; without a clearance it may have none of them."""
+    """A subscriber of one query; without a clearance it receives no results."""
 
     name: str
     query: str
@@ -26,16 +26,16 @@ class Subscriber:
 
 @dataclass(frozen=True)
 class SubscriptionStatus:
-    """How a subscription stands, whether its query runs or not. `stream` is the number of what is subscribed to."""
+    """The status of a subscription, whether its query runs or not. `stream` is the number of the subscribed stream."""
 
     name: str
     query: str
     stream: int
     outgoing: Recipient
     owner: str = ""
-    """Who is told as well: the owner of the stream; nobody if the subscription is of a higher level."""
+    """The owner of the stream, who is notified too; empty if the subscription has a higher level than the stream."""
     word: str = ""
-    """`ended`, `waits` or `suspended`, or nothing: results come."""
+    """`ended`, `waits` or `suspended`; empty while results are delivered."""
     why: str = ""
 
 
@@ -46,27 +46,27 @@ class CatalogSnapshot:
     queries: tuple[ContinuousQuery, ...] = ()
     subscribers: tuple[Subscriber, ...] = ()
     unfit: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """By subscriber and query, what cannot be run, and why; that query is not among those above."""
+    """By subscriber and query, why the query cannot run; such a query is not among `queries`."""
 
     standings: tuple[SubscriptionStatus, ...] = ()
     streams: frozenset[int] = frozenset()
-    """The numbers of all streams there are."""
+    """The numbers of all existing streams."""
 
     def only(self, keys: Collection[tuple[str, str]]) -> CatalogSnapshot:
-        """The same for these alone, by subscriber and query: their queries, and those whose results they read."""
+        """The part for these subscriptions (subscriber and query): their queries, and the producers of these."""
         subscribers = tuple(x for x in self.subscribers if (x.name, x.query) in keys)
-        pushdown = {x.query for x in subscribers}
+        names = {x.query for x in subscribers}
         while True:
-            read = {stream for query in self.queries if query.name in pushdown for stream in query.streams}
-            more = {query.name for query in self.queries if query.output in read} - pushdown
+            read = {stream for query in self.queries if query.name in names for stream in query.streams}
+            more = {query.name for query in self.queries if query.output in read} - names
             if not more:
-                queries = tuple(query for query in self.queries if query.name in pushdown)
+                queries = tuple(query for query in self.queries if query.name in names)
                 return replace(self, queries=queries, subscribers=subscribers)
-            pushdown |= more
+            names |= more
 
     @cached_property
     def naming(self) -> Mapping[tuple[str, str], frozenset[str] | None]:
-        """Which sources labels may name, by subscriber and query."""
+        """The sources that labels may name, by subscriber and query."""
         return {(x.name, x.query): x.outgoing.named for x in self.subscribers if x.outgoing}
 
     @cached_property
@@ -83,23 +83,24 @@ class CatalogSnapshot:
         return {(x.name, x.query): (x.outgoing.user, x.outgoing.stream) for x in self.subscribers if x.outgoing}
 
     def account(self, subscriber: str, query: str) -> tuple[str, str]:
-        """What results count under: a user's of a stream count together, at however many levels."""
+        """The key under which results are counted: user and stream, so that all levels of a user count together."""
         return self._accounts.get((subscriber, query), (subscriber, query))
 
     def protected(self, label: Label) -> Label:
-        """A label with what the owners of its sources demand now: what they demanded when its tuples came is in it,
-        and stays."""
+        """A label combined with the current policies of its sources. The policies at the time of arrival are already
+        part of the label and remain."""
         policies = [self.descriptors[source].policy for source in label.sources & self.descriptors.keys()]
         return self.rules.combine_all((label, *policies)) if policies else label
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:
-        """Who is told if a stream cannot be read, by subscriber and query: those who look at what is made of it and may
-        read it. To all others it is hidden: what they receive is the same without it."""
+        """The subscriptions (subscriber and query) that are notified if a stream cannot be read: those whose query
+        depends on it and whose clearance may read it. The stream is hidden from all others: without it they receive
+        the same results, so they must not learn of it."""
         found = ((key, self.clearances[key]) for key in self.reading(stream))
         return [key for key, x in found if x and stream in x.sources | x.aggregate_sources]
 
     def reading(self, stream: str) -> list[tuple[str, str]]:
-        """Who looks at what is made of a stream."""
+        """The subscriptions (subscriber and query) whose query depends on a stream, directly or through others."""
         streams, queries = {stream}, set[str]()
         while more := {x.name for x in self.queries if not x.streams.isdisjoint(streams)} - queries:
             queries |= more
@@ -109,13 +110,13 @@ class CatalogSnapshot:
 
 class SnapshotSource(Protocol):
     def snapshot(self) -> CatalogSnapshot:
-        """What is wanted now; the very same object as before if nothing has changed."""
+        """The current snapshot; the identical object as before if nothing has changed."""
         ...
 
     def open(self) -> AbstractContextManager[CatalogSnapshot]:
-        """The same, and nothing changes until the context ends, or `verify` fails."""
+        """The current snapshot under a lease: the catalog does not change until the context ends or `verify` fails."""
         ...
 
     def verify(self) -> None:
-        """Raises LeaseLost unless what `open` gave still holds."""
+        """Raises LeaseLost unless the lease that `open` took still holds."""
         ...

@@ -1,4 +1,4 @@
-"""A stream descriptor: what ingress knows of a stream or table."""
+"""A stream descriptor: the definition of a stream or table, as ingress uses it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,13 @@ from headgate.plan.expressions import Type
 
 @dataclass(frozen=True)
 class StreamDescriptor:
-    """What ingress knows of a stream, or of a table, all of whose tuples come at once. `labels` are the columns that
-    hold labels, by what they hold; `skew` in milliseconds."""
+    """A stream, or a table, whose tuples are all read at once.
+
+    event_time: the column that holds the event time; None: the time of arrival is used
+    labels: the columns that hold labels, by kind (LABEL, ROLES, LEVEL)
+    policy: the label that the owner puts on every tuple
+    skew: how far ahead of the clock an event time may be, in milliseconds; None: any distance
+    """
 
     name: str
     columns: tuple[tuple[str, Type], ...]

@@ -1,4 +1,4 @@
-"""Tuples on their way through the engine, in columns."""
+"""Tuple batches: labelled tuples in columns, from ingress to the operators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headgate.model.view import View
 
 @dataclass(frozen=True)
 class TupleBatch:
-    """Tuples of one stream in the order of their arrival: times, numbers of labels, values by column."""
+    """Tuples of one stream in order of arrival: times in milliseconds, label numbers, values by column."""
 
     stream: str
     times: Ints
     labels: Ints
     columns: Mapping[str, pa.Array]
     views: tuple[View, ...] | None = None
-    """Those that these tuples are meant for; None: all that may see them."""
+    """The views that receive these tuples; None: all views that may see them."""

@@ -1,4 +1,4 @@
-"""A view: the subscribers of one query who see the same tuples."""
+"""A view: the subscribers of one query that see the same tuples (SPEC.md, 4.3)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ from headgate.plan.secure import Mode
 
 @dataclass
 class View:
-    """People who look at one query since the same moment: with the same rights, or, if it is cumulative, all of them.
-    `columns` are its places in sights, one for each block; `greatest` are the latest times it has seen, by stream."""
+    """Subscribers of one query that began at the same moment and have had the same rights since; a cumulative query
+    has one view for all subscribers.
+
+    clearances: the clearance of each subscriber, by name
+    columns: its columns in the visibility rows, one for each block
+    greatest: by stream, the latest event time that it has seen
+    passed: the watermark up to which instants have been evaluated
+    """
 
     running: ContinuousQuery
     clearances: dict[str, Clearance | None]
@@ -26,27 +32,27 @@ class View:
     greatest: dict[str, int] = field(default_factory=dict)
     passed: int = NO_TIME
     ended: str = ""
-    """Why it sees nothing any more, whatever the rights."""
+    """Why it has ended: it sees no further tuples, whatever the rights. Empty while it runs."""
     second: int = NO_TIME
     yielded: int = 0
-    """The second of its last result, and how many came in that; counted where its owner's roles set a limit."""
+    """`second` is that of its last result, `yielded` how many results it had in it; counted if MAX RESULTS is set."""
     ending: str = ""
-    """Why it ends with the batch that is being computed, after what it yields of it."""
+    """Why it ends with the current batch, after its results of that batch."""
     ended_early: bool = False
-    """It ends in the midst of that batch: it sees nothing of what comes."""
+    """Whether it ends within the current batch: it sees no further tuples of it."""
     waiting: Ints | None = None
-    """The times of the tuples that wait in this batch; None: too few for any limit."""
+    """The times of the tuples that wait for the watermark; None: they are too few to exceed a limit in this batch."""
     cutoff: Position | None = None
-    """The tuple with which its windows hold too much in this batch."""
+    """The tuple of the current batch with which its windows exceed MAX STATE."""
     spent: int = 0
-    """Bytes that were computed for it in this batch, what it reads of other queries included."""
+    """Bytes computed for it in the current batch, including those of producer queries."""
     marks: list[tuple[Ints, Ints]] = field(default_factory=list)
-    """Arrivals of this batch and the watermark after each, if results of blocks with and without windows are put into
-    one order to be counted."""
+    """Arrival numbers of the current batch and the watermark after each. Needed if the view is `mixed`: results of
+    windowed and stateless blocks are merged into one order to be counted."""
 
     @cached_property
     def windowed(self) -> list[int]:
-        """The columns of blocks with windows: what merely passes cannot be late."""
+        """The columns of blocks with windows; tuples cannot be late for stateless blocks."""
         blocks = zip(self.columns, self.running.query.blocks, strict=True)
         return [column for column, block in blocks if not block.stateless]
 
@@ -57,28 +63,28 @@ class View:
 
     @property
     def watched(self) -> bool:
-        """Whether what enters it has to be noted, for the limits that its owner's roles set."""
+        """Whether entering tuples must be recorded, to judge the limits of the owner's roles."""
         return self.waiting is not None or (self.mixed and self.running.limited)
 
     def watermark(self) -> int:
         return min(map(self.reached, self.running.streams - self.running.tables))
 
     def reached(self, stream: str) -> int:
-        """How far the time of one stream has come for this view."""
+        """The watermark of one stream for this view."""
         if stream not in self.greatest:
             return NO_TIME
         return self.greatest[stream] - self.running.lateness.get(stream, 0)
 
     def clearance(self, subscriber: str, rules: Rules) -> Clearance | None:
-        """All look from the level of the query; who cannot come there sees nothing."""
+        """The clearance of a subscriber at the level of the query; None if it does not dominate that level."""
         found, level = self.clearances.get(subscriber), self.running.level
         if found is None or not rules.order.dominates(found.level, level):
             return None
         return found if found.level == level else replace(found, level=level)
 
     def column_labels(self, block: int, rules: Rules) -> tuple[Label, ...]:
-        """The labels of the columns that a block reads, but for those that are hidden at the moment. A cumulative view
-        reads all of them; whoever looks through an exact one has the same rights."""
+        """The labels of the columns that a block reads, without those that are masked now. A cumulative view reads all
+        columns. All subscribers of an exact view have the same rights, so the first one's clearance decides."""
         labels, clearance = self.running.column_labels[block], self.clearance(next(iter(self.clearances)), rules)
         if self.running.mode == Mode.CUMULATIVE or not labels or clearance is None:
             return labels
@@ -87,8 +93,8 @@ class View:
 
 
 def reads(rules: Rules, block: Block, label: Label, clearance: Clearance) -> bool:
-    """Whether a block may read for this clearance what the label protects. Blocks with aggregates read what may only be
-    read so; a join reads a WEAK stream for whoever may read another of its streams."""
+    """Whether a block may read data under this label for this clearance. Blocks with aggregates may read sources that
+    permit only aggregates; a join reads a WEAK stream if the clearance may read another of its streams."""
     return rules.permits(label, clearance, aggregated=block.aggregated, beside=block.streams)
 
 

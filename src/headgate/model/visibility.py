@@ -1,4 +1,4 @@
-"""Who sees what, as operators are told: for each kind of tuple and each view, hidden or with which columns masked."""
+"""Visibility for one batch: for each visibility row and view, whether a tuple is hidden or which columns are masked."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from headgate.model.budget import Budget, Meter
 from headgate.model.limits import Limits
 
 HIDDEN = 0
-"""In a sight: this view does not see the tuple. Any other number is one more than the number of a mask."""
+"""In a visibility row: the view does not see the tuple. Any other number is the number of a mask plus one."""
 
 VisibilityRows = npt.NDArray[np.int32]
 Mask = frozenset[tuple[str, str]]
-"""Columns, with their streams, that a view may not see."""
+"""Columns that a view may not see, as pairs of stream and column; they read as NULL."""
 
 
 class Position(NamedTuple):
-    """The place of a tuple in the order of SPEC.md, 4.2; streams have numbers in the order of their names."""
+    """The position of a tuple in the order of SPEC.md, 4.2; streams are numbered in the order of their names."""
 
     time: int
     stream: int
@@ -31,11 +31,17 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True)
 class Visibility:
-    """Who sees what: for each sight (a row) and each view (a column) HIDDEN or a mask. `targets` say which block of
-    which query a view looks at (no query: nobody looks any more); `since` and `until` are the times from and to which
-    tuples become final with this batch; `levels` are the levels of labels, as text; `copied` are views that go on from
-    where others are, with these; no view may exceed the `limits`, nor what its `budgets` leave it of memory; some end
-    with this batch, and see nothing from a position on (`cutoff`)."""
+    """What each view sees of the tuples of one batch. A column stands for one block of one view.
+
+    targets: for each column its query and block; an empty query: the view was removed
+    table: for each visibility row and column, HIDDEN or the number of a mask plus one
+    since, until: for each column the times from and to which instants become final with this batch
+    levels: the levels of each label, as text
+    copied: pairs (new, old) of columns: a new view starts with the state of an old one
+    limits: the limits of each view
+    cutoff: by column, the position from which on a view that ends with this batch sees nothing
+    budgets: by column, the memory that its view has left for this batch
+    """
 
     targets: tuple[tuple[str, int], ...]
     table: VisibilityRows
@@ -49,9 +55,9 @@ class Visibility:
     budgets: Mapping[int, Budget] = field(default_factory=dict)
 
     def meter(self, views: Iterable[int]) -> Meter:
-        """What a block is charged to that these look at alike."""
+        """The meter of a block that these columns share."""
         return Meter({view: self.budgets.get(view) or Budget(self.limits.bytes) for view in views})
 
     def visible(self, view: int) -> Bools:
-        """Of which sights the view sees the tuples."""
+        """The visibility rows whose tuples the view sees."""
         return np.asarray(self.table[:, view] != HIDDEN, np.bool_)

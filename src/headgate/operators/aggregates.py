@@ -1,4 +1,4 @@
-"""The aggregates of SPEC.md, 4.1, for all points at once."""
+"""The aggregates of SPEC.md, 4.1, computed for all points (groups at instants) at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEW = 1 << 10
 
 
 class Aggregates:
-    """`value_of` gives the argument's value for each row; what several aggregates need is computed once."""
+    """`value_of` returns the argument's value for each row. Values that several aggregates need are computed once."""
 
     def __init__(self, points: Points, value_of: Callable[[Expr], pa.Array]) -> None:
         self._points = points
@@ -68,7 +68,8 @@ class Aggregates:
         return taken(ordered, np.where(missing, 0, found), mask=missing)
 
     def _number(self, call: AggregateCall, values: pa.Array) -> pa.Array:
-        """SUM, AVG and STDDEV. Whole numbers are summed exactly, in two halves, since their sum may not fit."""
+        """SUM, AVG and STDDEV. Whole numbers are summed exactly, in two halves, because their sum may not fit a
+        BIGINT."""
         argument = call.argument
         if argument is None:
             raise ValueError(f"{call} has no argument")
@@ -91,8 +92,8 @@ class Aggregates:
             return _doubles(total / count if call.function == "AVG" else total, count == 0)
 
     def _small_number(self, call: AggregateCall, total: Ints, count: Ints) -> pa.Array:
-        """SUM and AVG of whole numbers whose sums fit easily. A quotient of so few is rounded once, whether it is
-        computed with more digits first or not."""
+        """SUM and AVG of whole numbers whose sums surely fit. If counts and sums are small, a double holds both
+        exactly, so the quotient is rounded once and needs no long double."""
         if call.function == "SUM":
             return pa.array(total, pa.int64(), mask=count == 0)
         few = count.max(initial=0) < _FEW and (np.abs(total) < _EXACT).all()
@@ -105,7 +106,7 @@ class Aggregates:
         return np.sqrt(squares / (count - 1))
 
     def _distinct(self, call: AggregateCall, values: pa.Array) -> pa.Array:
-        """Each value of a point once: among all that is there, the first of its kind stays."""
+        """Aggregate each value of a point once: of equal values at a point only the first row stays."""
         places, _ = ranks(values)
         point, row = self._points.members()
         seen = places[row] != NULL_CODE
@@ -138,7 +139,7 @@ def _doubles(values: object, missing: Bools) -> pa.Array:
 
 
 def _whole(high: Ints, low: Ints, missing: Bools) -> pa.Array:
-    """high * 2^32 + low, NULL where that is no BIGINT."""
+    """high * 2^32 + low, NULL where that is not a BIGINT."""
     fits = np.abs(high.astype(np.float64)) * 2.0**32 + low.astype(np.float64) < _SAFE
     for place in np.flatnonzero(~fits):
         fits[place] = -_BIGINT <= (int(high[place]) << 32) + int(low[place]) < _BIGINT
@@ -146,7 +147,7 @@ def _whole(high: Ints, low: Ints, missing: Bools) -> pa.Array:
 
 
 def _small(numbers: Ints) -> bool:
-    """Whether the sum of any of them surely fits."""
+    """Whether the sum of any subset of the numbers surely fits."""
     if not len(numbers):
         return True
     return max(-int(numbers.min()), int(numbers.max())) * len(numbers) < _SAFE

@@ -1,4 +1,4 @@
-"""What blocks yield: results at instants, each once, in their order."""
+"""Emit the results of a block (SPEC.md, 4.2): at each instant in their order, and with DISTINCT each result once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,16 @@ from headgate.operators.label_sets import LabelSets
 
 @dataclass(frozen=True)
 class Emitted:
-    """Results of one block. `rows` has the places of the first row's tuples, by which results of an instant are
-    ordered; `labels` are those of all tuples that a result combines."""
+    """The results of one block.
+
+    instant: the number of each result's instant
+    time: the time of that instant
+    passed: how many tuples have arrived by then
+    slides: whether the block slides
+    rows: for each side, the positions of the tuples of a result's first row; results of an instant are ordered by them
+    values: the columns of the results
+    labels: the labels of all tuples that a result combines
+    """
 
     instant: Ints
     time: Ints
@@ -29,7 +37,8 @@ class Emitted:
 
 
 def where_kind_changes(kinds: Ints, row: Ints, at: Ints, there: ValidityIntervals, operator: str) -> Ints:
-    """Of rows with the same results: new ones only where none was there before, gone ones only where none is left."""
+    """Of rows with equal results, keep a new row only where no such row was there before, and a row that is gone only
+    where none is left."""
     if operator == "RSTREAM":
         return np.arange(len(row))
     alive = there.seen | there.old
@@ -56,7 +65,7 @@ def by_instant(instant: Ints, rank: Ints, instants: int) -> Ints:
 
 
 def first_of_each(kinds: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """The first of the rows with the same results at one instant, and for each row the number of its result."""
+    """The first of the rows with equal results at one instant, and for each row the number of its result."""
     _, first, kind = np.unique(kinds + at * (kinds.max(initial=0) + 1), return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(order), np.int64)

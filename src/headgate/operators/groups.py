@@ -1,8 +1,8 @@
-"""Aggregates over groups of rows with lifetimes, at all instants at once.
+"""Groups of rows with validity intervals, aggregated at all instants at once.
 
-A *point* is a group at an instant. Where the rows of a group leave in the order they came, those there at a point
-stand together, and sums, least values and sets of labels come from prefix sums and tables of powers of two. Otherwise
-every row is spread over the points it is there for.
+A *point* is a group at an instant. Where the rows of a group leave in the order in which they entered, the rows of a
+point are contiguous, and sums, extremes and label sets come from prefix sums and from tables of powers of two (sparse
+tables). Otherwise every row is copied to each point at which it is there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Parts = tuple[npt.NDArray[np.float64], ...]
 
 @dataclass(frozen=True)
 class Points:
-    """Groups at instants, in the order of groups then instants, and which rows are there at each.
+    """Points, ordered by group and then instant, with the rows of each.
 
-    `rows` are row numbers in the order in which they stand: for point i those from low[i] to high[i], exclusive.
+    `rows` are row numbers; the rows of point i are rows[low[i]:high[i]].
     """
 
     group: Ints
@@ -43,14 +43,14 @@ class Points:
         return int((self.high - self.low).max(initial=0))
 
     def sums(self, values: Ints) -> Ints:
-        """Of one whole number for each row."""
+        """The sum, for each point, of one whole number for each row."""
         total = np.zeros(len(self.rows) + 1, np.int64)
         np.cumsum(values[self.rows], out=total[1:])
         return np.subtract(total[self.high], total[self.low])
 
     def combined(self, values: Parts, combine: Callable[[Parts, Parts], Parts], nothing: tuple[float, ...]) -> Parts:
-        """By an operation that sees every value once, and never takes anything back: differences of long sums would
-        lose what is small. Rows are combined in pieces whose lengths are powers of two."""
+        """Combine the values of each point by an operation that sees every value once and never subtracts: differences
+        of long sums would lose small values. Rows are combined in pieces whose lengths are powers of two."""
         tables = tuple(column[self.rows] for column in values)
         found = tuple(np.full(len(self), start) for start in nothing)
         place, lengths, width = self.low.copy(), self.high - self.low, 1
@@ -66,7 +66,10 @@ class Points:
         return found
 
     def folded(self, values: Array, fold: Callable[[Array, Array], Array]) -> Array:
-        """By an operation that may see a value twice: least, greatest, any bit. Every point has rows."""
+        """Combine the values of each point by an operation that may see a value twice: minimum, maximum, bitwise or.
+
+        INVARIANT: every point has at least one row.
+        """
         table = values[self.rows]
         result = np.empty(len(self), table.dtype)
         width = 1
@@ -80,22 +83,22 @@ class Points:
         return result
 
     def _as_wide_as(self, width: int) -> Ints:
-        """The points with so many rows or more, but fewer than twice as many."""
+        """The points with at least `width` and fewer than twice `width` rows."""
         lengths = self.high - self.low
         return np.flatnonzero((lengths >= width) & (lengths < 2 * width))
 
     def at(self, chosen: Ints) -> Points:
-        """Some of the points, in any order; their rows stand where they stood."""
+        """Some of the points, in any order; `rows` stays as it is."""
         return Points(self.group[chosen], self.instant[chosen], self.rows, self.low[chosen], self.high[chosen])
 
     def members(self) -> tuple[Ints, Ints]:
-        """Point and row numbers of everything that is there."""
+        """Point and row numbers of all rows of all points."""
         point, place = spread(self.low, self.high)
         return point, self.rows[place]
 
 
 def points(groups: Ints, lives: ValidityIntervals, instants: Instants, *, every: bool) -> Points:
-    """The points that are looked at: those at which a group gained a row, or `every` one at which it has any."""
+    """The points at which a group gained a row, or, with `every`, all points at which it has any row."""
     there = np.flatnonzero(lives.seen)
     groups, first, gone = groups[there], lives.first[there], lives.gone[there]
     size = np.int64(len(instants) + 1)
@@ -108,7 +111,7 @@ def points(groups: Ints, lives: ValidityIntervals, instants: Instants, *, every:
     else:
         looked, high = _gains(starts, ~lives.old[there[order]])
     group, instant = looked // size, looked % size
-    if rising(ends):  # first come, first gone
+    if rising(ends):  # rows leave in the order in which they entered
         low = Positions(ends).up_to(looked)
         return Points(group, instant, there[order], low, high)
     since = np.searchsorted(looked, groups * size + first, side="left")
@@ -121,7 +124,7 @@ def points(groups: Ints, lives: ValidityIntervals, instants: Instants, *, every:
 
 
 def _gains(starts: Ints, new: Bools) -> tuple[Ints, Ints]:
-    """Of rows in order: where any that begins is new, and how many begin up to there."""
+    """Of rows in order: the moments at which a new row begins, and how many rows have begun up to each."""
     ends = np.append(np.flatnonzero(np.diff(starts)) + 1, len(starts)) if len(starts) else np.empty(0, np.int64)
     known = np.concatenate([np.zeros(1, np.int64), np.cumsum(new)])[ends]
     ends = ends[np.diff(known, prepend=0) > 0]

@@ -1,4 +1,4 @@
-"""Instants: the moments at which a block is looked at, and which rows it sees there (SPEC.md, 4.2)."""
+"""Instants: the moments at which a block is evaluated, and the rows that it has at each (SPEC.md, 4.2)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from headgate.operators.rows import BEFORE, NEVER, Rows
 
 @dataclass(frozen=True)
 class Instants:
-    """In order: how many tuples have come (`passed`), and the time. `last` is the time of the instant before all of
-    these; in `sliding` blocks it also tells rows that were seen then from rows that came since."""
+    """The instants of a block in one batch, in order.
+
+    passed: how many tuples have arrived at each instant
+    time: the time of each instant
+    last: the time of the instant before all of these
+    sliding: whether the block slides; then `last` also separates rows that were there at that instant from later rows
+    """
 
     passed: Ints
     time: Ints
@@ -49,7 +54,8 @@ class Instants:
 
 @dataclass(frozen=True)
 class ValidityIntervals:
-    """For each row the numbers of the instants at which it is there, [first, gone), and whether it was there before."""
+    """For each row the numbers [first, gone) of the instants at which it is there, and whether it was there before
+    them."""
 
     first: Ints
     gone: Ints
@@ -69,7 +75,7 @@ def validity_intervals(rows: Rows, instants: Instants, times: Ints) -> ValidityI
         gone = np.full(len(rows), len(instants))
     first = instants.by_number.up_to(rows.start)
     before = rows.start == BEFORE
-    gone[before & (rows.until < instants.last)] = 0  # kept for another block; here it went before
+    gone[before & (rows.until < instants.last)] = 0  # kept for another block; here it was gone before
     old = before & (rows.until >= instants.last)
     if instants.sliding:
         old &= np.maximum.reduce([times[side] for side in rows.sides]) <= instants.last
@@ -77,7 +83,7 @@ def validity_intervals(rows: Rows, instants: Instants, times: Ints) -> ValidityI
 
 
 LAST = LAST_MICROSECOND // 1000
-"""What comes later is no time that anybody could write down."""
+"""The last time that can be written down, in milliseconds."""
 
 
 def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
@@ -93,7 +99,7 @@ def slides(times: Ints, range_: int, step: int, since: int, until: int) -> Ints:
 
 
 def spread(first: Ints, gone: Ints) -> tuple[Ints, Ints]:
-    """Every row at every instant: row numbers and instant numbers."""
+    """Every row at each of its instants: row numbers and instant numbers."""
     counts = np.maximum(gone - first, 0)
     few_rows(counts)
     which = np.repeat(np.arange(len(first)), counts)

@@ -1,6 +1,5 @@
-"""In which order the sides of a join are joined: what comes first, then what it finds, so that tables, all of which are
-there at every instant, are never combined with each other but for the few rows that streams make of them.
-"""
+"""Choose the order in which the sides of a join are joined: streams first, then tables. All tuples of tables are there
+at every instant, so tables are joined with the few rows that streams make and not with each other."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from headgate.plan.normal import moved
 
 
 def joining_order(node: n.Join) -> tuple[tuple[int, ...], n.Join]:
-    """The numbers of its sides in that order, and the same join with its sides in it."""
+    """The numbers of the sides in join order, and the same join with its sides in that order."""
     order = _order(node)
     if order == tuple(sorted(order)):
         return order, node
@@ -23,9 +22,12 @@ def joining_order(node: n.Join) -> tuple[tuple[int, ...], n.Join]:
 
 @lru_cache(maxsize=10_000)
 def _order(node: n.Join) -> tuple[int, ...]:
-    """Streams stay in the order of their names, before tables; of these, one that has a column in common with what is
-    there already comes first. Numbers may be kept by the name of a join; the join itself not, whose columns have types
-    that are no part of it."""
+    """Streams stay in the order of their names, before tables. Of the tables, one that an equality connects with the
+    sides joined so far comes next.
+
+    The cache may keep side numbers, because equal joins have the same; it must not keep the join itself, because its
+    columns have types that are not part of the join's equality.
+    """
     tables = [number for number, side in enumerate(node.sides) if any(isinstance(x, n.Table) for x in side.walk())]
     order = [number for number in range(len(node.sides)) if number not in tables]
     while tables:
@@ -41,7 +43,7 @@ def _connected(node: n.Join, joined: list[int], number: int) -> bool:
 
 
 def equality(condition: Expr, number: int) -> tuple[Column, Column, Expr] | None:
-    """A condition that joins a column of this side with one of a side before it."""
+    """The two columns of a condition that equates a column of side `number` with one of an earlier side."""
     match condition:
         case Compare("=", Column() as a, Column() as b) if number in (a.input, b.input) and a.input != b.input:
             left, right = (a, b) if b.input == number else (b, a)

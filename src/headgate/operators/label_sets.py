@@ -1,7 +1,7 @@
 """Sets of labels by number: which labels a result combines, without a list of the tuples that it combines.
 
-A set is thought of once for each different one; what is done for each row is done on small numbers, whole columns at a
-time. Sets that many rows have together are bits, in as many words as there are labels for.
+Each distinct set is computed once; the work for each row is done on small numbers, whole columns at a time. Unions over
+many rows are computed on bits, in as many words as the labels need.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headgate.operators.groups import Array
 
 _WORD = 62
 _MOST_BITS = 4 * _WORD
-"""Labels that are bits; of more, each result has a list."""
+"""Up to this many labels are represented as bits; with more, each result has a list of labels."""
 _WIDTHS = ((8, np.uint8), (16, np.uint16), (32, np.uint32), (_WORD, np.int64))
 
 
 @dataclass(frozen=True)
 class LabelSets:
-    """For each row the number of its set (a byte, if they are few: narrow.py), and the sets."""
+    """For each row the number of its set (one byte if there are few sets: columns/narrow.py), and the sets."""
 
     numbers: Ints
     sets: tuple[frozenset[int], ...]
@@ -36,19 +36,19 @@ class LabelSets:
 
 
 def label_sets(labels: Ints) -> LabelSets:
-    """Rows with one label each."""
+    """The label sets of rows with one label each."""
     kinds, numbers = dense(labels)
     return LabelSets(narrowed(numbers, len(kinds)), tuple(frozenset({kind}) for kind in kinds.tolist()))
 
 
 def side_by_side(sides: Sequence[LabelSets]) -> LabelSets:
-    """What rows have that combine one row of each side."""
+    """The label sets of rows that combine one row of each side."""
     return reduce(_both, sides)
 
 
 def together(rows: LabelSets, fold: Callable[[Array], Array], members: Callable[[], tuple[Ints, Ints]]) -> LabelSets:
-    """What several rows have together; `fold` says of one number for each row what its bits are together, `members` are
-    the pairs of a result and a row of it, ordered by result."""
+    """The union of the label sets of each result's rows. `fold` combines one number for each row into one for each
+    result, by bitwise or; `members` returns the pairs of a result and one of its rows, ordered by result."""
     if len(rows.sets) == 1:
         some = fold(np.ones(len(rows.numbers), np.uint8))
         return LabelSets(np.zeros(len(some), rows.numbers.dtype), rows.sets)
@@ -61,7 +61,7 @@ def together(rows: LabelSets, fold: Callable[[Array], Array], members: Callable[
 
 
 def _listed(rows: LabelSets, result: Ints, row: Ints) -> LabelSets:
-    """As `together`, from lists of labels: each result has few of very many."""
+    """As `together`, from lists of labels, where each result has few of very many labels."""
     sizes = np.array([len(members) for members in rows.sets])
     flat = np.array([label for members in rows.sets for label in members], np.int64)
     kind = widened(rows.numbers)[row]
@@ -78,7 +78,7 @@ def _listed(rows: LabelSets, result: Ints, row: Ints) -> LabelSets:
 
 
 def _word(rows: LabelSets, labels: list[int], fold: Callable[[Array], Array]) -> LabelSets:
-    """As `together`, of some of the labels."""
+    """As `together`, for one word of labels."""
     type_ = next(type_ for bits, type_ in _WIDTHS if len(labels) <= bits)
     bit = {label: 1 << place for place, label in enumerate(labels)}
     bits = np.array([sum(bit.get(label, 0) for label in members) for members in rows.sets], type_)
@@ -98,7 +98,8 @@ def _both(a: LabelSets, b: LabelSets) -> LabelSets:
 
 
 def _pairs(a: LabelSets, b: LabelSets) -> tuple[list[int], Ints]:
-    """The pairs of their sets, each as a number, or -1 where no row has it; and for each row the place of its pair."""
+    """The pairs of their sets, each as a number, or -1 where no row has it; and for each row the position of its
+    pair."""
     most = len(a.sets) * len(b.sets)
     if most > MOST:
         pairs, numbers = dense(widened(a.numbers) * len(b.sets) + b.numbers)

@@ -1,10 +1,12 @@
-"""One partition of a running plan: the tuples it keeps, what each view's windows hold of them, and one batch more.
+"""The state of one partition of a running plan, and how a batch advances it: the tuples it keeps, and which of them
+each view's windows hold.
 
-Views whose sight is the same, tuple for tuple, are one class and are computed once, however many they are and whoever
-looks through them. A class splits where its views come to see different tuples, and two become one again when nothing
-tells them apart any more. Views of blocks without windows have no part in this: what passes is not kept.
+Views that see the same tuples with the same columns form one view group, which is computed once, however many views and
+subscribers it has. A view group splits when its views come to see different tuples, and two merge again when their
+states are equal. Views of stateless blocks are not part of this: their tuples are not kept.
 
-The tuples of tables are not the cell's: they are given with every batch, and of each a view has what it sees then.
+A partition does not keep the tuples of tables: it receives them with every batch, and each view has of them what it
+sees then.
 """
 
 from __future__ import annotations
@@ -33,8 +35,13 @@ from headgate.plan import nodes as n
 
 @dataclass(frozen=True)
 class ViewGroup:
-    """Views, what each window holds for them (as places in the cell's table), what some held at the last instant of a
-    block that remembers it, the last instants of their blocks."""
+    """Views that are computed together.
+
+    views: the numbers of the views
+    held: what each window holds for them, as positions in the partition's table, by the window's key; and what some
+    windows held at the previous instant of a block that compares with it (`previous_instant.name_of`)
+    last: the time of the last instant of each block, by the key of its rows
+    """
 
     views: tuple[int, ...]
     held: Mapping[str, Ints] = field(default_factory=dict)
@@ -43,7 +50,10 @@ class ViewGroup:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """The tuples are in order."""
+    """The tuples that a partition keeps, and the view groups that hold them.
+
+    INVARIANT: the tuples are in the order of SPEC.md, 4.2.
+    """
 
     table: pa.Table
     classes: tuple[ViewGroup, ...] = ()
@@ -51,8 +61,8 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class GroupResults:
-    """The results of one block for some views; `tuples` are those that `yielded` speaks of. If it `exceeded` what
-    these views may cost, there are none."""
+    """The results of one block for some views. `tuples` are the tuples whose positions `yielded` contains. If the views
+    `exceeded` a limit, this is the reason and there are no results."""
 
     block: Block
     views: tuple[int, ...]
@@ -64,7 +74,7 @@ class GroupResults:
 def judged(
     block: Block, looking: Sequence[int], yielded: Emitted, tuples: VisibleTuples, meter: Meter, exceeded: str
 ) -> Iterator[GroupResults]:
-    """What a block yielded for those who look at it, or which limit it exceeds: for all of them, or for some."""
+    """The results of a block for its views, or the limit that is exceeded: by all of them, or by some."""
     for view, reason in meter.exceeded.items():
         yield GroupResults(block, (view,), NOTHING, tuples, reason)
     left = tuple(view for view in looking if view not in meter.exceeded)
@@ -84,7 +94,7 @@ def advance(
     evaluate: Evaluate,
     tables: pa.Table | None = None,
 ) -> tuple[PartitionState, list[GroupResults]]:
-    """The next batch: tuples that arrive, and times that become final. `tables` are the tuples of tables, in order."""
+    """Process the next batch: tuples arrive, and times become final. `tables` holds the tuples of tables, in order."""
     tuples, classes, policies = _begun(program, partition, arriving, visibility, tables)
     run = _Batch(program, tuples, visibility, evaluate)
     results = in_threads(run.class_results, classes, _sizes(classes, tuples, visibility))
@@ -93,7 +103,7 @@ def advance(
 
 
 def _sizes(classes: Sequence[ViewGroup], tuples: Tuples, visibility: Visibility) -> list[int]:
-    """How many tuples each sees."""
+    """How many tuples each view group sees."""
     counts = np.bincount(tuples.numbers(VISIBILITY), minlength=len(visibility.table))
     return [int(counts[visibility.visible(class_.views[0])].sum()) for class_ in classes]
 
@@ -106,8 +116,8 @@ def state_changes(
     evaluate: Evaluate,
     pushdown: Collection[int],
 ) -> list[tuple[tuple[int, ...], tuple[Ints, ...]]]:
-    """What the next batch would bring into the windows of these views and take out of them, block by block; nothing is
-    joined or computed of it, so that whatever has too much of it is known before it costs anything."""
+    """The tuples that the next batch would bring into the windows of these views and take out of them, block by block.
+    Nothing is joined or computed, so an exceeded limit is known before it costs anything."""
     tuples, classes, _ = _begun(program, partition, arriving, visibility)
     run = _Batch(program, tuples, visibility, evaluate)
     return [
@@ -130,7 +140,7 @@ def _begun(
 
 
 def _entering(arriving: pa.Table, visibility: Visibility, views: list[int]) -> pa.Table:
-    """Those that anybody with a window sees."""
+    """The tuples that at least one view of a windowed block sees."""
     seen = (visibility.table[:, views] != HIDDEN).any(axis=1)[arriving.column(VISIBILITY).to_numpy()]
     return arriving if seen.all() else arriving.filter(pa.array(seen))
 
@@ -138,7 +148,7 @@ def _entering(arriving: pa.Table, visibility: Visibility, views: list[int]) -> p
 def _ordered(
     program: Program, tables: list[pa.Table], partition: PartitionState, arriving: pa.Table
 ) -> tuple[Tuples, tuple[ViewGroup, ...]]:
-    """All tuples in the order of SPEC.md, 4.2; places move with them."""
+    """All tuples in the order of SPEC.md, 4.2, and the view groups with their positions in that order."""
     table = pa.concat_tables([x for x in (*tables, partition.table) if x.num_rows] + [arriving])
     first = sum(x.num_rows for x in tables)
     order = in_order(table, len(program.streams))
@@ -155,7 +165,8 @@ def _ordered(
 
 
 def _policies(views: list[int], visibility: Visibility, present: Ints) -> dict[int, bytes]:
-    """What tells views apart: what they see of what is there, and how far their time has come."""
+    """What tells views apart: what they see of the tuples that are there, the bounds of their final times, and their
+    cutoff."""
     seen = np.ascontiguousarray(visibility.table[present][:, views].T)
     bounds = np.column_stack([visibility.since[views], visibility.until[views]])
     return {
@@ -165,14 +176,14 @@ def _policies(views: list[int], visibility: Visibility, present: Ints) -> dict[i
 
 
 def with_copied(classes: Sequence[ViewGroup], copied: Sequence[tuple[int, int]]) -> tuple[ViewGroup, ...]:
-    """Views that begin as copies are of the class of those they were copied from."""
+    """Views that begin as copies belong to the view group of the view they were copied from."""
     for new, old in copied:
         classes = [replace(c, views=(*c.views, new)) if old in c.views and new not in c.views else c for c in classes]
     return tuple(classes)
 
 
 def _refined(classes: Sequence[ViewGroup], policies: Mapping[int, bytes]) -> list[ViewGroup]:
-    """Views that see the same of what is there stay together; views that are new begin with nothing."""
+    """Split view groups into views that see the same of the tuples that are there; new views begin with nothing."""
     known = {view for class_ in classes for view in class_.views}
     fresh = ViewGroup(tuple(view for view in policies if view not in known))
     found = []
@@ -197,7 +208,7 @@ def _joined(classes: Sequence[ViewGroup], policies: Mapping[int, bytes]) -> list
 
 
 def _kept(tuples: Tuples, classes: Sequence[ViewGroup], visibility: Visibility) -> PartitionState:
-    """What some window still holds, and what is not final for everyone."""
+    """Keep the tuples that some window still holds, and those that are not final for some view that sees them."""
     needed = np.zeros(len(tuples), np.bool_)
     times, visibilities = tuples.numbers(TIME), tuples.numbers(VISIBILITY)
     for class_ in classes:
@@ -221,7 +232,8 @@ class _Batch:
         self._evaluate = evaluate
 
     def _run(self, class_: ViewGroup) -> tuple[ViewRun, VisibleTuples, Ints, int]:
-        """The work of a class, its tuples, their places among all, and how many wait for their time."""
+        """The run of a view group, its tuples, their positions among all, and how many visible tuples are not final
+        yet."""
         view = class_.views[0]
         since, until = int(self._visibility.since[view]), int(self._visibility.until[view])
         seen = self._visibility.visible(view)[self._tuples.numbers(VISIBILITY)]
@@ -249,13 +261,13 @@ class _Batch:
         return run, tuples, places, waiting
 
     def _before(self, position: Position) -> int:
-        """How many tuples stand before a position."""
+        """How many tuples are before a position."""
         first, end = np.searchsorted(self._tuples.numbers(TIME), [position.time, position.time + 1]).tolist()
         names = zip(*(self._tuples.numbers(x)[first:end].tolist() for x in (STREAM, ARRIVAL)), strict=True)
         return int(first + sum(name < position[1:] for name in names))
 
     def _looking(self, class_: ViewGroup) -> dict[tuple[str, int], list[int]]:
-        """The views of a class by the block that they look at."""
+        """The views of a view group by their target block."""
         looking: dict[tuple[str, int], list[int]] = {}
         for each in class_.views:
             looking.setdefault(self._visibility.targets[each], []).append(each)
@@ -264,7 +276,7 @@ class _Batch:
     def changes(
         self, class_: ViewGroup, pushdown: Collection[int]
     ) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
-        """For those views that are wanted; a block that goes beyond what any view may have has none."""
+        """The changes of state for the requested views; a block that exceeds the limits of every view has none."""
         run, tuples, *_ = self._run(class_)
         looking = self._looking(class_)
         for block in (block for block in self._program.blocks if block.target in looking):
@@ -273,14 +285,14 @@ class _Batch:
                 found = None
                 alone = Meter(
                     {view: Budget(self._visibility.limits.bytes) for view in views}
-                )  # it will be computed again
+                )  # charged to a budget of its own: the batch computes it again
                 with suppress(LimitExceeded), limited(self._visibility.limits, alone):
                     found = changes(block.top, run.rows, tuples)
                 if found is not None:
                     yield views, found
 
     def class_results(self, class_: ViewGroup) -> tuple[ViewGroup, list[GroupResults]]:
-        """Where a class stands after the batch, and what its blocks yielded."""
+        """The view group after the batch, and the results of its blocks."""
         run, tuples, places, waiting = self._run(class_)
         looking = self._looking(class_)
         found, going_on = list[GroupResults](), list[tuple[Block, ViewRun]]()

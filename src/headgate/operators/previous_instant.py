@@ -1,9 +1,9 @@
-"""What windows that count held when a block that slides was last looked at.
+"""Remember what ROWS and PARTITIONED windows held at the previous instant of a sliding block.
 
-Tuples come into `ROWS` and `PARTITIONED` windows between two instants of a block that slides, and others leave for
-them, unseen. DSTREAM and DISTINCT compare with the instant before, so what was there then is kept until the next one,
-whatever batches end in between. It is kept apart from what the window holds: if a tuple that displaced it is lost, it
-does not return. All other windows know by time alone what was there.
+Between two instants of a sliding block, tuples enter these windows and displace others, unseen. DSTREAM and DISTINCT
+compare with the previous instant, so its rows are kept until the next instant, however many batches end in between.
+They are kept apart from what the window holds: if rights to a tuple are lost, the tuple that it displaced does not
+return. For all other windows, time alone tells what they held.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from headgate.plan import nodes as n
 
 
 def previous_rows(block: n.Node) -> tuple[n.Window, ...]:
-    """The windows of a block (a ToStream node) of which more must be known than what they hold."""
+    """The windows of a block (a ToStream node) whose rows at the previous instant must be kept beside what they
+    hold."""
     if not isinstance(block, n.ToStream) or not (block.operator == "DSTREAM" or isinstance(block.input, n.Distinct)):
         return ()
     windows = [node for node in block.walk() if isinstance(node, n.Window)]
@@ -26,13 +27,13 @@ def previous_rows(block: n.Node) -> tuple[n.Window, ...]:
 
 
 def name_of(block: n.Node, window: n.Window) -> str:
-    """By which it is kept, beside what windows hold, which have their keys as names."""
+    """The name under which these rows are kept, beside what windows hold, whose names are the windows' keys."""
     return f"{window.key} {block.key}"
 
 
 def with_gone(rows: Rows, before: Ints) -> Rows:
-    """The rows of a window, with those of its tuples that were there `before` and have left since: these are at no
-    instant to come."""
+    """The rows of a window, and the tuples that were there `before` and have left since: these are there at no future
+    instant."""
     gone = np.setdiff1d(before, rows.sides[0])
     if not len(gone):
         return rows
@@ -44,5 +45,5 @@ def with_gone(rows: Rows, before: Ints) -> Rows:
 
 
 def there_at(rows: Rows, passed: int) -> Ints:
-    """What a window that counts holds after so many tuples."""
+    """What a window by count holds after `passed` tuples."""
     return rows.sides[0][np.flatnonzero((rows.start < passed) & (passed <= rows.end))]

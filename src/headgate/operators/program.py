@@ -1,4 +1,4 @@
-"""What cells are given to work with: a program, and who sees what of its tuples."""
+"""A program: the blocks that a partition computes, and the columns of its table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ORDERED = ({Type.DOUBLE}, {Type.STRING})
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a query, by its number there."""
+    """A block of a query, by its number in the query."""
 
     query: str
     number: int
@@ -30,7 +30,7 @@ class Block:
 
     @cached_property
     def passes(self) -> tuple[list[Expr], frozenset[Expr], str]:
-        """The results, conditions and stream of a block without windows."""
+        """The results, conditions and stream of a stateless block."""
         match self.top:
             case n.Project(input=n.Select(input=n.Source(stream), conditions=conditions)):
                 return [expr for _, expr in self.top.items], conditions, stream
@@ -40,8 +40,8 @@ class Block:
 
     @cached_property
     def bound(self) -> Compare | None:
-        """A condition of a block without windows that keeps a column on one side of a value, compared as one plain
-        type."""
+        """A condition of a stateless block that bounds a column from one side, where both values are compared as one
+        type without rounding."""
         for condition in sorted(self.passes[1], key=str):
             match condition:
                 case Compare("<" | "<=" | ">" | ">=", Column() as column, Literal() as limit):
@@ -53,8 +53,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Program:
-    """What a cell computes: blocks with windows, and blocks that tuples merely pass. `streams` are in the order of
-    their names; `columns` says which column of the cell's table holds which column of which stream."""
+    """What a partition computes.
+
+    blocks: the windowed blocks
+    passing: the stateless blocks
+    streams: the names of the streams, in order; tuples refer to them by number
+    columns: the column of the partition's table that holds each column of each stream
+    """
 
     blocks: tuple[Block, ...]
     passing: tuple[Block, ...]
@@ -63,5 +68,5 @@ class Program:
 
     @cached_property
     def windowed(self) -> Mapping[tuple[str, int], Block]:
-        """The blocks with windows by what views look at."""
+        """The windowed blocks by the target that views name."""
         return {block.target: block for block in self.blocks}

@@ -1,4 +1,4 @@
-"""Reading tuples: the columns that expressions need, and which rows meet conditions."""
+"""Read the columns of tuples that expressions need, and find the rows that meet conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.plan.expressions import Expr
 
 
 class Tuples(Protocol):
-    """The tuples of a view, in the order of SPEC.md, 4.2; places are numbers in this order."""
+    """The tuples of a view, in the order of SPEC.md, 4.2; positions are numbers in this order."""
 
     @property
     def times(self) -> Ints: ...
@@ -33,19 +33,19 @@ class Tuples(Protocol):
         ...
 
     def column(self, stream: str, name: str, places: Ints) -> pa.Array:
-        """A column for some tuples of the stream; NULL where the tuple has none, or the view may not see it."""
+        """A column for some tuples of the stream; NULL where the tuple has no value, or the view may not see it."""
         ...
 
     def size(self, stream: str, name: str, places: Ints) -> int:
-        """How many bytes that column has there."""
+        """The size of that column in bytes."""
         ...
 
 
 def values_of(
     tuples: Tuples, streams: Sequence[str], sides: tuple[Ints, ...], exprs: Iterable[Expr], *, many: bool = False
 ) -> Values:
-    """The columns that expressions over these rows read; `streams` are those of the sides. Where a tuple may be in
-    `many` of the rows they are more than what is given, and count."""
+    """The columns that expressions over these rows read; `streams` are the streams of the sides. Where a tuple may be
+    in `many` of the rows, the columns are larger than the input, and are charged."""
     pushdown = {column for expr in exprs for column in expr.columns}
     if many:
         charge(sum(tuples.size(streams[c.input], c.name, sides[c.input]) for c in pushdown))
@@ -53,7 +53,7 @@ def values_of(
 
 
 def meets(evaluate: Evaluate, conditions: frozenset[Expr], values: Values, size: int) -> Bools:
-    """Which rows meet all conditions; unknown is not met."""
+    """Which rows meet all conditions; a condition that is NULL is not met."""
     found = evaluate(sorted(conditions, key=str) if len(conditions) > 1 else [*conditions], values, size)
     plain = [np.asarray((x.fill_null(False) if x.null_count else x).to_numpy(zero_copy_only=False)) for x in found]
     return reduce(np.logical_and, plain) if plain else np.ones(size, np.bool_)

@@ -1,8 +1,8 @@
-"""Rows with lifetimes: what windows hold and what joins combine, for all instants at once.
+"""Rows with validity intervals: what windows hold and what joins combine, for all instants at once.
 
-A tuple enters a window at its own place in the order of tuples and leaves it by number (`ROWS`: when so many have come
-after it) or by time (`RANGE`). So everything a window ever holds is one column of beginnings and two of ends, and a row
-of a join lives where the lives of its tuples overlap. No instant is looked at on its own.
+A tuple enters a window at its position in the order of tuples, and leaves it by count (`ROWS`: after so many later
+tuples) or by time (`RANGE`). So everything that a window ever holds is one column of starts and two of ends, and a row
+of a join is valid where the intervals of its tuples overlap. No instant is evaluated on its own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ BEFORE = np.int64(-1)
 
 @dataclass(frozen=True)
 class Rows:
-    """Combinations of tuples, by their places in the order of tuples, one array for each side.
+    """Combinations of tuples, by their positions in the order of tuples, one array for each side.
 
     A row is there at an instant (after p tuples, at time t) if start < p <= end and t <= until. Rows that were there
-    before anything new came start BEFORE.
+    before this batch start BEFORE.
     """
 
     sides: tuple[Ints, ...]
@@ -43,16 +43,17 @@ class Rows:
         return Rows(tuple(side[rows] for side in self.sides), self.start[rows], self.end[rows], self.until[rows])
 
     def ends(self, times: Positions) -> Ints:
-        """After how many tuples the row is gone, if it ends with a tuple: by number or by the tuple's time."""
+        """After how many tuples the row is gone, if it ends with a tuple: by count or by the tuple's time."""
         if self.until.min(initial=NEVER) == NEVER:
             return np.minimum(self.end, len(times))
         return np.minimum(self.end, times.up_to(self.until))
 
 
 def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partition: Ints) -> Rows:
-    """The rows of a window: what it `held` before, and what is `entering` now, both in order.
+    """The rows of a window: the tuples that it `held` before and those that are `entering` now, both in order.
 
-    `times` are those of all tuples; `partition` tells the tuples of this window apart, in the order held, entering.
+    `times` are those of all tuples; `partition` is the number of the window partition of each of the window's tuples,
+    in the order held, entering.
     """
     places = np.concatenate([held, entering])
     start = np.concatenate([np.full(len(held), BEFORE), entering])
@@ -74,12 +75,12 @@ def window_rows(window: Window, held: Ints, entering: Ints, times: Ints, partiti
 
 
 def lasting(places: Ints) -> Rows:
-    """What was there before anything else, and stays."""
+    """Rows that were there before everything else, and stay."""
     return Rows((places,), *(np.full(len(places), x) for x in (BEFORE, NEVER, NEVER)))
 
 
 def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times: Ints) -> Rows:
-    """All pairs with equal keys whose lives overlap. Whichever of the two comes later finds the other there."""
+    """All pairs with equal keys whose intervals overlap. Whichever row of a pair starts later finds the other there."""
     known_left, known_right = left_keys >= 0, right_keys >= 0
     left, left_keys = left.where(known_left), left_keys[known_left]
     right, right_keys = right.where(known_right), right_keys[known_right]
@@ -98,8 +99,8 @@ def join_rows(left: Rows, right: Rows, left_keys: Ints, right_keys: Ints, times:
 
 
 class _ByKey:
-    """Rows by their keys, and those of one key as they come. The moments at which they come and leave are numbers that
-    have the key in them, `size` apart."""
+    """Rows ordered by key and start. The moments at which rows start and end are numbers that include the key: keys are
+    `size` apart."""
 
     def __init__(self, rows: Rows, keys: Ints, size: np.int64, times: Positions) -> None:
         self.order = stable_order(keys) if rising(rows.start) else np.lexsort((rows.start, keys))
@@ -107,12 +108,12 @@ class _ByKey:
         self.comes = self.keys + (rows.start[self.order] + 1)
         self.leaves = self.keys + np.minimum(rows.ends(times), size - 2)[self.order]
         self.in_turn = rising(self.leaves)
-        """What comes first leaves first: those that left stand together."""
+        """Whether rows end in the order in which they start: then the rows that are gone are contiguous."""
 
 
 def _meetings(there: _ByKey, coming: _ByKey, *, ties: bool) -> tuple[Ints, Ints]:
-    """For each row that comes, the rows that are there already; with `ties` also those that come with it."""
-    moments = coming.comes  # in order: then searching is a walk
+    """For each row of `coming`, the rows that are there when it starts; with `ties` also those that start with it."""
+    moments = coming.comes  # in order, so the search proceeds in one direction
     until = np.searchsorted(there.comes, moments, "right" if ties else "left")
     since = np.searchsorted(there.leaves, moments) if there.in_turn else np.searchsorted(there.keys, coming.keys)
     counts, begins = np.empty((2, len(moments)), np.int64)

@@ -1,4 +1,5 @@
-"""What enters the windows of a block and what leaves them, tuple by tuple: how much a view keeps at any moment."""
+"""State size: which tuples enter the windows of a block and which leave them, tuple by tuple, and so how much a view
+holds at any moment (MAX STATE)."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ Keys = tuple[Ints, Ints, Ints]
 
 
 def changes(block: n.Node, rows_of: Callable[[n.Window], Rows], tuples: VisibleTuples) -> tuple[Ints, Ints, Ints, Ints]:
-    """The positions at which tuples enter (+1) and leave (-1). What was there before enters before everything; what a
-    window by time holds leaves when its time is over, whether or not anybody looks then. A stream that is read twice
-    counts twice."""
+    """The positions at which tuples enter (+1) and leave (-1). Tuples that were there before enter before everything. A
+    window by time loses a tuple when its time is over, whether or not there is an instant then. A stream that is read
+    twice counts twice."""
     keys = tuples.times, tuples.numbers(STREAM).astype(np.int64), tuples.numbers(ARRIVAL)
     found: list[tuple[Ints, Ints, Ints, Ints]] = [_at(_earliest(np.empty(0, np.int64)), 1)]
     for window in _windows(block):
@@ -40,7 +41,7 @@ def changes(block: n.Node, rows_of: Callable[[n.Window], Rows], tuples: VisibleT
 
 
 def _windows(node: n.Node) -> Iterator[n.Window]:
-    """Of a block, one for each source that it reads."""
+    """The windows of a block, one for each source that it reads."""
     if isinstance(node, n.Window):
         yield node
     else:
@@ -58,7 +59,7 @@ def _of(keys: Keys, places: Ints) -> Keys:
 
 
 def _earliest(times: Ints) -> Keys:
-    """Before all tuples of these times."""
+    """The positions before all tuples of these times."""
     before = np.full(len(times), -1)
     return times, before, before
 

@@ -1,4 +1,4 @@
-"""Blocks without windows: each tuple that arrives yields its result at once, or none (SPEC.md, 4.2)."""
+"""Stateless blocks: each arriving tuple has its result at once, or none (SPEC.md, 4.2)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _LARGE = 1 << 62
 def stateless_results(
     program: Program, arriving: pa.Table, visibility: Visibility, evaluate: Evaluate
 ) -> list[GroupResults]:
-    """The results of all blocks without windows, for tuples in the order of their arrival. Views that see the same of
-    them are one class: what their blocks have in common is computed once."""
+    """The results of all stateless blocks, for tuples in the order of their arrival. Views that see the same of these
+    tuples form one view group: expressions that their blocks have in common are computed once."""
     looking: dict[tuple[str, int], list[int]] = {}
     for view, target in enumerate(visibility.targets):
         looking.setdefault(target, []).append(view)
@@ -56,19 +56,20 @@ def stateless_results(
         seen = VisibleTuples(tuples, places, visibility, view)
         return list(_results(class_, seen, bounded(evaluate), visibility))
 
-    each = len(tuples) * len(classes) // len(blocks)  # many small steps are no work for threads
+    each = len(tuples) * len(classes) // len(blocks)  # many small steps are not worth threads
     return [x for some in in_threads(results_of, list(classes.values()), [each] * len(classes)) for x in some]
 
 
 class _BySight:
-    """The places of tuples by their sights: who sees few of many tuples does not look at all of them."""
+    """The positions of tuples by their visibility rows: a view that sees few of many tuples does not scan all of
+    them."""
 
     def __init__(self, visibilities: Ints, present: Ints) -> None:
         self._number = visibilities if len(present) == present[-1] + 1 else _places_in(present)[visibilities]
         self._present = len(present)
 
     def of(self, seen: Bools) -> Ints | None:
-        """The places of those with these sights, in order; None for all."""
+        """The positions of tuples with these visibility rows, in order; None for all."""
         which = np.flatnonzero(seen).tolist()
         if len(which) == len(seen):
             return None
@@ -89,7 +90,7 @@ class _BySight:
 
     @cached_property
     def _order(self) -> Ints:
-        """Places by sight."""
+        """Positions ordered by visibility row."""
         return np.argsort(self._number.astype(np.uint16) if self._present <= 1 << 16 else self._number, kind="stable")
 
 
@@ -100,9 +101,12 @@ def _places_in(present: Ints) -> Ints:
 def _results(
     class_: Mapping[Block, list[int]], seen: VisibleTuples, evaluate: Evaluate, visibility: Visibility
 ) -> Iterator[GroupResults]:
-    """What each block yields, if anything, or which limit it exceeds. Those that bound one column from the same side
-    are a ladder: whatever meets a bound meets all weaker ones, so each step looks only at what the one before it
-    left, and where bounds are whole numbers, how far each tuple gets is known after the first."""
+    """The results of each block, if any, or the limit that it exceeds.
+
+    Blocks that bound one column from the same side are evaluated from the weakest bound to the strongest. A tuple that
+    meets a bound meets all weaker ones, so each step reads only the tuples that the step before it left. Where the
+    bounds are whole numbers, one search after the first step tells how many bounds each tuple meets.
+    """
     whole: dict[str, _Rows] = {}
     for (stream, *_), ladder in _ladders(list(class_)).items():
         if stream not in whole:
@@ -131,7 +135,7 @@ def _results(
 
 
 def _ladders(blocks: Sequence[Block]) -> dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]]:
-    """Blocks by their stream and what they bound, the weakest bound first."""
+    """Blocks by their stream, bounded column and side, the weakest bound first."""
     found: dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]] = {}
     for block in blocks:
         bound, (_, _, stream) = block.bound, block.passes
@@ -143,13 +147,14 @@ def _ladders(blocks: Sequence[Block]) -> dict[tuple[str, ...], list[tuple[e.Comp
 
 
 def _place(bound: e.Compare | None) -> tuple[Any, ...]:
-    """In the order of limits: `>= 5` before `> 5`, and (from the other end) `<= 5` before `< 5`."""
+    """The sort key of a bound: `>= 5` before `> 5`, and (from the other end) `<= 5` before `< 5`."""
     return () if bound is None else (bound.right.value, bound.operator in (">", "<="))  # type: ignore[attr-defined]
 
 
 class _Rows:
-    """Some tuples of one stream as a class of views sees them; what is read of them is read once. Those that are left
-    of few are read from these (`within`, at which places there), which lie close together, not from all tuples."""
+    """Some tuples of one stream as a view group sees them; each column is read once. A selection of few tuples is read
+    from `within` (the rows it was chosen from, and its positions there), which lie close together, and not from all
+    tuples."""
 
     def __init__(
         self,
@@ -167,13 +172,14 @@ class _Rows:
         self.places = places
 
     def meeting(self, conditions: frozenset[Expr]) -> _Rows:
-        """Those that meet all conditions."""
+        """The rows that meet all conditions."""
         if not conditions:
             return self
         return self.where(meets(self._evaluate, conditions, self._values(conditions), len(self.places)))
 
     def climbed(self, ladder: Sequence[e.Compare]) -> Ints | None:
-        """How many steps of a ladder each meets, of which all meet the first; None if that cannot be told at once."""
+        """How many bounds, in order, each row meets; every row meets the first. None if that cannot be computed at
+        once."""
         bounds = [x.right.value for x in ladder if isinstance(x.right, e.Literal) and x.right.type in _WHOLE]
         column = ladder[0].left
         if len(ladder) < _MANY or len(bounds) < len(ladder) or not isinstance(column, e.Column):

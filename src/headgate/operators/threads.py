@@ -1,4 +1,4 @@
-"""Work on whole columns, on all cores: numpy, Arrow and DuckDB let other threads run while they compute."""
+"""Run work on whole columns on all cores: numpy, Arrow and DuckDB release the interpreter lock while they compute."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 WORTH_IT = 50_000
-"""With fewer rows, handing work over takes longer than doing it."""
+"""With fewer rows, handing work to a thread takes longer than doing it."""
 
 
 def in_threads(work: Callable[[T], U], parts: Sequence[T], rows: Sequence[int]) -> list[U]:
-    """The results in the order of the parts; `rows` says how large each of them is. The largest begin: none of them is
-    still at work when all others are done."""
+    """The results in the order of the parts; `rows` is the size of each part. The largest parts start first, so that
+    none of them is still running when all others are done."""
     if len(parts) < 2 or max(rows) < WORTH_IT:
         return [work(part) for part in parts]
     order = sorted(range(len(parts)), key=lambda part: -rows[part])
@@ -27,5 +27,5 @@ def in_threads(work: Callable[[T], U], parts: Sequence[T], rows: Sequence[int]) 
 
 @cache
 def _threads(process: int) -> ThreadPoolExecutor:
-    """Of this process: a copy of it (a worker of Spark's) has no threads of its own."""
+    """The threads of this process: a forked copy of it, such as a Spark worker, has none of its parent's threads."""
     return ThreadPoolExecutor(len(os.sched_getaffinity(process)), "headgate")

@@ -1,7 +1,8 @@
-"""The tuples of a cell with those that arrive, in the order of SPEC.md, 4.2, and what one view sees of them.
+"""The tuples of a partition together with those that arrive, in the order of SPEC.md, 4.2, and what one view sees of
+them.
 
-Columns stay where they are: order and sight are numbers of rows, and a column is gathered where something reads it,
-once, for just those tuples that are asked about.
+Columns are not copied: order and visibility are row numbers, and a column is gathered when an expression reads it,
+once, for just the tuples that it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LATEST = 1 << 62
 
 
 class Tuples:
-    """The rows of a table in the order given (None: as they stand)."""
+    """The rows of a table in the given order (None: as they are stored)."""
 
     def __init__(self, program: Program, table: pa.Table, order: Ints | None = None) -> None:
         self.program = program
@@ -39,7 +40,7 @@ class Tuples:
         return int(self.table.num_rows)
 
     def numbers(self, name: str) -> Ints:
-        """What every tuple has, in order: its time, stream, arrival, label or sight."""
+        """A number that every tuple has, in order: its time, stream, arrival, label or visibility row."""
         if name not in self._numbers:
             found = self.table.column(name).to_numpy()
             self._numbers[name] = found if self.order is None else found[self.order]
@@ -47,7 +48,7 @@ class Tuples:
 
     @cached_property
     def present(self) -> Ints:
-        """The sights that there are."""
+        """The visibility rows that occur."""
         return distinct(self.numbers(VISIBILITY))
 
     @cached_property
@@ -73,7 +74,7 @@ class Tuples:
         return pa.Array.from_buffers(array.type, len(rows), [None, pa.py_buffer(plain[rows])])
 
     def size(self, stream: str, name: str, rows: Ints) -> int:
-        """How many bytes that column has."""
+        """The size of that column in bytes."""
         field = self.program.columns[stream, name]
         if field not in self._lengths:
             self._lengths[field] = lengths_of(_whole(self.table.column(field)))
@@ -81,7 +82,8 @@ class Tuples:
 
 
 class VisibleTuples:
-    """Some of the tuples, in order, as one view sees them. `places` are theirs among all (None: all of them)."""
+    """Some of the tuples, in order, as one view sees them. `places` are their positions among all (None: all of
+    them)."""
 
     def __init__(self, tuples: Tuples, places: Ints | None, visibility: Visibility, view: int) -> None:
         self._tuples = tuples
@@ -118,14 +120,14 @@ class VisibleTuples:
         return array if hidden is None else pc.if_else(pa.array(~hidden), array, pa.scalar(None, array.type))
 
     def _hidden(self, stream: str, name: str, places: Ints) -> Bools | None:
-        """Where the view may not see a column; None: it may, everywhere."""
+        """Where the view may not see a column; None if it may see it everywhere."""
         hiding = [number for number, mask in enumerate(self._visibility.masks) if (stream, name) in mask]
         if not hiding:
             return None
         return np.isin(self._visibility.table[self.numbers(VISIBILITY)[places], self._view] - 1, hiding)
 
     def size(self, stream: str, name: str, places: Ints) -> int:
-        """How many bytes that column has, as far as the view may see it."""
+        """The size of that column in bytes, counting only values that the view may see."""
         if name == LEVEL:
             kinds, kind = dense(self.numbers(LABEL)[places])
             texts = (self._visibility.levels[number].encode() for number in kinds.tolist())
@@ -134,11 +136,11 @@ class VisibleTuples:
         return self._tuples.size(stream, name, self._table_rows(places if hidden is None else places[~hidden]))
 
     def labels_at(self, places: Ints) -> LabelSets:
-        """The labels of some of the tuples, without a look at those of all others."""
+        """The labels of some of the tuples, without reading the labels of all others."""
         return self._tuples.labels.at(self._among_all(places))
 
     def numbers(self, name: str, places: Ints | None = None) -> Ints:
-        """As those of all tuples; or of some of them only."""
+        """As `Tuples.numbers`, for the visible tuples or for some of them."""
         numbers = self._tuples.numbers(name)
         if places is not None:
             return numbers[self._among_all(places)]
@@ -148,16 +150,17 @@ class VisibleTuples:
         return places if self._places is None else self._places[places]
 
     def _table_rows(self, places: Ints) -> Ints:
-        """Where tuples stand in the table. Several columns are read at the same places: they are looked up once."""
+        """The rows of the table at which tuples are stored. Several columns are read at the same positions, so they are
+        looked up once."""
         if id(places) not in self._rows:
             rows = self._among_all(places)
             rows = rows if self._tuples.order is None else self._tuples.order[rows]
-            self._rows[id(places)] = places, rows  # the places are kept, so that nothing else gets their id
+            self._rows[id(places)] = places, rows  # keeps `places` alive, so that no other array gets its id
         return self._rows[id(places)][1]
 
 
 def in_order(table: pa.Table, streams: int) -> Ints | None:
-    """The order of SPEC.md, 4.2: by time, stream and arrival; None if that is how the rows stand."""
+    """The order of SPEC.md, 4.2: by time, stream and arrival; None if the rows are stored in that order."""
     times, stream, arrival = (table.column(name).to_numpy() for name in (TIME, STREAM, ARRIVAL))
     if streams > 1 and len(times) and max(-int(times.min()), int(times.max())) >= _LATEST // streams:
         return np.lexsort((arrival, stream, times))
@@ -165,7 +168,7 @@ def in_order(table: pa.Table, streams: int) -> Ints | None:
     steps = np.diff(key)
     if not (steps < 0).any() and not (np.diff(arrival)[steps == 0] < 0).any():
         return None
-    order = np.argsort(key, kind="stable")  # what comes in order is merged, not sorted
+    order = np.argsort(key, kind="stable")  # a stable sort merges runs that are in order
     ties = np.flatnonzero(np.diff(key[order]) == 0)
     if (arrival[order[ties]] > arrival[order[ties + 1]]).any():
         return np.lexsort((arrival, stream, times))
@@ -173,7 +176,7 @@ def in_order(table: pa.Table, streams: int) -> Ints | None:
 
 
 def _as_numbers(array: pa.Array, others: int) -> npt.NDArray[Any] | None:
-    """The values as they lie in memory, if all are there but for those of tuples of other streams."""
+    """The values as they lie in memory, if only tuples of other streams have NULL."""
     type_ = array.type
     if array.null_count != others or not (
         pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_temporal(type_)

@@ -1,7 +1,7 @@
-"""One view's part of a plan, over the tuples it may see: every operator once, for all instants of a batch at once.
+"""Run the plan of one view group over the tuples it may see: every operator once, for all instants of a batch at once.
 
-The tuples are in order and final: nothing will come between them any more. `held` says which of them each window held
-before this batch; the others are entering now.
+INVARIANT: the tuples are in order and final; no later tuple comes between them. `held` says which of them each window
+held before this batch; the others are entering now.
 """
 
 from __future__ import annotations
@@ -32,9 +32,15 @@ from headgate.plan.expressions import AggregateCall, Column, Expr, wider
 
 
 class ViewRun:
-    """`since` and `until` bound the times that become final in this batch; `last` are the times of the last instants of
-    blocks, by the key of their rows. `before` is what some windows held at the last instant of the one block that is
-    asked for results, if that is not known from what they hold."""
+    """One batch of one view group.
+
+    tuples: the visible tuples
+    held: the positions of the tuples that each window held before, by the window's key
+    since, until: the bounds of the times that become final in this batch
+    last: the times of the last instants of blocks, by the key of their rows
+    before: what some windows held at the previous instant of the one block that this run evaluates, if that differs
+    from what they hold
+    """
 
     def __init__(
         self,
@@ -61,17 +67,18 @@ class ViewRun:
         self._lives: dict[str, ValidityIntervals] = {}
 
     def alone(self, block: n.Node) -> ViewRun:
-        """Where to ask for the results of a block: here, or in a run of its own if it remembers what others do not."""
+        """The run that evaluates a block: this one, or a separate one if the block needs rows of its previous
+        instant."""
         windows = previous_rows(block)
         if not windows:
             return self
         before = {x.key: self._held.get(name_of(block, x), _NOTHING) for x in windows}
         return ViewRun(self._tuples, self._held, self._given, self._since, self._until, self._last, before)
 
-    # What comes out ---------------------------------------------------------------------------------------------------
+    # Results ----------------------------------------------------------------------------------------------------------
 
     def results(self, block: n.Node) -> Emitted:
-        """What a block (a ToStream node) yields, in the order of its results."""
+        """The results of a block (a ToStream node), in their order."""
         if not isinstance(block, n.ToStream):
             raise ValueError(f"{block} is not the top of a block with windows")
         top = block.input.input if isinstance(block.input, n.Distinct) else block.input
@@ -85,7 +92,7 @@ class ViewRun:
         return self._stream(top.input, items, block.operator, once=isinstance(block.input, n.Distinct))
 
     def content(self, window: n.Window) -> Ints:
-        """What a window holds at the end, as far as the blocks that were asked for results have not seen it leave."""
+        """What a window holds at the end of the batch: a tuple stays until every evaluated block has seen it leave."""
         rows = self.rows(window)
         seen = [x.latest for key, x in self._instants.items() if window.key in self._windows[key]]
         alive = (rows.end >= len(self._tuples.times)) & (rows.until >= min(seen, default=NO_TIME))
@@ -95,7 +102,7 @@ class ViewRun:
         return any(window.key in windows for windows in self._windows.values())
 
     def remembers(self, block: n.Node) -> dict[str, Ints]:
-        """What windows held at the last instant of a block that was asked for results here, by name."""
+        """What windows held at the last instant of a block that this run evaluated, by name."""
         passed = [int(x.passed[-1]) for x in self._instants.values() if len(x)]
         return {
             name_of(block, x): there_at(self.rows(x), passed[0]) if passed else self._before[x.key]
@@ -103,7 +110,8 @@ class ViewRun:
         }
 
     def fits(self, block: n.Node, waiting: int) -> None:
-        """Raises `TooMuch` if the windows of a block that has emitted its results hold too much, with what waits."""
+        """Raise `LimitExceeded` if the windows of an evaluated block hold too many tuples, together with those that are
+        waiting."""
         parts = {node.key: node for node in block.walk()}
         waiting += sum(len(self.rows(node)) for node in parts.values() if isinstance(node, n.Table))
         latest = max((x.latest for key, x in self._instants.items() if key in parts), default=NO_TIME)
@@ -133,7 +141,7 @@ class ViewRun:
         raise ValueError(f"{node} has no rows")
 
     def _window(self, node: n.Window) -> Rows:
-        chosen = self.chosen(node.input)  # asked again of what is held: a column that was lost may have been the reason
+        chosen = self.chosen(node.input)  # held tuples are checked again: a lost column may have been the reason
         held = self._held.get(node.key, _NOTHING)
         rows = self._moving(node, held[chosen[held]], self._entering(chosen))
         if node.key not in self._before:
@@ -149,13 +157,13 @@ class ViewRun:
             columns = [self._tuples.column(stream, column.name, places) for column in node.partition]
             partition = codes(columns, null_is_a_value=True)
         rows = window_rows(node, held, entering, self._tuples.times, partition)
-        return rows.where(rows.end >= self._old)  # partitions that a lost column makes one were never more than that
+        return rows.where(rows.end >= self._old)  # partitions that a lost column makes one hold no more than one
 
     def _entering(self, chosen: Bools) -> Ints:
         return np.flatnonzero(chosen[self._old :]) + self._old
 
     def chosen(self, node: n.Node) -> Bools:
-        """Which tuples come out of a selection below a window."""
+        """Which tuples a selection below a window lets through."""
         return self._remembered.once(("chosen", node.key), lambda: self._selected(node))
 
     def _selected(self, node: n.Node) -> Bools:
@@ -176,7 +184,7 @@ class ViewRun:
         return replace(rows, sides=tuple(rows.sides[order.index(number)] for number in range(len(order))))
 
     def _joined(self, node: n.Join) -> Rows:
-        """Side by side; conditions are checked as soon as all they read is there."""
+        """Join side by side; a condition is checked as soon as all sides that it reads are joined."""
         rows = self.rows(node.sides[0])
         waiting = set(node.conditions)
         for number in range(1, len(node.sides)):
@@ -213,10 +221,10 @@ class ViewRun:
         values = self._values(below, rows.sides, conditions)
         return rows.where(meets(self._evaluate, conditions, values, len(rows)))
 
-    # Instants and results ---------------------------------------------------------------------------------------------
+    # Instants and emitted results -------------------------------------------------------------------------------------
 
     def _looked(self, node: n.Node) -> tuple[Instants, ValidityIntervals]:
-        """The instants of the block whose rows these are, and when each row is there."""
+        """The instants of the block whose rows these are, and the validity interval of each row."""
         if node.key not in self._instants:
             windows = [x for x in node.walk() if isinstance(x, n.Window)]
             self._windows[node.key] = frozenset(x.key for x in windows)
@@ -248,7 +256,7 @@ class ViewRun:
         if once:
             return self._distinct(node, items, row, at, operator)
         sides = tuple(side[row] for side in rows.sides)
-        if operator == "RSTREAM":  # a row comes out many times and is computed once
+        if operator == "RSTREAM":  # a row is emitted many times and computed once
             values = self._evaluate(items, self._values(node, rows.sides, items), len(rows))
             values = [taken(column, row) for column in values]
         else:
@@ -256,8 +264,8 @@ class ViewRun:
         return emitted(instants, at, sides, values, self._labels(sides))
 
     def _arranged(self, rows: Rows, row: Ints, at: Ints) -> tuple[Ints, Ints]:
-        """By instant, then by the tuples that rows combine."""
-        merged = np.argsort(at, kind="stable")  # what comes in runs is merged, not sorted
+        """Order rows by instant, then by the tuples that they combine."""
+        merged = np.argsort(at, kind="stable")  # a stable sort merges runs that are in order
         row, at = row[merged], at[merged]
         order = in_rows_order(tuple(side[row] for side in rows.sides), at)
         return (row, at) if order is None else (row[order], at[order])
@@ -307,8 +315,8 @@ class ViewRun:
         return side_by_side([self._tuples.labels.at(side) for side in sides])
 
     def _looked_points(self, node: n.Aggregate, every: bool) -> tuple[Points, Ints]:
-        """Groups at instants, by instant and then by their first rows, and these rows. Aggregates of one input and
-        grouping look at the same."""
+        """Groups at instants, ordered by instant and then by their first rows, and these rows. Aggregates over the same
+        input and grouping share them."""
         key = "points", node.input.key, node.groups, every
         return self._remembered.once(key, lambda: self._found_points(node, every))
 
@@ -334,6 +342,6 @@ _ARROW = {"BIGINT": pa.int64(), "INT": pa.int32(), "FLOAT": pa.float32(), "DOUBL
 
 
 def _by_result(number: Ints) -> tuple[Ints, Ints]:
-    """Pairs of a result and a row of it, ordered by result."""
+    """Pairs of a result and one of its rows, ordered by result."""
     order = np.argsort(number, kind="stable")
     return number[order], order

@@ -1,1 +1,1 @@
-"""Plans: what a query means as a tree of operators, and what trees of different people share."""
+"""Plans: queries as trees of operators, and which operators the queries of different people share."""

@@ -1,9 +1,11 @@
-"""Which of many conditions are weaker than a given one, found by their place in an order and not by trying each.
+"""An index of conditions that finds the weaker ones of a given condition by their position in an order, without trying
+each.
 
-Three kinds of weakening are known, all of them also claimed by `implication`: a wider range of the same expression, a
-condition with more alternatives (`IN` lists and OR), and that a value is there at all. Each leads to strictly weaker
-conditions only, never back: lists weaken to ranges, ranges to IS NOT NULL, all of these to OR, but none of them the
-other way. Whoever follows it therefore never walks in a circle.
+It knows three ways to weaken a condition, all of which `implication` also claims: a wider range of the same expression,
+more alternatives (`IN` lists and OR), and IS NOT NULL.
+
+INVARIANT: weakening never leads back. Lists weaken to ranges, ranges to IS NOT NULL, all of these to OR, and none of
+them the other way; each step leads to a strictly weaker condition. So a chain of weaker conditions has no cycle.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from headgate.plan.implication import orderly
 from headgate.plan.ordered import Ordered, Place
 
 NEAREST = 8
-"""So many weaker conditions of each kind are looked at: with more, adding a query would cost more the more run."""
+"""The most weaker conditions of each kind that are considered. Without a bound, adding a query would cost more the more
+queries run."""
 
 Alternative = tuple[str, str] | str
 
 
 class Atoms:
-    """The conditions of the selections over one input, each by its text, which tells it from all others."""
+    """The conditions of the selections over one input, each by its text, which identifies it."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
@@ -60,7 +63,7 @@ class Atoms:
                 del self._lists[one]
 
     def weaker(self, atom: Expr, most: int = NEAREST) -> Iterator[tuple[int, str]]:
-        """The texts of conditions that follow from it, itself left out, each with how far away it is."""
+        """The texts of other conditions that follow from this one, each with its distance."""
         for found in self._wider(atom, most), self._longer(atom, most), self._there(atom):
             yield from enumerate(found, 1)
 
@@ -71,7 +74,8 @@ class Atoms:
                 yield from bounds.before(place, most) if line[1] == ">" else bounds.since(place, most)
 
     def _longer(self, atom: Expr, most: int) -> Iterator[str]:
-        """Lists that hold all of its alternatives and more, looked for where the fewest are."""
+        """Lists that hold all of its alternatives and more. The search starts from the alternative with the fewest
+        lists."""
         own = _alternatives(atom)
         lines = [self._lists.get(one) for one in sorted(own, key=str)]
         shared = [line for line in lines if line is not None]
@@ -87,10 +91,11 @@ class Atoms:
 
 
 def independent(conditions: frozenset[Expr]) -> bool:
-    """Whether none of them is weaker than another.
+    """Whether no condition is weaker than another.
 
-    Go from one independent set to another that is made of its conditions or weaker ones, and so on: there is no way
-    back. On a way back the strongest condition in which the sets differ would be in all of them.
+    Replace conditions of an independent set by weaker ones, or drop them, to get another independent set, and so on:
+    this never returns to the first set. In a cycle, the strongest condition in which the sets differ would be in all of
+    them.
     """
     if len(conditions) == 1:
         return True
@@ -101,7 +106,7 @@ def independent(conditions: frozenset[Expr]) -> bool:
 
 
 def _bound(atom: Expr) -> tuple[tuple[str, str], Place] | None:
-    """Where a range stands: on the line of its expression and direction, `> 5` after `>= 5`, `<= 5` after `< 5`."""
+    """The position of a range on the line of its expression and direction: `> 5` after `>= 5`, `<= 5` after `< 5`."""
     match atom:
         case Compare("<" | "<=" | ">" | ">=" as operator, left, Literal() as right) if orderly(left.type, right):
             return (str(left), operator[0]), (right.value, operator in (">", "<="))
@@ -109,7 +114,8 @@ def _bound(atom: Expr) -> tuple[tuple[str, str], Place] | None:
 
 
 def _limits(atom: Expr) -> Iterator[tuple[tuple[str, str], Place]]:
-    """For each line of ranges the place from which on they follow: below it for `>`, from it on for `<`."""
+    """For each line of ranges the position from which on ranges follow: those below it for `>`, those from it on for
+    `<`."""
     if isinstance(atom, In):
         items = [item for item in atom.items if item.value is not None]
         if items and all(orderly(atom.operand.type, item) for item in items):

@@ -1,6 +1,6 @@
-"""From expressions as written to expressions as meant: names are resolved, types are checked, forms are normalised.
+"""Bind expressions: resolve names, check types, and bring expressions into normal form.
 
-Every refusal has the place of the word it is about, and names what would fit.
+Every error has the position of the word that it is about, and a hint that says what would fit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEVEL = "LEVEL"
 
 
 def is_reserved(name: str) -> bool:
-    """Names that stand beside columns, in files of results and where Spark reads."""
+    """Whether a name is reserved: results and Spark's readers put such columns beside a stream's own."""
     return name.casefold().startswith("headgate_") or name.casefold() == "_metadata"
 
 
@@ -38,14 +38,14 @@ _LIKE_ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
 
 @dataclass(frozen=True)
 class Side:
-    """One source of a query: what it is called, and its columns."""
+    """One source of a query: its name in the query, and its columns."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
 
     @cached_property
     def by_name(self) -> dict[str, tuple[str, Type]]:
-        """Columns by their names without regard to case; `LEVEL` is the tuple's level, whatever else is called so."""
+        """Columns by case-folded name. `LEVEL` is always the tuple's level, even if a column has that name."""
         return {column[0].casefold(): column for column in (*self.columns, (LEVEL, Type.STRING))}
 
 
@@ -90,7 +90,7 @@ class Scope:
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
-    """What may have been meant, or what there is."""
+    """A hint: the closest known name, or a list of the known names."""
     folded = {other.casefold(): e.written(other) for other in known}
     near = get_close_matches(name.casefold(), list(folded)[:MOST_COMPARED], 1, 0.6)
     if near:
@@ -105,8 +105,8 @@ def wrong(position: Position, message: str, hint: str = "") -> TextError:
 
 @dataclass
 class Room:
-    """How many characters a query may still grow by. `x BETWEEN a AND b` says x twice, and so do lists of columns and
-    lists that are denied: inside each other they would fill any memory."""
+    """How many characters a query may still grow by. `x BETWEEN a AND b` writes x twice, and so do lists of columns and
+    negated lists; nested, they would fill any memory."""
 
     left: int = MOST_COPIED
 
@@ -118,7 +118,8 @@ class Room:
 
 
 class Binder:
-    """Binds expressions of one query. Aggregates are allowed where `aggregates` is true, and not inside each other."""
+    """Binds the expressions of one query. Aggregates are allowed where `aggregates` is true, and not inside each
+    other."""
 
     def __init__(self, scope: Scope, room: Room | None = None) -> None:
         self.scope = scope
@@ -197,7 +198,7 @@ class Binder:
         return e.Arithmetic(syntax.operator, (left, right), result)
 
     def _logical(self, syntax: x.BinarySyntax, aggregates: bool) -> Expr:
-        """A chain of ANDs or ORs, in whatever depth the parser left it; `LEVEL = "S" OR "TS"` is a list of levels."""
+        """A chain of ANDs or ORs, however deep the parser nested it; `LEVEL = "S" OR "TS"` is a list of levels."""
         chain: list[x.Syntax] = []
         waiting: list[x.Syntax] = [syntax]
         while waiting:

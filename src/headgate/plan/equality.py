@@ -1,7 +1,7 @@
-"""Columns that the conditions of a block make equal: whichever of them is named, the value is the same.
+"""Columns that the conditions of a block make equal: each of them has the same value.
 
-So a name that several sources have is clear where a join makes them equal, and one column is read for all of them,
-however the query is written and in whatever order its sources stand.
+So a column name of several sources is unambiguous where a join makes the columns equal, and one column is read for all
+of them, however the query is written and in whatever order its sources stand.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from headgate.plan.expressions import Column, Compare, Expr
 
 
 class Equalities:
-    """`order` says which of equal columns is read: the least."""
+    """Sets of equal columns. `order` decides which column of a set is read: the least."""
 
     def __init__(self, conditions: Iterable[Expr], order: Callable[[Column], tuple[str | int, ...]]) -> None:
         self._groups = _groups(conditions)
         self._first = {column: min(group, key=order) for group in self._groups for column in group}
 
     def hold(self, columns: Iterable[Column]) -> bool:
-        """Whether all of these are equal."""
+        """Whether all of these columns are equal."""
         wanted = set(columns)
         return len(wanted) == 1 or any(wanted <= group for group in self._groups)
 

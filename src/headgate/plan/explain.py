@@ -1,6 +1,7 @@
-"""A plan for people: the tree of a query, what it shares with whom and by which definition, what its results carry.
+"""Explain a plan to a person: the tree of a query, and what it shares with which queries by which definition of paper
+002.
 
-Only queries that the reader may see are named; for the reader the others do not exist.
+INVARIANT: only queries that the reader may see are named; for the reader the others do not exist.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Shared:
 
 
 def tree(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[str]:
-    """The tree of a query in the plan, its result first; `others` are visible queries, by the names to show."""
+    """The tree of a query in the plan, its result first. `others` maps visible queries to the names that are shown."""
     return _Trees(plan, others).of(name)
 
 
@@ -45,8 +46,8 @@ def trees(plan: MergedPlan) -> Iterator[tuple[str, list[str]]]:
 
 
 class _Trees:
-    """Who reads a node is found once for all trees, and of very many readers a few are named: all trees together would
-    otherwise grow with the square of the queries."""
+    """The readers of a node are looked up once for all trees, and only a few of very many are named: otherwise all
+    trees together would grow with the square of the number of queries."""
 
     def __init__(self, plan: MergedPlan, others: Mapping[str, str]) -> None:
         self._plan = plan
@@ -76,7 +77,7 @@ class _Trees:
             yield f"keeps {', '.join(sorted(expression(kept, node.input) for kept in node.accumulators))}"
 
     def _seen(self, node: n.Node, name: str) -> str:
-        """The visible readers but this one."""
+        """The visible readers of a node, except this query."""
         if node.key not in self._readers:
             visible = self._plan.readers(node) & self._others.keys()
             self._readers[node.key] = {x: self._others[x] for x in sorted(visible, key=self._others.__getitem__)}
@@ -87,7 +88,7 @@ class _Trees:
 
 
 def shared_with(plan: MergedPlan, name: str, others: Mapping[str, str]) -> list[Shared]:
-    """How a query is shared with each visible other that has something in common with it."""
+    """How a query is shared with each visible query that has something in common with it."""
     root = plan.queries[name]
     touched: set[str] = set()
     for node in root.walk():

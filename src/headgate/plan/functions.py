@@ -1,4 +1,5 @@
-"""The closed list of functions: what each takes and yields. What is not here does not exist."""
+"""The closed list of functions and aggregates, with the types of their arguments and results. No other function
+exists."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ Typing = Callable[[Sequence[Type]], Type | None]
 
 @dataclass(frozen=True)
 class Function:
-    """`takes` is how many arguments (the most is None for any number), `yields` the type, None for a wrong argument."""
+    """A function's signature.
+
+    least, most: how many arguments it takes; `most` is None for any number
+    yields: the type of the result for these types of arguments, None if they do not fit
+    wants: the arguments in words, for errors
+    """
 
     least: int
     most: int | None
@@ -21,7 +27,7 @@ class Function:
 
 
 def _all(kind: Callable[[Type], bool], result: Type) -> Typing:
-    """All arguments of one kind."""
+    """Accept arguments that are all of one kind."""
     return lambda types: result if all(kind(t) or t == Type.NULL for t in types) else None
 
 
@@ -54,7 +60,7 @@ def _substring(types: Sequence[Type]) -> Type | None:
 
 
 def _number(types: Sequence[Type]) -> Type | None:
-    """Whole numbers stay whole, and have room: BIGINT; others become DOUBLE."""
+    """Whole numbers become BIGINT, which has room for the result; other numbers become DOUBLE."""
     return Type.BIGINT if types[0] in INTEGERS else _all(_numeric, Type.DOUBLE)(types)
 
 
@@ -92,7 +98,8 @@ AGGREGATES: dict[str, Function] = {
 
 
 def accumulators(call: AggregateCall) -> tuple[AggregateCall, ...]:
-    """What is kept for an aggregate: an average is a sum and a count, a deviation also needs the sum of squares."""
+    """The accumulators of an aggregate: an average needs a sum and a count, a standard deviation also the sum of
+    squares."""
     if call.distinct or call.function not in ("AVG", "STDDEV"):
         return (call,)
     count = AggregateCall("COUNT", call.argument, False, Type.BIGINT)

@@ -1,6 +1,7 @@
-"""Which condition follows from which (`bp > 130` from nothing less than `bp > 120`): sharing beyond paper 002.
+"""Decide whether one condition follows from another (`bp > 120` follows from `bp > 130`). This allows more sharing than
+paper 002, which compares sets of conditions.
 
-`implies` may miss that something follows, but what it claims holds for every tuple, NULLs included.
+INVARIANT: `implies` may miss an implication, but every one that it claims holds for every tuple, NULLs included.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ def implies(a: Expr, b: Expr) -> bool:
 
 
 def _never_null(a: Expr, operand: Expr) -> bool:
-    """A comparison is only true of what is there."""
+    """A comparison is true only for operands that are not NULL."""
     return isinstance(a, Compare | In | Like) and operand in a.parts
 
 
 def _values_fit(a: Expr, b: Expr) -> bool:
-    """Both speak of one expression: every value that a allows must be one that b allows."""
+    """Both conditions are on one expression: every value that a allows must be one that b allows."""
     if isinstance(a, In) and isinstance(b, In | Compare):
         return a.operand == b.parts[0] and all(item.value is None or _allows(b, item) for item in a.items)
     match a, b:
@@ -55,7 +56,7 @@ def _allows(b: Expr, item: Literal) -> bool:
 
 
 def _range_fits(a: str, x: Literal, b: str, y: Literal) -> bool:
-    """Whether v `a` x makes v `b` y true, for every v."""
+    """Whether v `a` x implies v `b` y, for every v."""
     if a == "<>":
         return b == "<>" and x == y
     if b == "<>":
@@ -67,7 +68,7 @@ def _range_fits(a: str, x: Literal, b: str, y: Literal) -> bool:
 
 
 def _holds(x: Literal, operator: str, y: Literal) -> bool:
-    """The comparison of two known, orderly values."""
+    """Compare two known, orderly values."""
     left, right = x.value, y.value
     match operator:
         case "<":
@@ -85,8 +86,8 @@ def _holds(x: Literal, operator: str, y: Literal) -> bool:
 
 
 def orderly(operand: Type, literal: Literal) -> bool:
-    """Whether values of that type are compared with this one without rounding, so that bounds of one expression that
-    are orderly all lie in one order."""
+    """Whether values of this type are compared with the literal without rounding. The orderly bounds of one expression
+    have a total order."""
     match literal.value:
         case bool() | None:
             return False
@@ -100,13 +101,13 @@ def orderly(operand: Type, literal: Literal) -> bool:
 
 
 def all_imply(conditions: Iterable[Expr], wanted: Iterable[Expr]) -> bool:
-    """Whether all of the wanted conditions follow from these."""
+    """Whether all of the wanted conditions follow from the given ones."""
     given = tuple(conditions)
     return all(any(implies(a, b) for a in given) for b in wanted)
 
 
 def minimal(conditions: frozenset[Expr]) -> frozenset[Expr]:
-    """Without those that follow from others; of two that follow from each other one stays, always the same."""
+    """Drop conditions that follow from others; of two that imply each other one stays, always the same."""
     ordered = sorted(conditions, key=str)
     kept: list[Expr] = []
     for number, condition in enumerate(ordered):

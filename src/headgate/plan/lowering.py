@@ -1,7 +1,7 @@
-"""From a query to its tree of operators, in a form that does not depend on how the query was written.
+"""Lower a query to its tree of operators, in a form that does not depend on how the query was written.
 
-Conditions become sets of conjuncts and sink to the source they speak of: below the window if they stood before FROM,
-above it if they stood after (paper 002, 4.1). The sides of a join stand in the order of their streams' names, so that
+Conditions become sets of conjuncts and are pushed down to their source: below the window if they stood before FROM,
+above it if they stood after (paper 002, 4.1). The sides of a join are in the order of their streams' names, so that
 `FROM a, b` and `FROM b, a` are one plan.
 """
 
@@ -45,7 +45,7 @@ def _lower_block(block: Block) -> n.Node:
 
 
 def _side(reading: Reading, number: int, before: frozenset[Expr], after: frozenset[Expr]) -> n.Node:
-    """One source with the conditions on it alone; conditions on no source at all go with the first."""
+    """One source with the conditions on it alone. Conditions on no source at all go with the first."""
 
     def own(conditions: frozenset[Expr]) -> frozenset[Expr]:
         mine = {c for c in conditions if c.inputs == {number} or (not c.inputs and number == 0)}
@@ -62,7 +62,7 @@ def _side(reading: Reading, number: int, before: frozenset[Expr], after: frozens
 
 
 def _local(column: Column) -> Column:
-    """Below a join there is one input only."""
+    """Below a join there is one input only, number 0."""
     return Column(0, column.name, column.type)
 
 
@@ -71,13 +71,13 @@ def _select(node: n.Node, conditions: frozenset[Expr]) -> n.Node:
 
 
 def _needed(conditions: frozenset[Expr]) -> frozenset[Expr]:
-    """Without those that follow from others; of very many all stay, since each is compared with each."""
+    """Drop conditions that follow from others. If there are very many, all stay, because each is compared with each."""
     alternatives = sum(len(c.operands) if isinstance(c, Or) else 1 for c in conditions)
     return minimal(conditions) if alternatives <= MOST_COMPARED else conditions
 
 
 def _in_order(block: Block) -> Block:
-    """The readings in the order of their streams' names; those of one stream stay in the order of FROM."""
+    """Sort the readings by their streams' names; readings of one stream stay in the order of FROM."""
     order = sorted(range(len(block.readings)), key=lambda number: block.readings[number].stream.name)
     if order == list(range(len(order))):
         return block

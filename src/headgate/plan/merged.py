@@ -1,8 +1,9 @@
 """The shared plan of many running queries: each operator once, however many queries contain it (paper 002, 4.2).
 
-Nodes are values, so a query that comes or goes changes no node of another: running state, kept by `key`, survives.
-Beyond equal nodes the plan answers what a node may be computed from. It answers when asked and changes nothing for
-it, so everything it says is a function of the queries that run, and adding one costs the same however many there are.
+Nodes are values, so adding or removing a query changes no node of another, and running state, which is kept by `key`,
+survives. The plan also tells from which other node a node may be computed. It computes this on demand and stores
+nothing for it: everything it says is a function of the running queries, and adding a query costs the same however many
+there are.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Grouping = tuple[str, frozenset[Column]]
 
 @dataclass(frozen=True)
 class _Entry:
-    """`depth` is 0 for sources and otherwise more than that of any input."""
+    """`depth` is 0 for sources, and otherwise greater than that of any input."""
 
     node: Node
     depth: int
@@ -32,7 +33,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class Shown:
-    """All that a plan says of one node, in words that can be compared."""
+    """Everything that a plan says about one node, in a form that can be compared."""
 
     node: str
     readers: tuple[str, ...]
@@ -42,7 +43,7 @@ class Shown:
 
 
 class MergedPlan:
-    """Queries by name, as `lowering` makes them."""
+    """The plan of queries by name, each lowered by `lowering`."""
 
     def __init__(self) -> None:
         self._queries: dict[str, Node] = {}
@@ -78,17 +79,18 @@ class MergedPlan:
                 self._drop(node)
 
     def nodes(self) -> tuple[Node, ...]:
-        """Each once, inputs first."""
+        """Each node once, inputs first."""
         ordered = sorted(self._entries.values(), key=lambda entry: (entry.depth, entry.node.key))
         return tuple(entry.node for entry in ordered)
 
     def readers(self, node: Node) -> frozenset[str]:
-        """The names of the queries that contain it."""
+        """The names of the queries that contain this node."""
         entry = self._entries.get(node.key)
         return frozenset(entry.readers) if entry else frozenset()
 
     def base(self, node: Node) -> Node | None:
-        """What it is computed from instead of its input: a weaker selection, or a larger window, over that input."""
+        """The node from which this one is computed instead of its input: a weaker selection, or a larger window, over
+        that input."""
         match node:
             case Select(input=below) if below.key in self._selections:
                 return self._selections[below.key].base(node)
@@ -97,16 +99,16 @@ class MergedPlan:
         return None
 
     def residue(self, select: Select) -> frozenset[Expr]:
-        """The conditions still to check on what its base yields; without a base all of them."""
+        """The conditions to check on the results of its base; without a base, all of them."""
         base = self.base(select)
         return select.conditions - base.conditions if isinstance(base, Select) else select.conditions
 
     def accumulators(self, aggregate: Aggregate) -> frozenset[AggregateCall]:
-        """What is kept for all aggregates over its input and groups together, its own included."""
+        """The accumulators of all aggregates over the same input and groups, its own included."""
         return aggregate.accumulators | frozenset(self._kept.get(_grouping(aggregate), ()))
 
     def snapshot(self) -> tuple[Shown, ...]:
-        """Everything the plan says, to compare plans by."""
+        """Everything that the plan says, for comparing plans."""
         return tuple(map(self._shown, self.nodes()))
 
     def _shown(self, node: Node) -> Shown:

@@ -1,8 +1,8 @@
 """The operators of plans: small frozen nodes with value equality (paper 002, Definition 1).
 
-A node is its operator, its parameters and its inputs, so two nodes are equivalent (Definition 2) exactly if they are
-equal, and complete sharing is finding the same value. `key` is a short stable name for that value, the same in every
-process, by which running state is kept.
+A node is its operator, its parameters and its inputs. So two nodes are equivalent (Definition 2) exactly if they are
+equal, and complete sharing means finding the same value. `key` is a short stable name for that value, the same in every
+process; running state is kept by it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Columns = tuple[tuple[str, Type], ...]
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """`blocking` operators keep a synopsis: the paper shares them only when equal (Definition 3)."""
+    """`blocking` operators keep a synopsis; the paper shares them only if they are equal (Definition 3)."""
 
     blocking: ClassVar[bool] = False
 
@@ -40,7 +40,7 @@ class Node:
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def walk(self) -> Iterator[Node]:
-        """Itself and everything below, each once, inputs first."""
+        """This node and all nodes below it, each once, inputs first."""
         found: dict[str, Node] = {}
 
         def visit(node: Node) -> None:
@@ -75,7 +75,8 @@ class Unary(Node):
 
 @dataclass(frozen=True, eq=False)
 class Source(Node):
-    """A stream, by the name it has as a source in labels (`joe.in1`): given once, and to no other stream ever."""
+    """A stream, by its name as a source in labels (`joe.in1`). The name is given once and never reused for another
+    stream."""
 
     stream: str
 
@@ -86,12 +87,12 @@ class Source(Node):
 
 @dataclass(frozen=True, eq=False)
 class Table(Source):
-    """A source whose tuples are all there at every instant, and so have no window."""
+    """A source whose tuples are all there at every instant, and which therefore has no window."""
 
 
 @dataclass(frozen=True, eq=False)
 class Select(Unary):
-    """What meets all of a set of conditions."""
+    """The input's rows that meet all conditions."""
 
     conditions: frozenset[Expr]
 
@@ -102,7 +103,7 @@ class Select(Unary):
 
 @dataclass(frozen=True, eq=False)
 class Window(Unary):
-    """What a window holds at each instant; durations in milliseconds."""
+    """The content of a window at each instant; durations are in milliseconds."""
 
     blocking: ClassVar[bool] = True
     kind: WindowKind
@@ -126,7 +127,7 @@ class Window(Unary):
 
 @dataclass(frozen=True, eq=False)
 class Join(Node):
-    """All combinations of its inputs' rows that meet the conditions; columns say which input they come from."""
+    """All combinations of the inputs' rows that meet the conditions; each column names its input by number."""
 
     blocking: ClassVar[bool] = True
     sides: tuple[Node, ...]
@@ -143,7 +144,7 @@ class Join(Node):
 
 @dataclass(frozen=True, eq=False)
 class Aggregate(Unary):
-    """One row per group. What stands above it reads the group's columns and the results of its calls."""
+    """One row per group. The operators above it read the group's columns and the results of its calls."""
 
     blocking: ClassVar[bool] = True
     groups: frozenset[Column]
@@ -156,7 +157,7 @@ class Aggregate(Unary):
 
     @property
     def accumulators(self) -> frozenset[AggregateCall]:
-        """What has to be kept for its calls: aggregates of one input and one grouping share what they keep."""
+        """The accumulators of its calls: aggregates over the same input and grouping share them."""
         return frozenset(kept for call in self.calls for kept in accumulators(call))
 
 
@@ -186,7 +187,8 @@ class Distinct(Unary):
 
 @dataclass(frozen=True, eq=False)
 class ToStream(Unary):
-    """From relation to stream: ISTREAM, DSTREAM or RSTREAM of what changes from instant to instant."""
+    """Relation to stream: ISTREAM emits the rows that are new at an instant, DSTREAM those that are gone, RSTREAM
+    all."""
 
     operator: StreamOperator
 
@@ -197,7 +199,7 @@ class ToStream(Unary):
 
 @dataclass(frozen=True, eq=False)
 class Union(Node):
-    """What any of its inputs yields, in their order."""
+    """The results of all inputs, in their order."""
 
     blocks: tuple[Node, ...]
 

@@ -1,6 +1,6 @@
-"""Normal forms: differently written but equal conditions become one (`120 < bp` is `bp > 120`, NOT moves inwards).
+"""Normal forms: equal conditions that are written differently become one (`120 < bp` is `bp > 120`, NOT moves inwards).
 
-Every step keeps SQL's third truth value: what was unknown stays unknown.
+INVARIANT: every step preserves three-valued logic: what was NULL stays NULL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ MOST_ALTERNATIVES = 1024
 
 
 def compare(operator: str, left: Expr, right: Expr) -> Expr:
-    """In one form: literals stand right, otherwise the smaller text stands left; `=` with a literal is a list."""
+    """Normalise a comparison: a literal stands right, otherwise the smaller text stands left; `=` with a literal
+    becomes a list."""
     if isinstance(left, Literal) and isinstance(right, Literal):
         return _known(operator, left, right)
     left, right = _plain_number(left, right), _plain_number(right, left)
@@ -39,7 +40,7 @@ def _backwards(operator: str, left: Expr, right: Expr) -> bool:
 
 
 def _known(operator: str, left: Literal, right: Literal) -> Expr:
-    """Two values, compared as the language compares them: whole numbers beside a DOUBLE as DOUBLE."""
+    """Compare two literals as CQL compares them: a whole number beside a DOUBLE as DOUBLE."""
     a: Any = left.value
     b: Any = right.value
     if a is None or b is None:
@@ -50,7 +51,8 @@ def _known(operator: str, left: Literal, right: Literal) -> Expr:
 
 
 def _plain_number(side: Expr, other: Expr) -> Expr:
-    """`120.0` is `120` beside a number: both are compared as what is wider; beside a FLOAT that may not be DOUBLE."""
+    """Write `120.0` as `120` beside a number, because both are compared as the wider type. Beside a FLOAT that type may
+    be FLOAT, so only numbers that a FLOAT holds exactly are rewritten."""
     limit = 1 << 24 if other.type == Type.FLOAT else 1 << 31
     match side:
         case Literal(float(value)) if other.type.numeric and value.is_integer() and abs(value) < limit:
@@ -64,7 +66,7 @@ def membership(operand: Expr, items: Iterable[Literal]) -> Expr:
 
 
 def negate(operand: Expr) -> Expr:
-    """NOT, moved inwards as far as it goes."""
+    """NOT, moved inwards as far as possible."""
     match operand:
         case Not(inner):
             return inner
@@ -85,7 +87,7 @@ def negate(operand: Expr) -> Expr:
 
 
 def growth(operand: Expr) -> int:
-    """By how many characters it grows when it is negated: a list is then said once for each of its items."""
+    """By how many characters the text grows when it is negated: a list's operand is then written once for each item."""
     match operand:
         case And(operands) | Or(operands):
             return sum(map(growth, operands))
@@ -107,7 +109,7 @@ def conjunction(operands: Iterable[Expr]) -> Expr:
 
 
 def disjunction(operands: Iterable[Expr]) -> Expr:
-    """Alternatives on the values of one expression become one list."""
+    """OR; alternatives for the values of one expression become one list."""
     flat: set[Expr] = set()
     for operand in operands:
         flat |= operand.operands if isinstance(operand, Or) else {operand}
@@ -125,8 +127,8 @@ def disjunction(operands: Iterable[Expr]) -> Expr:
 
 
 def conjuncts(condition: Expr | None) -> frozenset[Expr]:
-    """A condition as the set of its conjuncts, in conjunctive normal form; where that would make more than
-    MOST_CONJUNCTS new ones, or such with more than MOST_ALTERNATIVES together, as they are."""
+    """The set of a condition's conjuncts, in conjunctive normal form. If that would make more than MOST_CONJUNCTS new
+    ones, or new ones with more than MOST_ALTERNATIVES together, the conjuncts stay as they are."""
     if condition is None:
         return frozenset()
     found = condition.operands if isinstance(condition, And) else frozenset({condition})
@@ -139,7 +141,7 @@ def conjuncts(condition: Expr | None) -> frozenset[Expr]:
 
 
 def _size(expr: Expr) -> tuple[int, int]:
-    """How many conjuncts the normal form has, and how many alternatives all of them together."""
+    """How many conjuncts the normal form has, and how many alternatives they have together."""
     match expr:
         case And(operands):
             sizes = [_size(x) for x in operands]
@@ -152,7 +154,7 @@ def _size(expr: Expr) -> tuple[int, int]:
 
 
 def _distributed(expr: Expr) -> Expr:
-    """OR over AND becomes AND over OR."""
+    """Distribute OR over AND."""
     if isinstance(expr, And):
         return conjunction(_distributed(x) for x in expr.operands)
     if not isinstance(expr, Or):
@@ -166,13 +168,13 @@ def _distributed(expr: Expr) -> Expr:
 
 
 def is_conjunctive(condition: Expr) -> bool:
-    """Whether nothing in it has an AND below an OR."""
+    """Whether the condition has no AND directly below an OR; nested ORs are flat."""
     alternatives = condition.operands if isinstance(condition, Or) else frozenset()
     return not any(isinstance(part, And) for part in alternatives)
 
 
 def moved(expr: Expr, move: Callable[[Column], Column]) -> Expr:
-    """The same expression over other columns."""
+    """The same expression over other columns, in normal form."""
     if isinstance(expr, Column):
         return move(expr)
     parts = tuple(moved(part, move) for part in expr.parts)

@@ -1,4 +1,4 @@
-"""A list kept in order: what stands nearest before or after a place is found without looking at the rest."""
+"""A sorted list that finds the nearest values before or after a position without scanning the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _place = itemgetter(0)
 
 
 class Ordered(Generic[T]):
-    """Values by place. Places are tuples that can be compared; a shorter one stands before all that it begins."""
+    """Values by position. Positions are comparable tuples; a tuple is before all longer ones that it is a prefix of."""
 
     def __init__(self) -> None:
         self._items: list[tuple[Place, T]] = []
@@ -27,12 +27,12 @@ class Ordered(Generic[T]):
         del self._items[self._at(place)]
 
     def before(self, place: Place, most: int) -> list[T]:
-        """Nearest first, without what stands at the place itself."""
+        """The values before the position, nearest first, without the one at the position itself."""
         end = self._at(place)
         return [value for _, value in reversed(self._items[max(0, end - most) : end])]
 
     def since(self, place: Place, most: int) -> list[T]:
-        """Nearest first, beginning with what stands at the place itself."""
+        """The values from the position on, nearest first, beginning with the one at the position itself."""
         start = self._at(place)
         return [value for _, value in self._items[start : start + most]]
 

@@ -1,6 +1,6 @@
-"""Shared plans as a picture (SVG), laid out by Graphviz: sources below, queries on top, shared operators marked.
+"""Draw shared plans as a picture (SVG), laid out by Graphviz: sources below, queries on top, shared operators marked.
 
-Each sharing class is a frame of its own. A query that reads the output of another is joined to it by a dotted line.
+Each sharing class is a frame of its own. A dotted line joins a query to a query that reads its output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INK = "#57606a"
 
 
 class Plan(Protocol):
-    """What is drawn: queries by the names they are shown with, and what a node is computed from."""
+    """The plan to draw: queries by the names that are shown, and the node from which a node is computed."""
 
     @property
     def queries(self) -> Mapping[str, n.Node]: ...
@@ -36,14 +36,14 @@ class Plan(Protocol):
 
 
 def picture(plans: Mapping[str, Plan], outputs: Mapping[str, str] | None = None) -> str:
-    """Merged plans in frames with these titles: operators are shared within a plan only. `outputs` are the streams that
-    queries make, by the names that queries are shown with."""
+    """Draw merged plans in frames with these titles; operators are shared only within a plan. `outputs` maps the shown
+    names of queries to the streams of their results."""
     operators = sum(len(plan.nodes()) for plan in plans.values())
     if operators > MOST_DRAWN:
         raise Conflict(
             f"cannot draw {operators:,} operators: a picture has at most {MOST_DRAWN}", hint="explain one query"
         )
-    import pygraphviz  # when somebody looks: the commands that draw nothing start without it
+    import pygraphviz  # imported here: commands that draw nothing start faster without it
 
     graph = pygraphviz.AGraph(directed=True, rankdir="BT", newrank=True, nodesep=0.25, ranksep=0.4, fontname=_FONT)
     graph.graph_attr.update(label=_legend(), labelloc="b", pad=0.2, tooltip=" ")
@@ -81,7 +81,7 @@ def _draw(frame: Any, number: int, plan: Plan) -> None:
 
 
 def _join(graph: Any, plans: Mapping[str, Plan], outputs: Mapping[str, str]) -> None:
-    """Queries over queries: from the results of one to the stream that another reads."""
+    """Join queries over queries: from the results of one to the stream that another reads."""
     makers = {
         outputs[name]: f"{number} query {name}"
         for number, plan in enumerate(plans.values())
@@ -125,7 +125,7 @@ def _wrapped(text: str) -> list[str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Graphviz complains to standard error about fonts that a machine has configured otherwise."""
+    """Silence standard error: Graphviz writes warnings about fonts that a machine has configured differently."""
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)

@@ -1,7 +1,7 @@
-"""From a query as written to a query as meant: sources and columns are found, types checked, results named.
+"""Bind a query: resolve sources and columns, check types, name results.
 
-What comes out still has the query's own shape, conditions before and after FROM apart. The oracle evaluates it as it
-stands; `lowering` turns it into operators.
+The bound query keeps the shape of the text: conditions before and after FROM stay apart. The oracle evaluates it in
+this shape; `lowering` turns it into operators.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from headgate.plan.functions import AGGREGATES
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream as queries see it: its name as a source, its columns, and the labels that some of them carry. All tuples
-    of a `table` are there before those of any stream, and none comes later."""
+    """A stream as queries see it: its name as a source, its columns, and the labels of some of them. All tuples of a
+    `table` are there before those of any stream, and none arrives later."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
@@ -45,7 +45,8 @@ class Stream:
 
 @dataclass(frozen=True)
 class Window:
-    """Durations in milliseconds. `level` is the condition `LEVEL = ...` in its brackets."""
+    """Durations are in milliseconds. The condition `LEVEL = ...` in a window's brackets becomes part of the block's
+    `before`."""
 
     kind: WindowKind
     rows: int = 0
@@ -60,7 +61,7 @@ NOW = Window("NOW")
 
 @dataclass(frozen=True)
 class Reading:
-    """One source of a block. `window` is None where tuples pass through without one; that of a table is unbounded."""
+    """One source of a block. `window` is None if the block is stateless; the window of a table is unbounded."""
 
     stream: Stream
     window: Window | None
@@ -68,10 +69,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Block:
-    """`before` chooses what enters the windows, `after` what counts of their content; items are named results.
+    """`before` selects the tuples that enter the windows, `after` the rows of their content; `items` are the named
+    results.
 
-    Columns say by number which of the readings they belong to. With aggregates, items and `having` read `groups` and
-    the results of aggregate calls, and nothing else.
+    Each column names its reading by number. With aggregates, items and `having` read only `groups` and the results of
+    aggregate calls.
     """
 
     readings: tuple[Reading, ...]
@@ -107,7 +109,8 @@ class Query:
 
 
 def bind_query(syntax: QuerySyntax, find: Callable[[Target], Stream]) -> Query:
-    """`find` answers what stream a name means, or raises; it is asked once per source, in the order of the text."""
+    """Bind a query. `find` returns the stream that a name means, or raises; it is called once per source, in the order
+    of the text."""
     room = Room()
     blocks = tuple(_bind_block(block, find, room) for block in syntax.blocks)
     for block, written in zip(blocks[1:], syntax.blocks[1:], strict=True):
@@ -188,7 +191,8 @@ class _BlockBinder:
         return self.streams[column.input].name, column.input, column.name
 
     def _check_joins(self, before: Expr, x: BlockSyntax) -> None:
-        """What enters which window must be clear: conditions on several sources stand in conjunctive normal form."""
+        """It must be clear which tuples enter which window: conditions on several sources must be in conjunctive normal
+        form."""
         for conjunct in normal.conjuncts(before):
             if len(conjunct.inputs) > 1 and not normal.is_conjunctive(conjunct):
                 raise wrong(
@@ -200,14 +204,15 @@ class _BlockBinder:
     # Windows --------------------------------------------------------------------------------------------------------
 
     def _check_tables(self) -> None:
-        """Results come with tuples of streams; a table is all there at every instant."""
+        """A query must read a stream: results arise from tuples of streams, while all tuples of a table are there at
+        every instant."""
         if all(stream.table for stream in self.streams):
             at = self.syntax.sources[0].target.position
             raise wrong(at, "this reads tables only, of which nothing comes", hint="read a stream beside them")
 
     def _usual_window(self, *, once: bool) -> Window | None:
-        """Of a stream without one. If each of its tuples yields its results `once`, when it comes, and there is nothing
-        but tables beside it, none has to be kept."""
+        """The window of a stream that has none in the text. If each tuple has its results `once`, when it arrives, and
+        the other sources are tables, no tuple has to be kept."""
         if not once or sum(not stream.table for stream in self.streams) > 1:
             return UNBOUNDED
         return NOW if len(self.streams) > 1 else None
@@ -222,7 +227,7 @@ class _BlockBinder:
         return Window(window.kind, window.rows, window.range, window.slide, tuple(sorted(columns, key=str)))
 
     def _own_column(self, number: int, name: NameSyntax) -> Column:
-        """A partition is made by columns of the window's own source."""
+        """A column of the window's own source: only these can partition it."""
         own = Scope((self.scope.sides[number],)).column(name)
         return Column(number, own.name, own.type)
 
@@ -250,7 +255,8 @@ class _BlockBinder:
     # Results --------------------------------------------------------------------------------------------------------
 
     def _items(self) -> list[tuple[str, Expr, Position]]:
-        """Names are given, or those of columns, or made up (`avg_bp`); those made up give way to others."""
+        """The results with their names: given, or those of columns, or generated (`avg_bp`); generated names give way
+        to others."""
         found: list[tuple[str | None, str, Expr, Position]] = []
         for item in self.syntax.items:
             if len(found) > MAX_ITEMS:
@@ -292,7 +298,7 @@ class _BlockBinder:
         return named
 
     def _star(self, item: ItemSyntax) -> list[tuple[str | None, str, Expr, Position]]:
-        """All columns; of several sources, those with the same name are told apart by the source's name."""
+        """All columns; columns of several sources with the same name are prefixed with the source's name."""
         sides = list(enumerate(self.scope.sides))
         if item.qualifier is not None:
             wanted = item.qualifier.text.casefold()
@@ -331,14 +337,14 @@ class _BlockBinder:
 
 
 def _called(expr: Expr) -> str | None:
-    """The name of a column; the level of a tuple becomes a column of another name, since results have levels too."""
+    """The name of a column. LEVEL becomes a column of another name, because every result has a level of its own."""
     if not isinstance(expr, Column):
         return None
     return LEVEL.lower() if expr.name == LEVEL else expr.name
 
 
 def _made_up(expr: Expr) -> str:
-    """A name for a result that was given none."""
+    """Generate a name for a result that has none."""
     if isinstance(expr, AggregateCall):
         if isinstance(expr.argument, Column):
             return f"{expr.function.lower()}_{expr.argument.name}"
@@ -347,7 +353,8 @@ def _made_up(expr: Expr) -> str:
 
 
 def _aggregates(syntax: Syntax) -> bool:
-    """Whether there is an aggregate in it, even in a part that does not matter. Chains of ANDs are deep trees."""
+    """Whether the expression contains an aggregate, even in a part that does not matter. It uses no recursion, because
+    chains of ANDs are deep trees."""
     waiting = [syntax]
     while waiting:
         top = waiting.pop()

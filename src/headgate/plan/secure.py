@@ -1,7 +1,8 @@
-"""Who may share with whom: queries whose sharing could tell one person of another stand in different plans.
+"""Decide which queries may share: queries whose sharing could tell one person about another are in different plans
+(SPEC.md, 4.4).
 
-The rules are those of SPEC 4.4. They are kept by construction: there is one plan for each sharing class, and a node's
-running state is named by its class too, so that equal nodes of different classes are never one.
+INVARIANT: there is one plan for each sharing class, and the name of a node's running state includes its class. So equal
+nodes of different classes are never one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headgate.plan.nodes import Node, Source
 
 
 class Mode(StrEnum):
-    """What a subscriber receives (SPEC 4.3)."""
+    """What a subscriber receives (SPEC.md, 4.3)."""
 
     EXACT = "exact"
     CUMULATIVE = "cumulative"
@@ -28,7 +29,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class SharingClass:
-    """Queries that may share with each other; `level` is None for all levels, `streams` for any."""
+    """Queries that may share with each other; `level` is None for all levels, `streams` is None for any streams."""
 
     mode: Mode
     level: Level | None
@@ -36,7 +37,7 @@ class SharingClass:
 
     @classmethod
     def of(cls, root: Node, mode: Mode, level: Level, *, trusted: bool) -> SharingClass:
-        """Streams are read from the query itself, so nobody can name others than it reads."""
+        """The streams are taken from the query itself, so nobody can claim other streams than it reads."""
         match mode:
             case Mode.EXACT:
                 return cls(mode, None if trusted else level)
@@ -52,10 +53,11 @@ class SharingClass:
 
 
 class SecurePlan:
-    """The plans of all running queries. `trusted` is the architecture of one processor for all levels, which may share
-    exact queries between them; in every other a query's plan depends on queries of its own level alone.
+    """The plans of all running queries. `trusted` means one processor for all levels, which may share exact queries
+    between levels; otherwise a query's plan depends only on queries of its own level.
 
-    Names are given by the catalog, one for each query over all levels: a person cannot choose, and so not probe, them.
+    The catalog gives the names, one for each query over all levels: a person cannot choose them, and so cannot probe
+    for them.
     """
 
     def __init__(self, *, trusted: bool) -> None:
@@ -91,6 +93,6 @@ class SecurePlan:
         return self._plans[self.class_of(name)]
 
     def seen_from(self, level: Level) -> Mapping[SharingClass, tuple[Shown, ...]]:
-        """All that the processor of one level works with. A trusted processor shows its plan to nobody: what it shares
-        between levels is in no level's view."""
+        """Everything that the processor of one level works with. A trusted processor shows its plan to nobody: what it
+        shares between levels appears at no level."""
         return {sharing: plan.snapshot() for sharing, plan in self._plans.items() if sharing.level == level}

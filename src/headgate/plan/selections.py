@@ -1,7 +1,7 @@
-"""From which other selection a selection is best computed, out of any number over the same input.
+"""An index of the selections over one input, which finds the best selection to compute another one from.
 
-A selection is stored under one of its conditions, the one with the fewest others under it. That choice only makes the
-search fast: what is found depends on which selections there are, never on the order in which they came.
+A selection is stored under one of its conditions: the one that has the fewest others under it. That choice only makes
+the search fast. The answer depends on which selections there are, never on the order in which they were added.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ class _Stored:
 
 
 class Selections:
-    """The selections over one input. One with a condition that follows from another of its own has no base and is none,
-    so that bases never lead in a circle; `lowering` makes such only of very many conditions."""
+    """The selections over one input.
+
+    INVARIANT: following bases never leads in a circle. Therefore a selection with a condition that follows from another
+    of its own has no base and is none; `lowering` leaves such conditions only if there are very many.
+    """
 
     def __init__(self) -> None:
         self._atoms = Atoms()
@@ -52,7 +55,8 @@ class Selections:
             self._atoms.drop(condition)
 
     def base(self, select: Select) -> Select | None:
-        """The one with the most conditions that all follow from those of this one; of several the nearest."""
+        """The selection with the most conditions, all of which follow from those of this one; of several, the
+        nearest."""
         if not independent(select.conditions):
             return None
         known = self._known(select)
@@ -72,7 +76,7 @@ class Selections:
         return min(best, key=rank).select if best else None
 
     def _known(self, select: Select) -> dict[str, int]:
-        """Its conditions and those near them that follow, with how far away they are."""
+        """Its conditions and nearby conditions that follow from them, with their distances."""
         known: dict[str, int] = {}
         for condition in select.conditions:
             known[str(condition)] = 0

@@ -1,7 +1,8 @@
-"""How two queries can be shared, by the definitions of paper 002, section 4.2, each as a function of its own.
+"""How two queries can be shared, by the definitions of paper 002, section 4.2, each as a function.
 
-They compare two trees and say why two queries share; `merged` keeps the plan of many without comparing pairs. Where the
-definitions and the paper's own table of examples differ, the table decides, and the function's text says how.
+The functions compare two trees and tell why two queries share; `merged` keeps the plan of many queries without
+comparing pairs. Where the definitions and the paper's own table of examples differ, the table decides, and the
+function's docstring says how.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ class Relation:
 
     @property
     def named(self) -> tuple[Node, ...]:
-        """Those that tell queries apart: selections and joins. Windows and what stands above come with them."""
+        """The shared selections and joins, which distinguish queries; windows and the operators above follow from
+        them."""
         return tuple(node for node in self.shared if isinstance(node, Select | Join))
 
 
 @dataclass(frozen=True)
 class OperatorTree:
-    """Nodes, and edges from a node to the one that reads it (Definition 1)."""
+    """Nodes, and edges from a node to the node that reads it (Definition 1)."""
 
     nodes: frozenset[Node]
     edges: frozenset[Edge]
@@ -56,9 +58,10 @@ def equivalent(a: Node, b: Node) -> bool:
 
 
 def subsumed(a: Node, b: Node, *, implication: bool = True) -> bool:
-    """Definition 3: a can be computed from what b yields, as both choose from the same input and b leaves more.
+    """Definition 3: a can be computed from the results of b, because both select from the same input and b keeps more.
 
-    `implication` goes beyond the paper, which compares sets of conditions: those of b may then also follow from a's.
+    `implication` goes beyond the paper, which compares sets of conditions: b's conditions may then also follow from
+    a's.
     """
     match a, b:
         case Select(), Select() if a.input == b.input:
@@ -69,7 +72,7 @@ def subsumed(a: Node, b: Node, *, implication: bool = True) -> bool:
 
 
 def equivalent_trees(x: Node, y: Node) -> bool:
-    """Definition 4: every node of either has an equivalent node in the other."""
+    """Definition 4: every node of either tree has an equivalent node in the other."""
     return frozenset(x.walk()) == frozenset(y.walk())
 
 
@@ -89,8 +92,8 @@ def partial(x: Node, y: Node, *, implication: bool = True) -> bool:
 def strict(x: Node, y: Node) -> bool:
     """Definition 7: the trees differ, and some blocking nodes are equivalent.
 
-    By the definition's words any equivalent nodes would do, as long as none is subsumed; the paper's table counts
-    equivalent nodes that do not block as loose.
+    By the wording of the definition, any equivalent nodes would do, as long as none is subsumed; the paper's table
+    counts equivalent nodes that do not block as loose.
     """
     return not equivalent_trees(x, y) and any(a.blocking and equivalent(a, b) for a, b in _pairs(x, y))
 
@@ -104,9 +107,9 @@ def loose(x: Node, y: Node, *, implication: bool = True) -> bool:
 
 
 def decompose(a: Node, b: Node) -> tuple[Node, Node]:
-    """Definition 9: a, subsumed by b, becomes b and what remains to be done on what b yields.
+    """Definition 9: a, subsumed by b, becomes b and a second node over b, which does what remains.
 
-    The second node yields what a yields. Of a projection the paper names the columns that remain to be dropped; here
+    The second node has the results of a. Of a projection the paper names the columns that remain to be dropped; here
     the second node names those that stay.
     """
     match a, b:
@@ -123,7 +126,8 @@ def overlap(x: Node, y: Node) -> bool:
 
 
 def decomposed(x: Node, y: Node, *, implication: bool = True) -> OperatorTree:
-    """The tree of x, each node that y's tree properly subsumes in two parts; what reads the node reads the second."""
+    """The tree of x, with each node that y's tree properly subsumes split in two; the node's readers read the second
+    part."""
     tree = operator_tree(x)
     parts: dict[Node, tuple[Node, Node]] = {}
     for a, b in _pairs(x, y):
@@ -155,12 +159,12 @@ def relation(incoming: Node, executing: Node, *, implication: bool = True) -> Re
 
 
 def _operators(root: Node) -> Iterator[Node]:
-    """Streams are there for all and shared by none."""
+    """All nodes but sources: streams are there for everybody and do not count as shared."""
     return (node for node in root.walk() if not isinstance(node, Source))
 
 
 def _pairs(x: Node, y: Node) -> Iterator[tuple[Node, Node]]:
-    """Those that can be equivalent or subsumed at all: they have the same input."""
+    """The pairs of nodes that can be equivalent or subsumed at all: they have the same first input."""
     others: dict[str, list[Node]] = {}
     for b in _operators(y):
         others.setdefault(b.inputs[0].key, []).append(b)

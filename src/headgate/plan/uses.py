@@ -1,4 +1,5 @@
-"""Which operators a query uses, with what parameters and where: what USE grants are checked against."""
+"""List the operators that a query uses, with their parameters and positions: USE grants are checked against this
+list."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class Use:
 
 
 def uses(syntax: QuerySyntax, query: Query) -> Iterator[Use]:
-    """In the order of the text."""
+    """All uses of operators, block by block in the order of the text; UNION comes last."""
     for written, block in zip(syntax.blocks, query.blocks, strict=True):
         yield from _block_uses(written, block)
     if len(query.blocks) > 1:
@@ -50,7 +51,7 @@ def _block_uses(written: BlockSyntax, block: Block) -> Iterator[Use]:
 
 
 def _size(window: Window) -> Mapping[str, Limit]:
-    """An unbounded window has no size, so that no limit allows it."""
+    """An unbounded window has no size, so no size limit allows it."""
     match window.kind:
         case "ROWS" | "PARTITIONED":
             return {"rows": window.rows, "kinds": (window.kind,)}

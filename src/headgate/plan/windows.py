@@ -1,7 +1,7 @@
-"""From which other window a window is best computed, out of any number over the same input.
+"""An index of the windows over one input, which finds the best window to compute another one from.
 
-The base holds at least what the window holds, at every instant at which the window is looked at: so a window that
-slides may serve one that slides by a multiple of its step, and no other.
+The base holds at least what the window holds, at every instant of the window. So a sliding window may serve a window
+that slides by a multiple of its step, and no other sliding window.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from headgate.plan.nodes import Window
 from headgate.plan.ordered import Ordered, Place
 
 NEAREST = 8
-"""So many windows of other steps are looked at: with more, adding a query would cost more the more run."""
+"""The most windows with other steps that are considered. Without a bound, adding a query would cost more the more
+queries run."""
 
 Line = tuple[str, ...]
 _SLIDING: Line = ("SLIDING",)
@@ -21,7 +22,7 @@ _UNBOUNDED: Line = ("UNBOUNDED", "0")
 
 
 class Windows:
-    """The windows over one input, in lines on which each holds what those before it hold."""
+    """The windows over one input, in lines; on a line each window holds what the windows before it hold."""
 
     def __init__(self) -> None:
         self._lines: dict[Line, Ordered[Window]] = {}
@@ -43,7 +44,7 @@ class Windows:
                 del self._lines[line]
 
     def base(self, window: Window) -> Window | None:
-        """The smallest that holds it; of two with the same range the one with the longer step."""
+        """The smallest window that holds this one; of two with the same range, the one with the longer step."""
         return min(self._holding(window), key=_place, default=None) or self._unbounded(window)
 
     def _holding(self, window: Window) -> Iterator[Window]:
@@ -67,7 +68,7 @@ class Windows:
 
 
 def _lines(window: Window) -> tuple[Line, ...]:
-    """Its own line first: of the same kind, with the same columns and the same step."""
+    """The lines of a window, its own first: windows of the same kind with the same columns and the same step."""
     if window.kind == "PARTITIONED":
         return ((window.kind, *map(str, window.partition)),)
     own = (window.kind, str(window.slide))

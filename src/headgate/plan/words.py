@@ -1,4 +1,4 @@
-"""Operators in words, as people read them: columns with their streams, times with their units."""
+"""Describe operators as people read them: columns with their streams, durations with their units."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = ((86_400_000, "DAY"), (3_600_000, "HOUR"), (60_000, "MINUTE"), (1000, "
 
 @dataclass(frozen=True)
 class _Named(Column):
-    """A column that shows as the text given for it."""
+    """A column that is shown as the given text."""
 
     shown: str
 
@@ -48,7 +48,7 @@ def describe(node: n.Node) -> str:
 
 
 def expression(expr: Expr, below: n.Node) -> str:
-    """An expression over what this node yields; above a join, columns are written with their stream."""
+    """An expression over the results of this node; above a join, columns are written with their stream."""
     streams = _streams(below)
     if len(streams) == 1:
         return _printable(str(expr))
@@ -57,14 +57,15 @@ def expression(expr: Expr, below: n.Node) -> str:
 
 
 def _printable(text: str) -> str:
-    """Texts in a query are its author's; whoever has it explained gets no lines or escapes from them."""
+    """Escape unprintable characters: the texts in a query are its author's, and must not print line breaks or terminal
+    escapes to a reader of its plan."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _streams(node: n.Node) -> list[str]:
-    """What the inputs of the nearest join are called: streams that occur twice get a number."""
+    """The names of the nearest join's inputs; streams that occur twice get a number."""
     while not isinstance(node, n.Join):
         if not node.inputs:
             return [source_shown(node.parameters)]

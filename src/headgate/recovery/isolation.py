@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from headgate.labels import Clearance
+from headgate.logs import failure
 from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot
 
@@ -74,6 +75,7 @@ class Served:
             return act(snapshot)
         except Exception as error:
             fault = error
+            failure("pipeline", "a step failed; finding for whom", error)
         done = list[Done]()
 
         def works(keys: Collection[Key]) -> bool:

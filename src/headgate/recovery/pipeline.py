@@ -35,6 +35,7 @@ from headgate.execution.partitions import PartitionStates
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.validation import Ingress
+from headgate.logs import event
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, notice
@@ -149,6 +150,7 @@ class Pipeline:
         if out is None:
             self._find_staged(saved.rest.get("staged", {}))
         self._look_at_places(saved.rest.get("places", {}))
+        event("pipeline", "state restored", version=saved.version, partitions=len(saved.partitions))
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._standings.restore(saved.rest.get("standings", ()))
         self._tables.restore(saved.rest.get("tables", {}))
@@ -254,6 +256,15 @@ class Pipeline:
         batch = TableBatch(given) if isinstance(given, pa.Table) else given
         self._take(stream, number, batch, int(arrived * 1000) if came is None else came)
         self.counts.lag[stream] = self._clock.now() - arrived
+        event(
+            "pipeline",
+            "batch done",
+            stream=stream,
+            batch=number,
+            version=self._version,
+            tuples=self.counts.tuples[stream],
+            seconds=round(self.counts.lag[stream], 3),
+        )
 
     def _take(self, stream: str, number: int, batch: SourceBatch, now: int) -> None:
         with self._unharmed():

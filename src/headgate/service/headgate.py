@@ -11,9 +11,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headgate.access import bootstrap
 from headgate.access import rows as r
@@ -38,9 +38,11 @@ from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Sho
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
-from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import SecurePlan
-from headgate.service.snapshots import SnapshotBuilder
+
+if TYPE_CHECKING:
+    from headgate.model.snapshot import CatalogSnapshot
+    from headgate.service.snapshots import SnapshotBuilder
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
@@ -88,7 +90,6 @@ class Headgate:
         self._tries = Tries(self._state, self._clock)
         self._subscriptions = Subscriptions(self._state, self._authorizer, self._duties)
         self._running = Running(self._state, self._authorizer)
-        self._snapshots = SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -416,6 +417,12 @@ class Headgate:
     @property
     def snapshots(self) -> SnapshotBuilder:
         return self._snapshots
+
+    @cached_property
+    def _snapshots(self) -> SnapshotBuilder:
+        from headgate.service.snapshots import SnapshotBuilder  # requests without an engine start without its libraries
+
+        return SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
 
     # Audit and numbers ----------------------------------------------------------------------------------------------
 

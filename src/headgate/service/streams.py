@@ -32,6 +32,7 @@ from headgate.ingress.text_files import local_file, read_files
 from headgate.ingress.text_formats import Text
 from headgate.ingress.time_budget import TimeBudget
 from headgate.ingress.validation import Whole
+from headgate.logs import event, failure
 from headgate.recovery.pipeline import Pipeline
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -90,6 +91,7 @@ class SparkBatch:
         except HeadgateError:
             raise
         except Exception as error:
+            failure("ingress", "a batch could not be read", error, stream=self.source.name)
             raise _stuck(self.source.name, error) from None
 
 
@@ -218,6 +220,7 @@ class Runner:
                 self._pipeline.take(source.name, number, given, clock_of(place, number))
                 self._troubles.pop(source.name, None)
             except Exception as error:
+                failure("ingress", "a batch failed", error, stream=source.name, batch=number)
                 self._faults[source.name] = error
                 raise
 
@@ -225,6 +228,7 @@ class Runner:
             raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
+        event("ingress", "stream started", stream=source.name, format=source.format)
         with _CALLBACKS:
             ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         writer = read_stream(self._spark, source).writeStream.foreachBatch(batch)

@@ -1,1 +1,1 @@
-"""Who sees which tuple: policies per label and view, watermarks, the dictionary of labels."""
+"""Decides who sees which tuple: policies per label and view, watermarks, the label dictionary."""

@@ -1,8 +1,8 @@
-"""The dictionary of labels: each label that a tuple carries has a number for as long as anything holds it.
+"""The label dictionary: it numbers the labels of tuples, so that batches and state carry numbers.
 
-Numbers are never given twice. Labels that nothing holds any more are forgotten, so a sender whose labels never repeat
-costs what its tuples cost and no more. On disk the dictionary is a list of files: a version adds one with the labels
-that are new in it, and when most of what the files hold is forgotten they are written anew as one.
+INVARIANT: a number is never given twice. Labels that no tuple holds are removed, so a sender whose labels never repeat
+costs no more memory than its tuples do. On disk the dictionary is a list of files: each state version adds a file with
+its new labels; once most labels in the files have been removed, the rest are rewritten as one file.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, Protocol
 from headgate.labels import Label
 
 MOST_UNUSED = 1000
-"""So many labels may there be before anybody looks whether all are held."""
+"""The dictionary may hold this many labels before it is searched for unused ones."""
 
 
 class LabelFiles(Protocol):
-    """Where labels are written to, by names of files."""
+    """The storage of the dictionary: named files of labels."""
 
     def save_labels(self, file: str, labels: Mapping[int, Label]) -> None: ...
 
@@ -27,7 +27,7 @@ class LabelFiles(Protocol):
 
 
 class Dictionary:
-    """`labels` are those that are known, by number; `epoch` counts how often some were forgotten."""
+    """`labels` holds the known labels by number; `epoch` counts how often labels were removed."""
 
     def __init__(self) -> None:
         self.labels: dict[int, Label] = {}
@@ -48,7 +48,7 @@ class Dictionary:
         return known
 
     def protect(self, strengthened: Callable[[Label], Label]) -> bool:
-        """What each label is from now on, in its place; whether any became another."""
+        """Replaces each label by its strengthened form under the same number; returns whether any changed."""
         labels = {number: strengthened(label) for number, label in self.labels.items()}
         changed = labels != self.labels
         if changed:
@@ -61,7 +61,7 @@ class Dictionary:
         return len(self.labels) > self._due
 
     def forget(self, held: Collection[int]) -> None:
-        """All labels but those that are held."""
+        """Removes all labels but the held ones."""
         kept = set(held)
         self._keep({number: label for number, label in self.labels.items() if number in kept})
         self._unsaved = [number for number in self._unsaved if number in kept]
@@ -72,10 +72,10 @@ class Dictionary:
         self.labels = labels
         self._numbers = {label: number for number, label in labels.items()}
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Checkpoint and restore -------------------------------------------------------------------------------------------
 
     def save(self, files: LabelFiles, version: int) -> dict[str, Any]:
-        """Writes what is new, for a version to come; returns what that has to know of it."""
+        """Writes the new labels for the next state version; returns what that version must record."""
         if sum(self._files.values()) > MOST_UNUSED + 2 * len(self.labels):
             self._unsaved, self._files = list(self.labels), {}
         if self._unsaved:
@@ -86,11 +86,11 @@ class Dictionary:
         return {"files": dict(self._files), "next": self._next}
 
     def saved(self, files: LabelFiles) -> None:
-        """The version counts: what it does not need is not needed."""
+        """The version is committed: deletes the files that it does not use."""
         files.forget_labels(self._files.keys())
 
     def restore(self, files: LabelFiles, plain: Any) -> None:
-        """Labels that were forgotten before the version was written are known again until somebody looks."""
+        """Restores a version. Labels that were removed before it was written return until the next removal."""
         found: dict[int, Label] = {}
         for file in plain["files"]:
             found |= files.labels(file)
@@ -98,7 +98,7 @@ class Dictionary:
         self._next, self._files, self._unsaved = plain["next"], dict(plain["files"]), []
 
     def new_since(self, number: int) -> Iterable[int]:
-        """The numbers given from this one on."""
+        """The numbers, from this one on, whose labels are known."""
         return (x for x in range(number, self._next) if x in self.labels)
 
     @property

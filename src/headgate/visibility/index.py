@@ -1,10 +1,10 @@
-"""Who sees which tuples, for all queries of a processor: the ingress side of every decision about rights.
+"""The visibility index: decides on arrival which views of a processor see a tuple (SPEC.md, 4.3).
 
-Each tuple gets a *sight*, one small number for its label under the rights of the moment it arrives: which views see
-it, and with which columns hidden. Views are what subscribers look through: one for each query block and clearance,
-shared by all who came together and whose rights have been the same since. Rights that change turn sights into others;
-what was lost stays lost (SPEC.md, 4.3). Tuples of tables have sights of their own, which change in their places: of a
-table everyone sees what the rights of the moment permit.
+Each tuple gets the number of a *visibility row*, which depends on its label and on the rights at the time of arrival.
+The row has a column for each block of each view: HIDDEN, or the mask of the columns that are hidden. A view is shared
+by the subscribers that began together and have had the same rights since. A change of rights replaces rows by others;
+what a view has lost stays lost. Tuples of tables have rows of their own, which are changed in place: a view always sees
+of a table what the current rights permit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.columns.sorting import Bools, Constant, Ints, dense, distinct, rep
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.model.budget import Budget
 from headgate.model.limits import Limits
-from headgate.model.query import ContinuousQuery as Running
+from headgate.model.query import ContinuousQuery
 from headgate.model.times import BEGINNING, NO_TIME
 from headgate.model.view import View, clearance_of, plain_clearance
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
@@ -28,23 +28,23 @@ from headgate.visibility.policy import VisibilityPolicy
 from headgate.visibility.role_limits import enter as enter
 
 _Missed = tuple[tuple[int, ...], Bools]
-"""Columns, and the tuples of a batch that they do not see."""
+"""Columns of the visibility rows, and the tuples of a batch that are hidden from them."""
 
 
 @dataclass(frozen=True)
 class Fate:
-    """What becomes of the tuples of a batch: which anybody sees, whether or not in time, and which come too late."""
+    """The fate of the tuples of a batch: which of them any view sees, late or not, and which of them are late."""
 
     seen: Bools
     late: Bools
 
     def with_(self, other: Fate) -> Fate:
-        """Of the same tuples, for those who look elsewhere too."""
+        """Combines the fates of the same tuples in two processors."""
         return Fate(self.seen | other.seen, self.late | other.late)
 
 
 class VisibilityIndex:
-    """The views of a processor and the sights of its tuples. `labels` are all labels by number."""
+    """The views of a processor and the visibility rows of its tuples."""
 
     def __init__(self, rules: Rules, limits: Limits | None = None) -> None:
         self.policies = VisibilityPolicy(rules)
@@ -63,18 +63,18 @@ class VisibilityIndex:
         self._same: dict[str, Constant] = {}
         self._latest: dict[str, int] = {}
         self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
-        """Of the tuples that arrived last."""
+        """The fate of the tuples that arrived last."""
         self._alive = set[int]()
-        """Those that tuples may have; others were replaced by a change of rights, and change no more."""
+        """The rows that tuples of streams may have. A change of rights replaced the others, which no longer change."""
 
     def __len__(self) -> int:
-        """How many sights there are."""
+        """The number of visibility rows."""
         return len(self._rows)
 
     # Views ------------------------------------------------------------------------------------------------------------
 
-    def add_view(self, running: Running, clearances: Mapping[str, Clearance | None]) -> View:
-        """A view that begins now, with nothing."""
+    def add_view(self, running: ContinuousQuery, clearances: Mapping[str, Clearance | None]) -> View:
+        """Adds a view that begins now, with empty state."""
         columns = tuple(range(self._columns, self._columns + len(running.query.blocks)))
         self._columns += len(columns)
         self._rows = [np.append(row, np.zeros(len(columns), np.int32)) for row in self._rows]
@@ -85,7 +85,7 @@ class VisibilityIndex:
         return view
 
     def part(self, view: View, subscribers: Collection[str]) -> View:
-        """Some of those who look through a view look through one of their own from now on, which has seen the same."""
+        """Moves some subscribers of a view to a view of their own, which has seen the same tuples."""
         clearances = {name: view.clearances.pop(name) for name in subscribers}
         new = self.add_view(view.running, clearances)
         new.greatest, new.passed, new.ended = dict(view.greatest), view.passed, view.ended
@@ -97,13 +97,13 @@ class VisibilityIndex:
         return new
 
     def remove(self, view: View) -> None:
-        """Nobody looks through it any more."""
+        """Removes a view that has no subscribers left."""
         self.views = [x for x in self.views if x is not view]
         self.policies.forget(view)
         self._first.clear()
 
     def change(self, view: View, clearances: Mapping[str, Clearance | None]) -> Ints:
-        """New rights for those who look through a view; returns for each sight the one that takes its place."""
+        """Applies new rights to the subscribers of a view; returns for each visibility row the row that replaces it."""
         view.clearances |= clearances
         self.policies.forget(view)
         after = np.arange(len(self._rows))
@@ -119,7 +119,7 @@ class VisibilityIndex:
         return after
 
     def _see_first(self, view: View) -> None:
-        """What tuples that may come will be for a view whose rights are new, and what those of tables are."""
+        """Recomputes visibility after a rights change: of tables, and of tuples that arrive from now on."""
         for (stream, label), number in self._of_tables.items():
             self._rows[number][list(view.columns)] = self.policies.sees(view, self._labels[label], stream)
             self._table = None
@@ -129,7 +129,7 @@ class VisibilityIndex:
             self._first[stream, label] = self._visibility(label, row)
 
     def keep(self, used: Ints) -> Ints:
-        """Forgets all sights but those used and those of tables; returns the new number of each."""
+        """Removes all visibility rows but the used ones and those of tables; returns the new number of each."""
         kept = distinct(np.concatenate([used, np.array([*self._of_tables.values()], np.int64)]))
         there = set(kept.tolist())
         after = np.zeros(len(self._rows), np.int64)
@@ -147,7 +147,7 @@ class VisibilityIndex:
         return set(self._label_of)
 
     def forget_labels(self, kept: Mapping[int, Label]) -> None:
-        """All but these; sights that no tuple has are forgotten before."""
+        """Removes all labels but these. The caller removes unused visibility rows first (`keep`)."""
         self._labels = dict(kept)
         self._levels = {number: level for number, level in self._levels.items() if number in kept}
 
@@ -167,8 +167,9 @@ class VisibilityIndex:
         arrived: int = 0,
         clock: int | None = None,
     ) -> Ints:
-        """The sights of tuples of one stream, in the order of their arrival, the first of which has the number
-        `arrived`; time moves on for those who see them, all views or `only` some, but not ahead of the `clock`."""
+        """Returns the visibility rows of arriving tuples of one stream, in order of arrival; the first has the arrival
+        number `arrived`. Advances the watermarks of the views that see them (all views, or `only` some), but never
+        ahead of the `clock`."""
         if not len(labels):
             self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
             return np.empty(0, np.int64)
@@ -187,7 +188,7 @@ class VisibilityIndex:
         return numbers[kind]
 
     def of_table(self, table: str, labels: Ints) -> Ints:
-        """The sights of the tuples of a table; they move no time."""
+        """The visibility rows of the tuples of a table; tables advance no watermark."""
         kinds, kind = dense(labels)
         for label in kinds.tolist():
             if (table, label) not in self._of_tables:
@@ -198,13 +199,13 @@ class VisibilityIndex:
         return numbers[kind] if len(kinds) else np.empty(0, np.int64)
 
     def seen(self, visibilities: Ints) -> Bools | None:
-        """Which tuples anybody sees; None: all of them."""
+        """Which tuples any view sees; None: all of them."""
         visible = (self.table != HIDDEN).any(axis=1)
         return None if visible.all() else np.asarray(visible[visibilities], np.bool_)
 
     @property
     def table(self) -> VisibilityRows:
-        """What each view sees of tuples with each sight."""
+        """All visibility rows as one table."""
         if self._table is None:
             self._table = np.zeros((0, self._columns), np.int32)
         if len(self._table) < len(self._rows):
@@ -212,7 +213,7 @@ class VisibilityIndex:
         return self._table
 
     def seen_by(self, target: tuple[str, int], stream: str, labels: Sequence[int]) -> list[int]:
-        """Those labels of which anybody who looks at a block sees the tuples."""
+        """The labels whose tuples any view of this block sees."""
         columns = [view.columns[target[1]] for view in self.views if view.running.name == target[0]]
         if not columns or not labels:
             return []
@@ -221,8 +222,8 @@ class VisibilityIndex:
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
     def _late(self, stream: str, arrived: ArrivalTimes, seen: Bools) -> Bools:
-        """Which tuples come too late by what came before them, for whoever sees all that anybody does: a count for the
-        owner of the stream, which says nothing of its readers."""
+        """The tuples that would be late for a view that sees every tuple that any view sees. The owner of the stream
+        gets this count; it reveals nothing about single subscribers."""
         before, lateness = self._latest.get(stream, NO_TIME), self._lateness(stream)
         late = arrived.late(seen, before, lateness, 1 << 62) if seen.any() else None
         if seen.any():
@@ -233,8 +234,9 @@ class VisibilityIndex:
         return max((view.running.lateness.get(stream, 0) for view in self.views), default=0)
 
     def _missed(self, stream: str, times: Ints, arrived: ArrivalTimes, numbers: Ints, number: int) -> list[_Missed]:
-        """The columns for which tuples come too late, and which. Tuples that a view cannot see move nothing; what
-        merely passes cannot be late."""
+        """The columns that miss tuples, and which tuples: late ones, and those after a view has ended early. Advances
+        the watermarks of the views. Tuples that a view cannot see do not move its watermark; tuples cannot be late for
+        stateless blocks."""
         visible, found = self.table[numbers] != HIDDEN, list[_Missed]()
         for view in self.views:
             if view.windowed and stream in view.running.streams:
@@ -251,7 +253,7 @@ class VisibilityIndex:
                         entering = arrived.those(visible[:, view.windowed].any(axis=1))
                         marks = arrived.marks(seen, before, lateness, others)[1:]
                         end = enter(view, times, entering if late is None else entering & ~late, marks, number)
-                        if end is not None:  # with that one too many wait, and it sees no more
+                        if end is not None:  # with this tuple too many wait: the view ends here
                             found.append((view.columns, np.arange(len(times)) >= end))
                             latest = arrived.latest_of(end, seen)
                     if max(before, latest) > NO_TIME:
@@ -277,7 +279,7 @@ class VisibilityIndex:
         return visibilities[which]
 
     def _first_visibility(self, stream: str, label: int) -> int:
-        """That of a tuple that comes in time; the same until somebody's rights change."""
+        """The visibility row of a tuple that arrives in time; the same until rights change."""
         key = stream, label
         if key not in self._first:
             self._first[key] = self._visibility(label, self._seen_now(stream, label))
@@ -291,12 +293,12 @@ class VisibilityIndex:
         return np.array(row, np.int32)
 
     def _for_some(self, number: int, views: tuple[View, ...]) -> int:
-        """The same sight, but for all other views. Views of queries that run later, or ran before, are not ours: their
-        columns are others here."""
+        """The same row, with all views but these HIDDEN. Views that belong to another stage are ignored: their column
+        numbers mean other columns in this index."""
         mine = {id(view) for view in self.views}
         row = np.zeros_like(self._rows[number])
-        pushdown = [column for view in views if id(view) in mine for column in view.columns]
-        row[pushdown] = self._rows[number][pushdown]
+        shown = [column for view in views if id(view) in mine for column in view.columns]
+        row[shown] = self._rows[number][shown]
         return self._visibility(self._label_of[number], row)
 
     def _visibility(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
@@ -313,10 +315,10 @@ class VisibilityIndex:
         known, apart = zip(self._label_of, self._rows, strict=True), set(self._of_tables.values())
         self._numbers = {(x, row.tobytes()): number for number, (x, row) in enumerate(known) if number not in apart}
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Checkpoint and restore -------------------------------------------------------------------------------------------
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain values, to be written down; most sights differ in nothing but their labels."""
+        """The state as plain values, for a checkpoint. Equal rows are written once: most differ in their label only."""
         kinds: dict[bytes, int] = {}
         row_of = [kinds.setdefault(row.tobytes(), len(kinds)) for row in self._rows]
         return {
@@ -342,8 +344,8 @@ class VisibilityIndex:
             ],
         }
 
-    def restore(self, plain: Mapping[str, Any], running: Mapping[str, Running]) -> None:
-        """As it was; views of queries that no longer run are gone."""
+    def restore(self, plain: Mapping[str, Any], running: Mapping[str, ContinuousQuery]) -> None:
+        """Restores a checkpoint, without the views of queries that no longer run."""
         self._first.clear()
         self._of_tables.clear()
         self._alive = set(range(len(plain["row_of"])))
@@ -369,10 +371,10 @@ class VisibilityIndex:
         ]
         self._number_rows()
 
-    # For the kernels --------------------------------------------------------------------------------------------------
+    # For the operators ------------------------------------------------------------------------------------------------
 
     def batch(self, *, last: bool = False) -> Visibility:
-        """What the cells need for the next batch: time passes up to each view's watermark (with the `last`, all)."""
+        """The visibility of the next batch. Instants become final up to each view's watermark; with the `last`, all."""
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
@@ -387,7 +389,7 @@ class VisibilityIndex:
         return replace(visibility, budgets=self._budgets())
 
     def _budgets(self) -> dict[int, Budget]:
-        """By column: the blocks of a view share what it has left of memory for this batch."""
+        """The memory budget of each column; the blocks of a view share one budget."""
         own = [(view, Budget(self._limits.bytes, view.spent)) for view in self.views]
         return {column: budget for view, budget in own for column in view.columns}
 

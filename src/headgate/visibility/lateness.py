@@ -1,4 +1,4 @@
-"""Which tuples come too late (SPEC.md, 4.3): most often none, and that is found out once for all views."""
+"""Late tuples (SPEC.md, 4.3). Most batches have none, which one check finds out for all views."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from headgate.model.times import NO_TIME
 
 
 class ArrivalTimes:
-    """Tuples of one stream in the order of their arrival: their times, and the number of each one's sight, of so
-    many. They come when the `clock` stands at so many milliseconds, ahead of which they move nobody's time (None: it
-    is ahead of all of them)."""
+    """Event times of tuples of one stream, in order of arrival.
+
+    times: the event times, in milliseconds
+    kind: for each tuple a number from 0 to `kinds` - 1 that stands for its visibility row
+    clock: the time of arrival; event times ahead of it move watermarks only up to it. None: no time is ahead of it.
+    """
 
     def __init__(self, times: Ints, kind: Ints, kinds: int, clock: int | None = None) -> None:
         self._times = times
@@ -22,28 +25,29 @@ class ArrivalTimes:
         self._kinds = kinds
 
     def latest(self, seen: Bools) -> int:
-        """How far those with these sights move time."""
+        """The latest time, capped by the clock, of the tuples of the `seen` kinds."""
         return int(self._latest[seen].max())
 
     def late(self, seen: Bools, before: int, lateness: int, others: int) -> Bools | None:
-        """Those with these sights that come when time has passed them, None if none does. Time was at `before`, it
-        follows what is seen by so much; the time of the `others` holds it back."""
+        """The tuples of the `seen` kinds that are below the watermark when they arrive; None if none is. `before` is
+        the greatest event time seen before this batch; the watermark follows the greatest by `lateness` and is at
+        most `others`, the watermark of the query's other streams."""
         if self._earliest >= others or (self._earliest >= before - lateness and self._falls <= lateness):
             return None
         late = self.those(seen) & (self._times < self.marks(seen, before, lateness, others)[:-1])
         return late if late.any() else None
 
     def marks(self, seen: Bools, before: int, lateness: int, others: int) -> Ints:
-        """How far time has come before the first tuple, and after each."""
+        """The watermark before the first tuple, and after each."""
         greatest = np.maximum.accumulate(np.concatenate([[before], np.where(self.those(seen), self._reached, NO_TIME)]))
         return np.asarray(np.minimum(greatest - lateness, others), np.int64)
 
     def latest_of(self, end: int, seen: Bools) -> int:
-        """The same of the first of them."""
+        """As `latest`, of the first `end` tuples only."""
         return int(self._reached[:end][self.those(seen)[:end]].max(initial=NO_TIME))
 
     def those(self, seen: Bools) -> Bools:
-        """The tuples with these sights."""
+        """The tuples of the `seen` kinds."""
         return seen[self._kind]
 
     @cached_property
@@ -52,12 +56,12 @@ class ArrivalTimes:
 
     @cached_property
     def _falls(self) -> int:
-        """How far behind any tuple before it a tuple is, at most."""
+        """The largest distance of a tuple behind the greatest time up to it."""
         return int((np.maximum.accumulate(self._reached) - self._times).max())
 
     @cached_property
     def _latest(self) -> Ints:
-        """By sight."""
+        """The latest time of each kind."""
         found = np.full(self._kinds, NO_TIME)
         np.maximum.at(found, self._kind, self._reached)
         return found

@@ -1,4 +1,4 @@
-"""How those who look through a view look at tuples: which labels their rights permit, and which columns they hide."""
+"""The visibility policy: which labels the clearances of a view permit, and which columns are masked for it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from headgate.plan.secure import Mode
 
 
 @dataclass(frozen=True)
-class _Look:
-    """How somebody looks at a block: with which rights, and what mask over the columns."""
+class _BlockPolicy:
+    """How one clearance of a view reads a block, and with which column mask."""
 
     clearance: Clearance
     mask: int
 
 
 class VisibilityPolicy:
-    """What each view sees, under the rules of the moment; columns that are hidden together are a mask, by number."""
+    """What each view sees under the current rules. A mask is a set of columns that are hidden together; it has a
+    number."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.masks: list[Mask] = [frozenset()]
-        self._policies: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_Look]]]] = {}
+        self._policies: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_BlockPolicy]]]] = {}
 
     def forget(self, view: View) -> None:
-        """The rights of those who look through it have changed."""
+        """Drops the cached policy of a view whose subscribers' rights have changed."""
         self._policies.pop(view.columns, None)
 
     def restore(self, masks: list[Mask]) -> None:
@@ -36,9 +37,10 @@ class VisibilityPolicy:
         self._policies.clear()
 
     def sees(self, view: View, label: Label, stream: str | None = None) -> list[int]:
-        """What each block of a view sees of tuples with this label; a cumulative one sees all that anybody may see."""
+        """For each block of a view: HIDDEN, or the mask with which it sees tuples with this label. A cumulative view
+        sees every tuple that any of its subscribers may see."""
         if view.columns not in self._policies:
-            self._policies[view.columns] = [self._look(view, block) for block in view.running.query.blocks]
+            self._policies[view.columns] = [self._block_policies(view, block) for block in view.running.query.blocks]
         return [
             next((x.mask for x in policies if reads(self.rules, block, label, x.clearance)), HIDDEN)
             if stream is None or stream in streams
@@ -47,20 +49,20 @@ class VisibilityPolicy:
         ]
 
     def both(self, before: int, now: int) -> int:
-        """What was seen before and still is, with everything hidden that ever was."""
+        """The visibility under both: HIDDEN if either is, else the union of both masks. What was lost stays lost."""
         if before == HIDDEN or now == HIDDEN:
             return HIDDEN
         return self._mask(self.masks[before - 1] | self.masks[now - 1])
 
-    def _look(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_Look]]:
-        """What a block reads, and how each of those who look through the view looks at it."""
+    def _block_policies(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_BlockPolicy]]:
+        """The block, the streams that it reads, and the policy of each distinct clearance of the view."""
         policies = []
-        looking = () if view.ended else view.clearances
-        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in looking):
+        subscribers = () if view.ended else view.clearances
+        for clearance in dict.fromkeys(view.clearance(name, self.rules) for name in subscribers):
             if clearance is not None:
                 exact = view.running.mode == Mode.EXACT
                 mask = self._mask(self._hidden(block, clearance) if exact else frozenset())
-                policies.append(_Look(clearance, mask))
+                policies.append(_BlockPolicy(clearance, mask))
         return block, block.streams, policies
 
     def _hidden(self, block: Block, clearance: Clearance) -> Mask:

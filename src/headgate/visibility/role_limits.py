@@ -1,10 +1,10 @@
-"""What the roles of a query's owner allow it for each view: state (MAX STATE) and results in a second (MAX RESULTS).
+"""The limits that the roles of a query's owner set for each view: MAX STATE and MAX RESULTS (SPEC.md, 4.3).
 
-A view ends at one certain tuple: that which makes it exceed its limit. All that it had yielded by then is delivered, so
-nothing depends on how tuples are split into batches; and since only what the view itself sees counts, nothing depends
-on tuples that its readers may not see. The clock of results is that of their own times, for the same two reasons: any
-other would tell how fast batches are computed, or what else is computed with them. Reasons name no number: what the
-owner's roles allow would tell readers which roles these are.
+A view ends at exactly one tuple, the one that exceeds the limit. All results before it are delivered, so the outcome
+does not depend on how tuples are split into batches. Only tuples that the view sees count, so the outcome does not
+depend on tuples hidden from its subscribers. Results per second are counted by the results' own times, for the same two
+reasons: any other clock would reveal how fast batches are computed, or what else is computed with them. The reasons
+name no number: the number could tell subscribers which roles the owner has.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SECOND = 1000
 
 @dataclass(frozen=True)
 class Changes:
-    """When tuples enter the windows of a block (+1) and when they leave (-1), as some views see it: what has entered
-    before has the earliest of all positions."""
+    """The positions at which tuples enter (+1) and leave (-1) the windows of a block, for the views that share them.
+    Tuples that entered before this batch have the earliest of all positions."""
 
     views: tuple[int, ...]
     time: Ints
@@ -39,7 +39,7 @@ class Changes:
 
 
 def too_much_held(parts: Sequence[Changes], most: int) -> Position | None:
-    """The first tuple that enters when windows hold more than that, itself included."""
+    """The first entering tuple with which the windows hold more than `most` tuples, itself included."""
     time, stream, arrival, change = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("time", "stream", "arrival", "change")
     )
@@ -58,8 +58,9 @@ def too_much_held(parts: Sequence[Changes], most: int) -> Position | None:
 
 
 def too_many_wait(before: Ints, times: Ints, entering: Bools, marks: Ints, most: int) -> int | None:
-    """The first of the tuples that are entering with which more than that wait. `before` are the times of those that
-    waited before, `marks` the watermark after each tuple, which never falls: what lies behind it waits no more."""
+    """The first entering tuple with which more than `most` tuples wait for the watermark. `before` are the times of the
+    tuples that waited before, `marks` the watermark after each tuple. INVARIANT: `marks` never falls, so a tuple below
+    it never waits again."""
     there = np.flatnonzero(entering)
     counts = np.zeros(len(times) + 1, np.int64)
     counts[0] = len(before)
@@ -71,8 +72,9 @@ def too_many_wait(before: Ints, times: Ints, entering: Bools, marks: Ints, most:
 
 
 def too_many_results(times: Ints, most: int, second: int, yielded: int) -> tuple[int | None, int, int]:
-    """Which of the results, in the order in which they come, is one too many; then the last second and how many there
-    were in it. Time does not go back: what lies before the second of a result that came earlier counts in that."""
+    """Returns the first of the results, in order of delivery, that exceeds the limit (None: none does), the last second
+    and how many results it has. Seconds never go back: a result older than an earlier one counts in the second of that
+    one, so that old times are no way around the limit."""
     if not len(times):
         return None, second, yielded
     seconds = np.maximum.accumulate(np.maximum(times // SECOND, second))
@@ -85,8 +87,9 @@ def too_many_results(times: Ints, most: int, second: int, yielded: int) -> tuple
 
 
 def enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
-    """Notes tuples that arrive, which of them enter windows, and the watermark after each; the first of them has
-    the number `arrived`. Returns the first with which too many wait, if any: there it ends."""
+    """Records arriving tuples: their times, which of them are `entering` windows, and the watermark after each
+    (`marks`); the first has the arrival number `arrived`. Returns the first tuple with which too many wait, if any:
+    there the view ends."""
     end = None
     if view.waiting is not None and view.running.most_state is not None:
         end = too_many_wait(view.waiting, times, entering, marks, view.running.most_state)

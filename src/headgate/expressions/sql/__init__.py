@@ -1,4 +1,4 @@
-"""An expression means the same everywhere: as SQL of Spark and of DuckDB, what SPEC.md, 4.1, says it means."""
+"""Expressions as SQL for Spark and for DuckDB, with the same meaning in both: that of SPEC.md, 4.1."""
 
 from headgate.expressions.sql.duck import duckdb_name, duckdb_sql
 from headgate.expressions.sql.spark import spark_name, spark_sql, spark_utc

@@ -1,7 +1,7 @@
-"""What both engines must be able to say, each in its own way.
+"""The operations that each SQL dialect writes in its own way.
 
-Every operand is written once: what is needed twice is bound to a variable (`let`), or texts would double with every
-level. NULLIF and simple CASE are no way to say something once: DuckDB copies their operands, and Spark may.
+INVARIANT: every long operand is written once. An operand that is needed twice is bound to a variable (`let`); otherwise
+texts would double with every level. NULLIF and simple CASE do not help: DuckDB copies their operands, and Spark may.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from headgate.plan.expressions import Type
 
 SHORT = 80
-"""So long may a text be that is repeated rather than bound: repeated, it is no longer short."""
+"""The longest text that is repeated instead of bound; a repeated text is no longer this short, so nesting does not
+double it again."""
 
 ESCAPE = "^"
 CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FIELDS = "abc"
-"""Of the structure that holds what is bound."""
+"""The fields of the structure that holds bound operands."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:%^-]*", re.ASCII)
 
@@ -27,7 +28,8 @@ _OF_PATTERN = re.compile(r"\^.|%+|.", re.DOTALL)
 
 
 def plain_pattern(pattern: str) -> tuple[bool, str, bool] | None:
-    """A pattern of LIKE that is a text and whether anything may stand before and behind it; None: it is another."""
+    """For a LIKE pattern that is a plain text: whether anything may stand before it, the text, and whether anything may
+    stand behind it. None for any other pattern."""
     pieces = ["%" if piece[0] == "%" else piece for piece in _OF_PATTERN.findall(pattern)]
     before, behind = pieces[:1] == ["%"], len(pieces) > 1 and pieces[-1] == "%"
     text = pieces[before : len(pieces) - behind]
@@ -47,13 +49,13 @@ class Dialect(ABC):
         return self.cast("NULL", type_)
 
     def text(self, value: str) -> str:
-        """Plain where no reader of SQL could see anything in it: quotes, backslashes, `${x}` and whatever is not ASCII
-        stand in it by their numbers."""
+        """A text literal. It is quoted as it is only if every character is harmless to every SQL reader; quotes,
+        backslashes, `${x}` and non-ASCII characters are written by their bytes."""
         return f"'{value}'" if _PLAIN.fullmatch(value) else self.encoded(value.encode().hex().upper())
 
     def let(self, body: Callable[..., str], *operands: str) -> str:
-        """The body over operands that are computed once. It may name nothing but its arguments: a variable would hide
-        a column of the same name."""
+        """The body over operands that are computed once. The body may name nothing but its arguments: a variable would
+        hide a column of the same name."""
         if all(len(operand) <= SHORT for operand in operands):
             return f"({body(*operands)})"
         return self.bound(body, operands)
@@ -63,7 +65,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def encoded(self, digits: str) -> str:
-        """A text literal by the hexadecimal digits of its UTF-8."""
+        """A text literal from the hexadecimal digits of its UTF-8 bytes."""
 
     @abstractmethod
     def finite(self, text: str) -> str:
@@ -71,56 +73,57 @@ class Dialect(ABC):
 
     @abstractmethod
     def whole(self, operator: str, *operands: str) -> str:
-        """On BIGINTs, NULL if the result does not fit or does not exist."""
+        """An operation on BIGINTs, NULL if the result does not fit or does not exist."""
 
     @abstractmethod
     def divided(self, operator: str, x: str, y: str) -> str:
-        """`/` and `%` of DOUBLEs; by zero they are NULL or not finite."""
+        """`/` or `%` of DOUBLEs; a division by zero is NULL or not finite."""
 
     @abstractmethod
     def absolute(self, text: str) -> str:
-        """Of a BIGINT."""
+        """The absolute value of a BIGINT, NULL if it does not fit."""
 
     @abstractmethod
     def stepped(self, function: str, text: str) -> str:
-        """CEIL and FLOOR of a DOUBLE that may be not finite, as BIGINT."""
+        """CEIL or FLOOR of a DOUBLE that may be not finite, as BIGINT."""
 
     @abstractmethod
     def truncated(self, text: str, type_: Type) -> str:
-        """A FLOAT or DOUBLE that may be not finite as a whole number."""
+        """A FLOAT or DOUBLE that may be not finite, truncated to a whole number."""
 
     @abstractmethod
     def rounded(self, text: str) -> str:
-        """A DOUBLE that may be not finite as a FLOAT."""
+        """A DOUBLE that may be not finite, rounded to a FLOAT."""
 
     @abstractmethod
     def sum_or_more(self, x: str, y: str) -> str:
-        """The sum of BIGINTs, the second not negative; where it does not fit, something at least as large as fits."""
+        """The sum of two BIGINTs, the second not negative; if it does not fit, a value at least as large as the largest
+        BIGINT."""
 
     @abstractmethod
     def like(self, text: str, pattern: str) -> str:
-        """The pattern has ESCAPE before %, _ and itself."""
+        """LIKE; the pattern has ESCAPE before each literal %, _ and ESCAPE."""
 
     @abstractmethod
     def trimmed(self, text: str) -> str: ...
 
     @abstractmethod
     def letters(self, function: str, text: str) -> str:
-        """LOWER and UPPER."""
+        """LOWER or UPPER."""
 
     @abstractmethod
     def joined(self, texts: list[str]) -> str: ...
 
     @abstractmethod
     def formed(self, text: str, form: str) -> str:
-        """The text if it has this form, otherwise an empty one, which no cast takes."""
+        """The text if it has this form, otherwise an empty text, which every cast rejects."""
 
     @abstractmethod
     def moment(self, text: str) -> str:
-        """The TIMESTAMP that a text of the form TIME, or an empty one, says."""
+        """The TIMESTAMP of a text of the form TIME; NULL for an empty text."""
 
 
 def changed_letters(function: str) -> tuple[str, str]:
-    """The letters that LOWER or UPPER changes, and into which."""
+    """The letters that LOWER or UPPER replaces, and their replacements."""
     small = CAPITALS.lower()
     return (CAPITALS, small) if function == "LOWER" else (small, CAPITALS)

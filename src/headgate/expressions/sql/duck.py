@@ -1,4 +1,4 @@
-"""What DuckDB says in its own way."""
+"""The DuckDB dialect."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headgate.plan.expressions import Expr, Type
 
 
 def duckdb_sql(expr: Expr, name: Name) -> str:
-    """`name` gives the quoted reference to a column. For connections with IEEE arithmetic, as `kernel_connection`
-    makes them: x / 0 is then not finite, and so NULL."""
+    """Write an expression in DuckDB SQL. `name` returns the quoted reference to a column. The SQL is for connections
+    with IEEE arithmetic, as `kernel_connection` makes them: x / 0 is not finite there, and so NULL."""
     return Writer(Duck(), name).write(expr)
 
 
@@ -38,7 +38,7 @@ class Duck(Dialect):
         return self.let(lambda x: f"CASE WHEN isfinite({x}) THEN {x} END", text)
 
     def whole(self, operator: str, *operands: str) -> str:
-        """HUGEINT has room for every result, which takes the same time whether or not it fits into a BIGINT."""
+        """HUGEINT holds every result, and takes the same time whether or not the result fits a BIGINT."""
         found = f" {operator} ".join(f"CAST({operand} AS HUGEINT)" for operand in operands)
         if len(operands) == 1:
             found = f"-{found}"
@@ -57,7 +57,7 @@ class Duck(Dialect):
         return self.tried(f"trunc({text})", type_)
 
     def rounded(self, text: str) -> str:
-        """A cast fails for numbers that are too large, not for those that are not finite."""
+        """The cast fails for numbers that are too large, but not for infinity and NaN."""
         return self.let(lambda x: f"CASE WHEN isfinite({x}) THEN {self.tried(x, Type.FLOAT)} END", text)
 
     def sum_or_more(self, x: str, y: str) -> str:
@@ -71,7 +71,7 @@ class Duck(Dialect):
         return f"trim({text}, ' ')"
 
     def letters(self, function: str, text: str) -> str:
-        """`translate` is slow, and texts that are ASCII do not need it."""
+        """`translate` is slow, and ASCII texts do not need it."""
         before, after = changed_letters(function)
         return self.let(
             lambda x: (
@@ -82,7 +82,7 @@ class Duck(Dialect):
         )
 
     def joined(self, texts: list[str]) -> str:
-        """In halves, so that many texts do not nest deeper than DuckDB reads."""
+        """Concatenate in halves, so that many texts do not nest deeper than DuckDB's parser allows."""
         if len(texts) == 1:
             return texts[0]
         half = len(texts) // 2

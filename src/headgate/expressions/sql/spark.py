@@ -1,4 +1,4 @@
-"""What Spark SQL says in its own way: the same in ANSI mode and without, whatever the time zone of the session is."""
+"""The Spark SQL dialect. Its SQL means the same with and without ANSI mode, in every time zone of the session."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from headgate.expressions.sql.writing import Name, Writer
 from headgate.plan.expressions import Expr, Type
 
 SETTINGS = {"spark.sql.subexpressionElimination.enabled": "false"}
-"""Spark would look at the first operands of CASE and COALESCE twice in every level, which 32 deep takes for ever."""
+"""Spark would visit the first operands of CASE and COALESCE twice at every level, which takes practically forever 32
+levels deep."""
 
 _WHOLE = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "%": "try_mod"}
 _DIVIDED = {"/": "try_divide", "%": "try_mod"}
 
 
 def spark_sql(expr: Expr, name: Name) -> str:
-    """`name` gives the quoted reference to a column; those of type TIMESTAMP are TIMESTAMP_NTZ (see `spark_utc`)."""
+    """Write an expression in Spark SQL. `name` returns the quoted reference to a column; columns of type TIMESTAMP are
+    TIMESTAMP_NTZ (see `spark_utc`)."""
     return Writer(Spark(), name).write(expr)
 
 
 def spark_name(name: str) -> str:
-    """A column's name, quoted. Spark replaces `${x}` even there, so names with a `$` are given by their bytes."""
+    """A quoted column name. Spark replaces `${x}` even inside quotes, so a name with a `$` is written by its bytes."""
     quoted = "`" + name.replace("`", "``") + "`"
     return f"IDENTIFIER(CAST(X'{quoted.encode().hex()}' AS STRING))" if "$" in name else quoted
 
 
 def spark_utc(instant: str) -> str:
-    """A TIMESTAMP of Spark's, which shows in the session's time zone, as one of ours."""
+    """Convert Spark's TIMESTAMP, which shows in the session's time zone, to a TIMESTAMP_NTZ in UTC."""
     return _since_1970(f"unix_micros({instant})")
 
 
@@ -41,8 +43,8 @@ class Spark(Dialect):
     types = SPARK
 
     def cast(self, text: str, type_: Type) -> str:
-        """Spark takes whole numbers to DOUBLE at once where they should become a FLOAT first, unless something stands
-        between both casts."""
+        """Spark converts whole numbers directly to DOUBLE where they should become a FLOAT first, unless an operation
+        stands between both casts."""
         found = super().cast(text, type_)
         return f"({found} + CAST(0 AS FLOAT))" if type_ == Type.FLOAT and text != "NULL" else found
 
@@ -60,7 +62,7 @@ class Spark(Dialect):
         return self._finite(text, Type.DOUBLE)
 
     def _finite(self, text: str, type_: Type) -> str:
-        """x % infinity is x, and no number if x is not finite."""
+        """x % infinity is x for a finite x, and NaN otherwise."""
         infinity = f"CAST('Infinity' AS {self.types[type_]})"
         return f"nanvl({text} % {infinity}, {self.null(type_)})"
 
@@ -79,7 +81,8 @@ class Spark(Dialect):
         return self.let(lambda x: f"CASE WHEN {x} >= -{limit} AND {x} < {limit} THEN {function}({x}) END", text)
 
     def truncated(self, text: str, type_: Type) -> str:
-        """Spark takes 2^63 for the largest BIGINT, which nothing else becomes: it has no successor."""
+        """Spark casts 2^63 to the largest BIGINT. No other DOUBLE becomes that number, so it is made NULL: adding 1 to
+        it overflows."""
         found = self.tried(text, type_)
         return f"try_subtract(try_add({found}, 1L), 1L)" if type_ == Type.BIGINT else found
 
@@ -90,7 +93,8 @@ class Spark(Dialect):
         return f"coalesce(try_add({x}, {y}), 9223372036854775807)"
 
     def like(self, text: str, pattern: str) -> str:
-        """Spark makes a regular expression of a pattern that backtracks: where a text will do, it is one."""
+        """Spark makes a backtracking regular expression of a pattern, so plain texts are compared or searched as
+        texts."""
         plain = plain_pattern(pattern)
         if plain is None:
             return f"({text} LIKE {self.text(pattern)} ESCAPE '{ESCAPE}')"
@@ -111,7 +115,7 @@ class Spark(Dialect):
         return f"concat({', '.join(texts)})"
 
     def formed(self, text: str, form: str) -> str:
-        """Java's `$` would let a line end follow."""
+        """Java's `$` would also match before a final line end."""
         return f"regexp_extract({text}, '(?s)^({form})(?!.)', 1)"
 
     def moment(self, text: str) -> str:

@@ -1,7 +1,7 @@
-"""What each type is in each engine.
+"""The name of each type in each engine.
 
-Times have no zone in the engines: they are in UTC as they stand, so that no session's time zone can touch them. NULL,
-which has no type of its own in any of them, is read as BOOLEAN.
+Timestamps have no time zone inside the engines: they are in UTC as they stand, so that no session's time zone can
+change them. NULL, which has no type of its own in any engine, is read as BOOLEAN.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ def duckdb_type(type_: Type) -> str:
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """Outside of the engines, times have their zone."""
+    """Timestamps outside the engines have the zone UTC."""
     return ARROW[type_]

@@ -1,7 +1,8 @@
-"""From expressions to SQL: from our own tree only, no text of a user's reaches an engine except as a quoted literal.
+"""Write expressions as SQL. SQL is generated from the expression tree only: text that a user wrote reaches an engine as
+a quoted literal or a quoted column name and in no other way.
 
-A DOUBLE may be infinite or no number while it is computed, and stands for NULL then (`raw`); it is made NULL where
-anything else looks at it (`write`). So sums and products need no guard of their own.
+A DOUBLE may be infinite or NaN while it is computed, which stands for NULL (`raw`); it becomes NULL where anything else
+reads it (`write`). So sums and products need no guard of their own.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from headgate.plan import expressions as e
 from headgate.plan.expressions import INTEGERS, Expr, Type, wider
 
 Name = Callable[[e.Column | e.AggregateCall], str]
-"""Gives the reference to a column, or to the column that holds an aggregate, quoted as the engine needs it."""
+"""Returns the reference to a column, or to the column that holds an aggregate, quoted as the engine needs it."""
 
 LONGEST = (1 << 31) - 1
-"""Texts are not longer than this in any engine."""
+"""No text is longer than this in any engine."""
 
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">="))
 _OPERATORS = frozenset("+-*/%")
@@ -29,7 +30,7 @@ _PIECES = re.compile(r"\\.|.", re.DOTALL)
 
 
 class Writer:
-    """Writes in one dialect."""
+    """Writes expressions in one dialect."""
 
     def __init__(self, dialect: Dialect, name: Name) -> None:
         self.say = dialect
@@ -39,7 +40,7 @@ class Writer:
         return self.say.finite(self.raw(expr)) if _wild(expr) else self.raw(expr)
 
     def read_as(self, expr: Expr, type_: Type) -> str:
-        """As a value of a type that is at least as wide."""
+        """Write an expression as a value of a type that is at least as wide as its own."""
         if expr.type == Type.NULL:
             return self.say.null(type_)
         return self.write(expr) if expr.type == type_ else self.say.cast(self.write(expr), type_)
@@ -102,7 +103,7 @@ class Writer:
         raise TypeError(f"no expression: {expr!r}")
 
     def _in(self, expr: e.In) -> str:
-        """Each item decides as what it is compared; items that are compared alike are one list."""
+        """The type of each item decides the type of its comparison; items that are compared alike form one list."""
         lists: dict[Type, list[str]] = {}
         for item in sorted(expr.items, key=str):
             common = wider(expr.operand.type, item.type) or Type.NULL
@@ -126,7 +127,7 @@ class Writer:
         return self.say.whole(expr.operator, *(self.read_as(operand, Type.BIGINT) for operand in expr.operands))
 
     def _double(self, expr: e.Arithmetic) -> str:
-        """An infinite x makes x + y, x - y and x * y infinite or no number, but a divisor must be looked at."""
+        """An infinite x makes x + y, x - y and x * y infinite or NaN, so only a divisor must be made NULL first."""
         first = self._as_double(expr.operands[0])
         if len(expr.operands) == 1:
             return f"(-{first})"
@@ -257,7 +258,7 @@ class Writer:
 
 
 def _wild(expr: Expr) -> bool:
-    """Whether its raw value may be not finite."""
+    """Whether the raw value may be not finite."""
     match expr:
         case e.Arithmetic(_, (operand,), Type.DOUBLE) | e.Call("ABS", (operand,), Type.DOUBLE):
             return _wild(operand)
@@ -269,12 +270,12 @@ def _wild(expr: Expr) -> bool:
 
 
 def is_plain(expr: e.Like) -> bool:
-    """Whether a text is looked for, at the beginning, at the end or anywhere; others are patterns."""
+    """Whether the pattern searches for a text, at the beginning, at the end or anywhere."""
     return plain_pattern(_pattern(expr.pattern)) is not None
 
 
 def _pattern(pattern: str) -> str:
-    """A pattern of ours, where a backslash escapes, as one where ESCAPE does."""
+    """Convert a CQL pattern, in which a backslash escapes, to one in which ESCAPE does."""
 
     def piece(found: re.Match[str]) -> str:
         if found[0] in ("%", "_"):

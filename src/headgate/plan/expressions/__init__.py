@@ -1,7 +1,7 @@
-"""Expressions, as meant: typed, bound to columns, comparable by value.
+"""Bound expressions: typed, over resolved columns, comparable by value.
 
-Columns know which input of the query they belong to, not what the query calls it, so differently written but equal
-expressions are equal. `plan.normal` brings each into one form (`120 < bp` is `bp > 120`).
+A column knows the number of its input in the query, not the input's name in the text, so equal expressions that are
+written differently are equal. `plan.normal` brings each into one form (`120 < bp` is `bp > 120`).
 """
 
 from headgate.plan.expressions.conditions import And, Compare, In, IsNull, Like, Not, Or

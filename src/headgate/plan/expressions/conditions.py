@@ -155,6 +155,6 @@ class Like(Condition):
 
 
 def _operand(expr: Expr) -> str:
-    """Conditions inside conditions stand in parentheses: no two expressions have the same text, or nodes would be
-    mistaken for each other."""
+    """The text of an operand. Conditions inside conditions are parenthesised: otherwise different expressions could
+    have the same text, and nodes would be mistaken for each other."""
     return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)

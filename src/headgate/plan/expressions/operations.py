@@ -1,6 +1,6 @@
-"""Expressions that compute: arithmetic, choices, casts, functions and aggregates.
+"""Expressions that compute: arithmetic, CASE, casts, functions and aggregates.
 
-Each is told the type of its result by whoever binds it.
+The binder decides the type of each result.
 """
 
 from __future__ import annotations

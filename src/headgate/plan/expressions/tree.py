@@ -1,4 +1,4 @@
-"""What all expressions have, and the leaves of their trees: columns and literals."""
+"""The base class of all expressions, and the leaves of their trees: columns and literals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(name: str) -> str:
 
 @dataclass(frozen=True)
 class Expr:
-    """`type` is what it yields; `parts` are the expressions inside it."""
+    """`type` is the type of its value; `parts` are the expressions inside it."""
 
     @property
     def type(self) -> Type:
@@ -33,12 +33,12 @@ class Expr:
         return ()
 
     def rebuilt(self, parts: tuple[Expr, ...]) -> Expr:  # noqa: ARG002
-        """The same with other parts, in the order of `parts`."""
+        """The same expression with other parts, in the order of `parts`."""
         return self
 
     @cached_property
     def columns(self) -> frozenset[Column]:
-        """Every column it reads."""
+        """Every column that it reads."""
         if isinstance(self, Column):
             return frozenset({self})
         return frozenset().union(*(part.columns for part in self.parts))
@@ -49,7 +49,11 @@ class Expr:
 
     @cached_property
     def text(self) -> str:
-        """Differs wherever the meaning differs: normal forms and the keys of plans go by it."""
+        """The text of the expression.
+
+        INVARIANT: over the same inputs, expressions of different meaning have different texts: normal forms and the
+        keys of plan nodes rely on it.
+        """
         raise NotImplementedError
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The types of values, and which can be read or meant as which."""
+"""The types of values, their common types, and the casts between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Type(StrEnum):
     STRING = "STRING"
     TIMESTAMP = "TIMESTAMP"
     DATE = "DATE"
-    NULL = "NULL"  # of the literal NULL: fits everywhere
+    NULL = "NULL"  # the type of the literal NULL: it fits everywhere
 
     @property
     def numeric(self) -> bool:
@@ -25,12 +25,12 @@ class Type(StrEnum):
 _WIDTH = {Type.INT: 0, Type.BIGINT: 1, Type.FLOAT: 2, Type.DOUBLE: 3}
 INTEGERS = frozenset({Type.INT, Type.BIGINT})
 
-# Timestamps are in UTC. Numbers are finite: what is no number, or too large for one, is NULL.
+# Timestamps are in UTC. Numbers are finite: NaN, and numbers that are too large, are NULL.
 Value = bool | int | float | str | dt.date | dt.datetime | None
 
 
 def wider(a: Type, b: Type) -> Type | None:
-    """The type both can be read as; None if there is none."""
+    """The type to which both convert implicitly; None if there is none."""
     if a == b or b == Type.NULL:
         return a
     if a == Type.NULL:
@@ -44,7 +44,7 @@ def wider(a: Type, b: Type) -> Type | None:
 
 
 def castable(a: Type, b: Type) -> bool:
-    """Whether a value of the first type can be meant as one of the second; then it may still turn out NULL."""
+    """Whether a value of the first type can be cast to the second; the result may still be NULL."""
     if b == Type.STRING:
         return a not in (Type.FLOAT, Type.DOUBLE)  # every engine writes them differently
     if a == b or a in (Type.NULL, Type.STRING):

@@ -1,0 +1,164 @@
+"""The whole transaction handler: state, controllers and actuators of one processor, sampled once per period.
+
+It has no clock and no programs: `simulator.py` gives it a workload and simulated time, `transactions.py` programs and
+the time of its caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from headgate.realtime.actuators import Actuators
+from headgate.realtime.arrays import Ints
+from headgate.realtime.control import Controller
+from headgate.realtime.lattice import MILLISECOND, SECOND, Lattice, Slot
+from headgate.realtime.settings import Approach, Control, Settings
+from headgate.realtime.state import WHOLE, new_state
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One period, per level: counts, utilisation in percent by the level itself, and the QoS and limit that held."""
+
+    time: float
+    submitted: Ints
+    admitted: Ints
+    timely: Ints
+    tardy: Ints
+    restarts: Ints
+    versions: Ints
+    utilisation: tuple[float, ...]
+    quality: tuple[float, ...]
+    limit: tuple[float, ...]
+
+    def miss_ratio(self, level: int) -> float:
+        """In percent of those admitted transactions that ended; 0 if none ended."""
+        ended = int(self.timely[level] + self.tardy[level])
+        return 100 * int(self.tardy[level]) / ended if ended else 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Levels under one controller: which levels they are, and which levels it hears."""
+
+    levels: tuple[int, ...]
+    hears: tuple[int, ...]
+
+
+def groups_of(lattice: Lattice, approach: Approach) -> list[Group]:
+    """One group of all levels, or one for each level that hears only itself."""
+    everyone = tuple(range(len(lattice.levels)))
+    if approach.feedback != "dominated":
+        return [Group(everyone, everyone)]
+    return [Group((k,), (k,)) for k in everyone]
+
+
+class Handler:
+    """One processor under one approach. `state` is what the compiled functions work on."""
+
+    def __init__(
+        self,
+        lattice: Lattice,
+        item_levels: Ints,
+        approach: Approach,
+        settings: Settings | None = None,
+        *,
+        capacity: int = 2048,
+        log: int = 0,
+        details: bool = True,
+    ) -> None:
+        self.lattice, self.approach = lattice, approach
+        self.settings = settings or Settings()
+        model, control = self.settings.model, self.settings.control
+        self.slots = self._slots()
+        self.groups = groups_of(lattice, approach)
+        group_of = {k: g for g, group in enumerate(self.groups) for k in group.levels}
+        everyone = np.ones_like(lattice.dominates)
+        self.state = new_state(
+            lattice,
+            self.slots,
+            item_levels,
+            groups=[group_of[k] for k in range(len(lattice.levels))],
+            counted=lattice.dominates if approach.counted == "dominated" else everyone,
+            milestones=model.milestones,
+            by_level=approach.by_level,
+            admission=approach.admission,
+            until_deadline=control.released == "deadline",
+            one_always=approach.slots,
+            capacity=capacity,
+            log=log,
+            details=details,
+        )
+        self.state.groups["limit"] = int(control.limit / 100 * WHOLE)
+        self.controllers: list[Controller] = []
+        self.actuators: list[Actuators] = []
+        if approach.feedback != "none":
+            for g, group in enumerate(self.groups):
+                own = self._control_settings(group)
+                self.controllers.append(Controller(group.hears, own))
+                self.actuators.append(Actuators(own, model.milestones))
+                self._set(g)
+        self._sampled_at = 0
+        self._before = self.state.levels.copy()
+
+    def _slots(self) -> list[Slot]:
+        if not self.approach.slots:
+            return self.lattice.one_queue()
+        strict = self.settings.strict
+        return self.lattice.slots(strict.reserve, round(strict.cycle_ms * MILLISECOND))
+
+    def _control_settings(self, group: Group) -> Control:
+        """Strict control measures utilisation in its level's own turns, and aims lower."""
+        control, strict = self.settings.control, self.settings.strict
+        if self.approach.feedback != "dominated":
+            return control
+        turns = max(self._turns(k) for k in group.levels)
+        return replace(
+            control, set_point=strict.set_point, threshold_low=strict.threshold_low, limit=control.limit * turns
+        )
+
+    def _turns(self, level: int) -> float:
+        """The share of time in which a level may run."""
+        turns = sum(slot.duration for slot in self.slots if level in slot.chain)
+        return turns / sum(slot.duration for slot in self.slots)
+
+    def sample(self, now: int) -> Sample:
+        """The period since the last sample is over: measures it, and sets QoS and limits for the next."""
+        levels = self.state.levels
+        change = {name: levels[name] - self._before[name] for name in levels.dtype.names}
+        length = max(1, now - self._sampled_at)
+        busy = 100 * change["busy"] / length
+        self._before, self._sampled_at = levels.copy(), now
+        quality = [float(self.state.groups[g]["quality"]) for g in levels["group"]]
+        limit = [self.state.groups[g]["limit"] * 100 / WHOLE for g in levels["group"]]
+        names = ("submitted", "admitted", "timely", "tardy", "restarts", "versions")
+        used = [100 * float(change["seen"][k]) / (length * self._turns(k)) for k in range(len(levels))]
+        sample = Sample(
+            now / SECOND,
+            **{name: change[name] for name in names},
+            utilisation=tuple(map(float, busy)),
+            quality=tuple(quality),
+            limit=tuple(map(float, limit)),
+        )
+        for g in range(len(self.controllers)):
+            self._control(g, sample, used)
+        return sample
+
+    def _control(self, g: int, sample: Sample, in_turns: Sequence[float]) -> None:
+        """One sample of one controller, and what its actuators do."""
+        group, actuators = self.groups[g], self.actuators[g]
+        shared = self.approach.feedback == "shared"
+        used = sum(sample.utilisation) if shared else in_turns[group.levels[0]]
+        misses = {k: sample.miss_ratio(k) for k in group.hears}
+        signal = self.controllers[g].sample(
+            misses, used, saturated=self.settings.control.hold_when_saturated and actuators.saturated
+        )
+        actuators.apply(signal.change, used)
+        self._set(g)
+
+    def _set(self, g: int) -> None:
+        self.state.groups[g]["quality"] = self.actuators[g].quality
+        self.state.groups[g]["limit"] = int(self.actuators[g].limit / 100 * WHOLE)

@@ -1,0 +1,1 @@
+"""Tests of deadlines without covert channels: state machines, control, traces, attacks."""

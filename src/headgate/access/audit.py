@@ -1,8 +1,8 @@
 """The audit trail: append-only, each record sealed together with the one before it.
 
-Seals are HMACs under a key that is kept outside the store, so whoever can write the store cannot forge them. The
-head of the trail (how many records, the last seal) is sealed too, so a trail cut short is found. Rolling the whole
-store back to an older state, head included, can only be found by comparing with a head noted elsewhere:
+Seals are HMACs under a key that is kept outside the store, so a user who can write the store cannot forge them. The
+head of the trail (the number of records, the last seal) is sealed too, so a truncated trail is detected. Rolling the
+whole store back to an older state, head included, can only be detected by comparison with a head noted elsewhere:
 `headgate audit head` prints one, `headgate audit verify --expect` checks it.
 """
 
@@ -32,9 +32,9 @@ MAX_FIELD = 500
 
 
 class Event(NamedTuple):
-    """One decision: who wanted what, on which object, and the answer with its reason; `level` protects the record.
+    """One decision: who requested what, on which object, and the answer with its reason; `level` protects the record.
 
-    A tuple, in the order of the store's columns: every statement makes one.
+    A tuple, in the order of the store's columns, for speed: every statement makes one.
     """
 
     user: str
@@ -46,7 +46,8 @@ class Event(NamedTuple):
     reason: str
 
     def clean(self) -> Event:
-        """Fit to be written: cut to a length, and without what cannot be printed. Strangers write here too."""
+        """The event as it may be written: cut to a length, without unprintable characters. Callers without a session
+        write here too."""
         together = f"{self.user}{self.action}{self.object}{self.reason}"
         if len(together) <= MAX_FIELD and together.isprintable():
             return self
@@ -83,10 +84,10 @@ class Head:
 
 
 class Seal:
-    """Everything that needs the key."""
+    """All operations that need the key."""
 
     def __init__(self, key: bytes) -> None:
-        self._begun = HMAC(key, SHA256())  # each seal goes on from a copy
+        self._begun = HMAC(key, SHA256())  # each seal starts from a copy
 
     def record(self, previous: str, number: int, time: float, event: Event) -> str:
         mac = self._begun.copy()
@@ -100,8 +101,9 @@ class Seal:
 
 
 def sealed_text(previous: str, number: int, time: float, event: Event) -> str:
-    """`[previous, number, time, {the event's fields, sorted}]` in JSON. It is put together here because every request
-    waits for it; what a damaged store has in the place of texts and numbers goes the slow way to the same form."""
+    """`[previous, number, time, {the event's fields, sorted}]` in JSON. It is formatted here because every request
+    waits for it. If a damaged store has other values in place of texts and numbers, the slow way produces the same
+    form."""
     user, session, level, action, about, granted, reason = event
     try:
         if type(granted) is bool and isfinite(time):
@@ -116,7 +118,7 @@ def sealed_text(previous: str, number: int, time: float, event: Event) -> str:
 
 
 def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") -> list[str]:
-    """What is wrong with a trail, one line per finding; empty when every record is as it was written."""
+    """The faults of a trail, one line each; empty when every record is as it was written."""
     faults = []
     previous, number, seen = START, 0, {f"0:{START}"}
     for record in records:
@@ -138,7 +140,7 @@ def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") 
 
 
 def _same(wanted: str, found: object) -> bool:
-    """Whatever was written there by others is compared, not trusted to be a text."""
+    """Compares whatever others may have written there, without trusting it to be a text."""
     return hmac.compare_digest(wanted.encode(), str(found).encode(errors="replace"))
 
 

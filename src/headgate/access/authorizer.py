@@ -1,7 +1,7 @@
 """The authorizer: one question, one readable answer (paper 000, section 2, Figure 2; paper 002, section 2).
 
-A principal may do something to an object if the levels allow it and if it owns the object or one of its
-active roles, or a role that one inherits, holds the permission. Anything unknown is denied.
+A principal may act on an object if the levels allow it and if the principal owns the object or one of its active roles,
+or a role that such a role inherits, holds the permission. Anything unknown is denied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody logged in (or looked at as if): a user, the active roles, the level (paper 002's `JaneDoe.L`)."""
+    """A logged-in user (or one considered as if): user, active roles, level (paper 002's `JaneDoe.L`)."""
 
     user: str
     roles: frozenset[str]
@@ -36,7 +36,7 @@ class Principal:
 
 @dataclass(frozen=True)
 class Decision:
-    """Granted or denied, and by which rule. `reason` is for those who may see the object."""
+    """Granted or denied, and by which rule. `reason` is only for principals who may see the object."""
 
     granted: bool
     permission: Permission
@@ -49,8 +49,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class RoleLimits:
-    """How many queries of a user run, how many tuples one keeps for a view and how many results it yields to one in a
-    second; None: as many as anybody's."""
+    """How many queries of a user may run, how many tuples one may keep for a view, and how many results it may emit to
+    a view in a second; None: no limit of a role."""
 
     queries: int | None = None
     state: int | None = None
@@ -88,7 +88,7 @@ class Authorizer:
         return known
 
     def authorised(self, user: str) -> frozenset[str]:
-        """The roles a user may activate: assigned ones and what they inherit."""
+        """The roles a user may activate: assigned ones and those they inherit."""
         self._forget_if_changed()
         known = self._authorised.get(user)
         if known is None:
@@ -105,8 +105,8 @@ class Authorizer:
         return known
 
     def limits(self, user: str) -> RoleLimits:
-        """What the queries of a user may cost: of several roles that set a limit the largest counts, active or not, so
-        that laying a role down frees nobody from it."""
+        """The limits of a user's queries. Of several roles that set a limit the largest counts, active or not, so that
+        deactivating a role frees nobody from it."""
         roles = [x for name in self.effective(self.authorised(user)) if (x := self.state.roles.get(name))]
         return RoleLimits(
             max((x.max_queries for x in roles if x.max_queries is not None), default=None),
@@ -131,20 +131,21 @@ class Authorizer:
         return self._order
 
     def level(self, text: str) -> Level:
-        """A stored level's value."""
+        """The value of a stored level."""
         known = self._level_texts.get(text)
         if known is None:
             known = self._level_texts[text] = parse_level(text)
         return known
 
     def visible_levels(self, principal: Principal) -> list[str]:
-        """The levels of objects that a principal may read: found beforehand, so that a name costs the same whether
-        something hidden has it or nothing."""
+        """The levels of objects that a principal may read. They are computed beforehand, so that looking up a name
+        takes the same time whether a hidden object has it or none."""
         self.prepare(principal.level)
         return self._visible[principal.level]
 
     def prepare(self, *more: Level) -> None:
-        """Finds what each level may read anew if levels came into use or rose: whoever changes that pays for it."""
+        """Recomputes which levels each level may read if levels came into use or rose: the request that changes levels
+        bears the cost."""
         now = (self.state.changed["levels"], self.state.objects.regrouped["level"])
         stale = now != self._visible_seen
         missing = [level for level in more if level not in self._visible]
@@ -157,7 +158,7 @@ class Authorizer:
     # Principals -----------------------------------------------------------------------------------------------------
 
     def principal(self, session: r.Session) -> Principal:
-        """A session's principal at this moment: a role that was taken away is no longer active."""
+        """A session's principal at this moment: a role that was revoked is no longer active."""
         self._forget_if_changed()
         known = self._principals.get(session.token_hash)
         if known is None or known[0] is not session:
@@ -169,12 +170,12 @@ class Authorizer:
         return known[1]
 
     def potential(self, user: r.User) -> Principal:
-        """All that a user could show: every assigned role, at the clearance itself."""
+        """The most that a user could log in as: every assigned role, at the full clearance."""
         assigned = frozenset(m.role for m in self.state.memberships.peek("user", user.name))
         return Principal(user.name, assigned, self.level(user.clearance))
 
     def clearance(self, principal: Principal, streams: list[r.Object]) -> Clearance:
-        """What the principal can show to labels whose sources are among these streams."""
+        """What the principal can present to labels whose sources are among these streams."""
 
         def readable(permission: Permission) -> frozenset[str]:
             return frozenset(source_name(s) for s in streams if self.allows(principal, permission, s))
@@ -187,7 +188,7 @@ class Authorizer:
         )
 
     def rules(self, streams: list[r.Object]) -> Rules:
-        """The system's side of decisions about tuples from these streams."""
+        """The system's part of decisions about tuples of these streams."""
         chosen = {source_name(s): Semantics(json.loads(s.definition).get("semantics", "STRONG")) for s in streams}
         return Rules(self.order, chosen)
 
@@ -199,7 +200,7 @@ class Authorizer:
         )
 
     def allows_use(self, principal: Principal, operator: r.Object, parameters: Mapping[str, Limit]) -> bool:
-        """Whether some grant covers these parameters: `judge` without the words."""
+        """Whether some grant covers these parameters: `judge` without a reason."""
         if self._level_fault(principal, Permission.USE, operator) is not None:
             return False
         return operator.owner == principal.user or any(
@@ -214,7 +215,7 @@ class Authorizer:
         thing: r.Object,
         parameters: Mapping[str, Limit] | None = None,
     ) -> Decision:
-        """The same decision with its reason, and for USE with the limits of each grant."""
+        """The decision with its reason, and for USE with the limits of each grant."""
         granted, reason = self.judge(principal, permission, thing, parameters)
         return Decision(granted, permission, shown(thing), reason)
 
@@ -226,8 +227,8 @@ class Authorizer:
         parameters: Mapping[str, Limit] | None = None,
         roles: str = "no active role",
     ) -> tuple[bool, str]:
-        """The same, as it is asked for every step of every statement: whether, and why. `roles` is how a refusal calls
-        those that were looked at."""
+        """Whether it is granted, and why; called for every step of every statement. `roles` is how a refusal names the
+        roles that were considered."""
         if fault := self._level_fault(principal, permission, thing):
             return False, fault
         if thing.owner == principal.user:
@@ -252,7 +253,7 @@ class Authorizer:
         return next(iter(self._grants(principal, permission, thing)), None)
 
     def _grants(self, principal: Principal, permission: Permission, thing: r.Object) -> list[r.Grant]:
-        """The grants that apply; looks from whichever side is smaller."""
+        """The grants that apply; searches from the smaller side."""
         roles = self.effective(principal.roles)
         on_object = self.state.grants.peek("right", (thing.id, permission))
         if len(on_object) < len(roles):
@@ -268,7 +269,7 @@ class Authorizer:
         return f"role {quote(via[0])} inherits role {quote(grant.role)}, which holds {grant.permission} ({by})"
 
     def explain(self, principal: Principal, permission: Permission, thing: r.Object) -> list[str]:
-        """Everything a decision looked at, for those who may know it."""
+        """Everything a decision considered, for principals who may know it."""
         active = ", ".join(map(quote, sorted(principal.roles))) or "none"
         also = ", ".join(map(quote, sorted(self.effective(principal.roles) - principal.roles - {EVERYONE}))) or "none"
         held = sorted(grant.role for grant in self.state.grants.peek("right", (thing.id, permission)))
@@ -280,7 +281,7 @@ class Authorizer:
 
 
 def shown(thing: r.Object) -> str:
-    """How texts name an object."""
+    """An object as texts name it."""
     if thing.kind == Kind.SYSTEM:
         return "system"
     owner = f"{quote(thing.owner)}." if thing.owner else ""
@@ -288,7 +289,7 @@ def shown(thing: r.Object) -> str:
 
 
 def kind_word(thing: r.Object) -> str:
-    """A table is a stream with all rights and duties of one, and is called a table."""
+    """A table is a stream with all rights and duties of one, but is called a table."""
     return "table" if is_table(thing) else thing.kind.lower()
 
 
@@ -297,12 +298,12 @@ def is_table(thing: r.Object) -> bool:
 
 
 def source_name(stream: r.Object) -> str:
-    """What a stream is called as a source in labels: given when it was created, and to no other stream ever."""
+    """The name of a stream as a source in labels: assigned at creation, and never to another stream."""
     return str(json.loads(stream.definition)["source"])
 
 
 def shown_source(stream: r.Object) -> str:
-    """The same for people: a stream that was dropped and made again goes on under its own name."""
+    """The same for people: a stream that was dropped and created again keeps its plain name."""
     return source_shown(source_name(stream))
 
 

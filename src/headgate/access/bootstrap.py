@@ -1,4 +1,4 @@
-"""What a new store holds: the system, its operators, everyone's role, and one administrator."""
+"""The content of a new store: the system, its operators, the role of everyone, and one administrator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ADMIN = "ADMIN"
 
 
 def fill(state: State, work: Work, passwords: Passwords, admin: str, password: str) -> None:
-    """ADMIN governs the system; everyone may look at what they are shown and use the operators, until revoked."""
+    """ADMIN governs the system; everyone may view the catalog as far as it is visible to them and use the operators,
+    until revoked."""
     if len(state.users):
         raise Conflict("this store already has users", hint="log in and create more with CREATE USER")
     if fault := name_fault(admin):

@@ -1,8 +1,8 @@
-"""Everyone's own view of the catalog (the user abstraction layer of paper 000, section 2).
+"""The catalog as each principal sees it (the user abstraction layer of paper 000, section 2).
 
-Names belong to their owners (`joe.in1`), so nobody can find out by creating a name whether somebody else has it.
-Looking a name up asks the indexes of the caller's own objects and roles, never those of others: what is hidden and
-what does not exist take the same steps and give the same answer.
+Names belong to their owners (`joe.in1`), so nobody can find out by creating a name whether somebody else has it. A
+lookup uses the indexes of the caller's own objects and roles, never those of others. INVARIANT: a hidden object and one
+that does not exist take the same steps and give the same answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Catalog:
         return found
 
     def find(self, principal: Principal, kind: Kind, name: str, owner: str | None = None) -> r.Object:
-        """The object this principal means by a name; NotFound for what it may not see."""
+        """The object this principal means by a name; NotFound for an object that it may not see."""
         if kind == Kind.SYSTEM:
             return self.system
         found = {thing.id: thing for thing in self._candidates(principal, kind, name)}
@@ -64,7 +64,8 @@ class Catalog:
         return found
 
     def _closest(self, principal: Principal, found: dict[int, r.Object]) -> dict[int, r.Object]:
-        """One's own before others'; of one owner's, those of one's level, otherwise the highest."""
+        """Own objects before those of others; of one owner's objects, those of the principal's level, otherwise the
+        highest."""
         found = {i: thing for i, thing in found.items() if thing.owner == principal.user} or found
         if len({thing.owner for thing in found.values()}) > 1:
             return found
@@ -78,7 +79,7 @@ class Catalog:
         return high.level != low.level and self._authorizer.order.dominates(level(high.level), level(low.level))
 
     def visible(self, principal: Principal, *kinds: Kind) -> list[r.Object]:
-        """All that this principal may see, in a fixed order."""
+        """All objects that this principal may see, in a fixed order."""
         seen: dict[int, r.Object] = {}
         roles = self._authorizer.effective(principal.roles)
         for level in self._authorizer.visible_levels(principal):

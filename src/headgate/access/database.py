@@ -1,4 +1,4 @@
-"""Opening a database by its URL: SQLite by default, PostgreSQL."""
+"""Opens a database by its URL: SQLite by default, or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlalchemy.pool import StaticPool
 from headgate.errors import StoreError
 
 CONNECT_SECONDS = 10
-"""Until a server that does not answer is given up, unless the URL says otherwise."""
+"""Seconds until an unresponsive server is given up, unless the URL says otherwise."""
 
 _CAUSES = {
     "28P01": "it refused the password",
@@ -41,7 +41,8 @@ _PHRASES = {
     "ssl": "it is not agreed about SSL",
     "no such file": "no server listens at this socket",
 }
-"""What a driver says of a connection, and what we say: its own text may hold anything, so none of it is repeated."""
+"""Parts of a driver's messages, and what is reported instead: the driver's text may hold anything, so none of it is
+repeated."""
 
 
 def open_engine(url: str) -> Engine:
@@ -58,8 +59,8 @@ def open_engine(url: str) -> Engine:
 
 
 def unreachable(url: URL, error: Exception) -> StoreError:
-    """What is said if the driver has failed: where, and why as far as that is one of the causes known here. Nothing of
-    the driver's own words: they may hold values, and passwords."""
+    """The error reported when the driver fails: where, and why if the cause is one of those known here. It repeats
+    nothing of the driver's own text, which may hold values and passwords."""
     cause = getattr(error, "orig", None) or error
     known = _CAUSES.get(getattr(cause, "sqlstate", None) or "")
     if url.get_backend_name() != "postgresql":
@@ -72,7 +73,7 @@ def unreachable(url: URL, error: Exception) -> StoreError:
 
 
 def _where(url: URL) -> str:
-    """Host and port; never who, nor with what."""
+    """Host and port; never user or password."""
     host = url.host or next(iter(url.normalized_query.get("host", ())), "") or "the local socket"
     port = url.port or next(iter(url.normalized_query.get("port", ())), "")
     return f"`{host}:{port}`" if port else f"`{host}`"
@@ -80,7 +81,7 @@ def _where(url: URL) -> str:
 
 @dataclass(frozen=True)
 class StoreFile:
-    """The file of a store, and which one it was when it was opened; a server's store has none."""
+    """The file of a store, and its identity when it was opened; a server's store has none."""
 
     path: Path | None
     identity: tuple[int, int] | None
@@ -94,8 +95,8 @@ class StoreFile:
         return cls(path, _identity(path))
 
     def check(self) -> None:
-        """Whoever put another file in its place, a backup perhaps, means that one. What is known here, and what this
-        process would write and lock, is the other one's."""
+        """Refuses if the file was replaced, perhaps by a backup: whoever replaced it means the new file, but this
+        process knows, writes and locks the old one."""
         if self.path is not None and _identity(self.path) != self.identity:
             raise StoreError(
                 f"the store `{self.path}` was replaced or removed while this process used it",
@@ -119,7 +120,7 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _connect(connection: Any, _: object) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves: at once for writing, so that nobody deadlocks
+        connection.isolation_level = None  # we send BEGIN ourselves: immediate for writers, against deadlocks
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -132,7 +133,7 @@ def _sqlite(url: str, *, memory: bool) -> Engine:
 
 
 def _create_private(file: Path) -> None:
-    """The file holds password hashes; SQLite gives its companions the same permissions."""
+    """The file holds password hashes; SQLite gives its companion files the same permissions."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))

@@ -1,6 +1,6 @@
-"""Separation of duty (ANSI RBAC): static for what a user may hold, dynamic for what a session may activate.
+"""Separation of duty (ANSI RBAC): static for the roles a user may hold, dynamic for those a session may activate.
 
-Roles count together with the roles they inherit, so a hierarchy cannot smuggle a forbidden pair in.
+Roles count together with the roles they inherit, so a hierarchy cannot introduce a forbidden pair.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Duties:
         self._authorizer = authorizer
 
     def broken(self, roles: frozenset[str], *, dynamic: bool) -> r.Separation | None:
-        """A separation that this set of roles breaks."""
+        """A separation that this set of roles breaks, if any."""
         held = self._authorizer.effective(roles)
         return next(
             (
@@ -48,7 +48,7 @@ class Duties:
                 )
 
     def users_of(self, role: str) -> set[str]:
-        """Everyone who is authorised for a role, directly or through a senior role."""
+        """All users who are authorised for a role, directly or through a senior role."""
         seniors, waiting = {role}, [role]
         while waiting:
             for edge in self._state.inheritances.peek("junior", waiting.pop()):

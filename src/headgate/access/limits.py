@@ -10,8 +10,8 @@ NO_LIMITS = "{}"  # as grants store them
 
 
 def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
-    """Which limits of a grant these parameters break, in words. What is limited must be given; of several limited
-    numbers at least one (a window has rows or seconds)."""
+    """The limits of a grant that these parameters break, in words. A limited parameter must be given; of several
+    limited numbers at least one (a window has rows or seconds)."""
     faults, missing, sized = [], [], False
     for key, limit in limits.items():
         given = parameters.get(key)

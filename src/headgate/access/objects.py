@@ -48,7 +48,8 @@ def _new_source_name(state: State, stream: r.Object) -> str:
 
 
 def rename_owner(state: State, thing: r.Object, owner: str) -> None:
-    """Passes an object on. Which names collide is not said: they may be of levels that the caller does not see."""
+    """Gives an object to another owner. Does not say which names collide: they may be of levels that the caller does
+    not see."""
     changed = replace(thing, owner=owner)
     if state.objects.peek("owned_name", (owner, thing.kind, thing.name, thing.level)):
         raise Conflict("both users own objects of the same name, so one cannot inherit the other's", hint="use CASCADE")
@@ -61,7 +62,8 @@ def redefine(state: State, thing: r.Object, **changes: object) -> None:
 
 
 def drop(state: State, thing: r.Object) -> None:
-    """Grants on it go too; a query takes its output along; queries that read it stop and no longer name it."""
+    """Drops an object and the grants and subscriptions on it. A query's output is dropped too; queries that read a
+    dropped stream stop and no longer name it."""
     for grant in state.grants.find("object", thing.id):
         state.grants.remove(grant)
     for subscription in state.subscriptions.find("stream", thing.id):

@@ -1,4 +1,4 @@
-"""The system's parameters, with their defaults and what they may be."""
+"""The system's parameters, their defaults and their permitted values."""
 
 from __future__ import annotations
 

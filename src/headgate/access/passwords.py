@@ -1,4 +1,4 @@
-"""Passwords and keys: argon2 for people, Ed25519 public keys for senders (kept only, so far)."""
+"""Passwords and keys: argon2 for people, Ed25519 public keys for senders (only stored so far)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_PASSWORD = 1024
 
 
 class Passwords:
-    """Hashing with argon2's recommended cost; tests hand in a cheaper hasher."""
+    """Hashes with argon2's recommended cost; tests pass a cheaper hasher."""
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
@@ -35,7 +35,7 @@ class Passwords:
         return self._hasher.hash(password)
 
     def verify(self, stored: str, password: str) -> bool:
-        """Without a stored hash, the same work is done for nobody's password, and the answer is no."""
+        """Without a stored hash, does the same work for a random password, and answers no."""
         try:
             proved = self._hasher.verify(stored or self._nobody, password[:MAX_PASSWORD])
             return proved and bool(stored) and len(password) <= MAX_PASSWORD

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Permission(StrEnum):
-    __hash__ = str.__hash__  # every decision looks some of these up; enumerations hash themselves slowly
+    __hash__ = str.__hash__  # every decision looks some of these up, and Enum's own hash is slow
 
     VIEW_CATALOG = "VIEW CATALOG"
     VIEW_OBJECT = "VIEW OBJECT"
@@ -40,17 +40,18 @@ APPLIES: Mapping[Kind, frozenset[Permission]] = {
     Kind.OPERATOR: frozenset({P.USE}),
 }
 
-# What changes an object: allowed only at exactly the object's level (the restricted star property, paper 002).
+# The permissions to change an object: allowed only at exactly the object's level (the restricted star property, paper
+# 002).
 WRITES = frozenset({P.SET_QUERY_STATUS, P.PUBLISH, P.CHANGE_PERM, P.CHANGE_SYSTEM})
 
-# What the creator's roles receive when the system's parameter default_rights is ROLE.
+# The permissions that the creator's roles receive when the system's parameter default_rights is ROLE.
 ROLE_DEFAULTS: Mapping[Kind, tuple[Permission, ...]] = {
     Kind.SCHEMA: (P.VIEW_OBJECT,),
     Kind.STREAM: (P.VIEW_OBJECT, P.SUBSCRIBE, P.READ_TUPLE),
     Kind.QUERY: (P.VIEW_OBJECT,),
 }
 
-# Operators and the parameters that a grant may limit: a number is the most allowed, strings are all allowed.
+# Operators and the parameters that a grant may limit: a number is the maximum, strings are all that is allowed.
 OPERATORS: Mapping[str, Mapping[str, type]] = {
     "select": {},
     "project": {},

@@ -1,7 +1,7 @@
-"""From the catalog's objects to what plans are made of: streams as queries see them, queries as they were meant.
+"""From the catalog's objects to the inputs of plans: streams as queries see them, queries as they were meant.
 
-A stored query is bound again from its own text, its sources by the objects they were when it was created: whatever is
-called the same today changes nothing.
+A stored query is bound again from its own text, its sources to the objects they were when it was created: an object
+that has the same name today changes nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from headgate.plan.expressions import Type
 from headgate.plan.queries import Query, Stream, bind_query
 
 MOST_QUERIES = 100
-"""So many are run at most for one reader of a query: it, and those whose results it reads, each as often as it is read
-on another way."""
+"""The most queries that run for one subscriber of a query: the query itself and its producer queries, each counted once
+for every path on which it is read."""
 
 Get = Callable[[int], r.Object | None]
 
@@ -52,7 +52,7 @@ def stored_query(query: r.Object, get: Get) -> Query | None:
 
 
 def whole_stream(thing: r.Object) -> Query:
-    """What is run for whoever subscribes to a stream that is no query's output: its tuples as they come."""
+    """The query that runs for a subscriber of a stream that is no query's output: its tuples as they are."""
     seen = as_stream(thing)
     if len(seen.columns) > MAX_ITEMS:
         raise Conflict(
@@ -63,8 +63,8 @@ def whole_stream(thing: r.Object) -> Query:
 
 
 def check_depth(inputs: Sequence[int], get: Get) -> int:
-    """How many queries stand at most between what reads these streams and its sources. What is read on two ways is run
-    twice for each reader: a few queries that read two others each would be more than any machine can run."""
+    """The largest number of queries between a reader of these streams and their sources. A stream that is read on two
+    paths is computed twice for each subscriber: a few queries that read two others each would exceed any machine."""
     found: dict[int, tuple[int, int]] = {}
     waiting = list(inputs)
     while waiting:

@@ -1,4 +1,4 @@
-"""One request of one principal: what handlers of statements work with, and the record of what was decided."""
+"""One request of one principal: what handlers of statements work with, and the record of its decisions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headgate.lexing import quote
 
 @dataclass(frozen=True)
 class Result:
-    """What a statement answers: a text or a table, possibly with a picture."""
+    """The answer to a statement: a text or a table, possibly with a picture."""
 
     text: str
     columns: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Result:
 
     @property
     def picture(self) -> str:
-        """An SVG, drawn when somebody looks: that takes longer than all else."""
+        """An SVG, drawn when somebody asks for it: drawing takes longer than everything else."""
         return self.draw()
 
     def finished(self) -> Result:
@@ -45,8 +45,8 @@ class Result:
 
 @dataclass(frozen=True)
 class Unfinished(Result):
-    """An answer whose content is settled but takes long to write: written when nobody waits for the lock any longer.
-    `write` knows values only, nothing that may change meanwhile."""
+    """An answer whose content is fixed but slow to write: it is written after the lock is released. `write` uses values
+    only, nothing that may change meanwhile."""
 
     write: Callable[[], Result] = field(kw_only=True)
 
@@ -77,7 +77,7 @@ Handler = Callable[["Request", Any], Result]
 
 @dataclass
 class Request:
-    """The parts are the system's; `principal` and `session` are the caller's; `reasons` grow as it runs, each once."""
+    """The parts are the system's; `principal` and `session` are the caller's; `reasons` collects each reason once."""
 
     state: State
     authorizer: Authorizer
@@ -100,7 +100,7 @@ class Request:
 
     @property
     def principal(self) -> Principal:
-        """Asked anew each time: a script can change its own rights."""
+        """Computed anew each time: a script can change its own rights."""
         return self.authorizer.principal(self.session)
 
     @property
@@ -108,16 +108,17 @@ class Request:
         return self.session.user
 
     def about(self, subject: str) -> None:
-        """What the audit trail says this statement was about."""
+        """Sets what this statement was about, for the audit trail."""
         self.subject = subject
 
     def gives(self, what: str, to_whom: str) -> None:
-        """What is given or taken, one record for each receiver: nobody disappears in a long list."""
+        """Records what is granted or revoked, one record for each recipient, so that nobody disappears in a long
+        list."""
         self.given.append((what, to_whom))
         if len(self.given) > MOST_GIVEN:
             raise Conflict(f"a statement must not name more than {MOST_GIVEN} receivers")
 
-    # Asking ---------------------------------------------------------------------------------------------------------
+    # Permissions ------------------------------------------------------------------------------------------------------
 
     def may(self, permission: Permission, thing: r.Object) -> bool:
         return self.authorizer.allows(self.principal, permission, thing)
@@ -129,7 +130,7 @@ class Request:
         parameters: Mapping[str, Limit] | None = None,
         principal: Principal | None = None,
     ) -> None:
-        """Goes on only if the caller, or a narrower principal it acts as (`AS role, ...`), has the permission."""
+        """Raises unless the caller, or a narrower principal it acts as (`AS role, ...`), has the permission."""
         roles, hint = "no active role", ""
         if principal is not None and principal.roles != self.principal.roles:
             named = ", ".join(map(quote, sorted(principal.roles)))
@@ -155,19 +156,19 @@ class Request:
         return self.may(Permission.CHANGE_SYSTEM, self.catalog.system)
 
     def hash_password(self, password: str) -> str:
-        """Hashing is slow, and everyone waits meanwhile: only administrators do it often."""
+        """Hashing is slow, and every other request waits: only administrators may do it often."""
         self.hashed += 1
         if self.hashed > MOST_HASHES and not self.may_administer():
             raise AccessDenied(f"a script may set at most {MOST_HASHES} passwords")
         return self.passwords.hash(password)
 
     def add(self, kind: Kind, name: str, definition: dict[str, Any]) -> r.Object:
-        """A new object of the caller's."""
+        """Creates an object of the caller's."""
         thing = objects.create(self.state, self.work.new_object_id(), kind, name, self.principal, definition)
         self.about(shown(thing))
         return thing
 
-    # Finding --------------------------------------------------------------------------------------------------------
+    # Lookups ----------------------------------------------------------------------------------------------------------
 
     def find(self, target: Target) -> r.Object:
         try:
@@ -203,7 +204,7 @@ class Request:
         return label
 
     def done(self, text: str) -> Result:
-        """An answer, with a word about roles that do not exist: most often their names are not what was meant."""
+        """An answer, with a hint about roles that do not exist: most often their names are misspelt."""
         unknown, self.unknown = self.unknown, {}
         if unknown:
             text += f"; there is no role called {' or '.join(map(quote, unknown))} yet, so nobody has it"

@@ -1,4 +1,4 @@
-"""What the catalog consists of: one frozen row type per table. Names are keys; objects have numbers nobody sees."""
+"""The content of the catalog: one frozen row type per table. Names are keys; the numbers of objects are internal."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class User(Row):
     name: str
     password: str  # an argon2 hash; empty: no login by password
     clearance: str  # a level's text
-    since: int = 0  # how many audit records there were when it was created: earlier ones are another's
-    failures: int = 0  # wrong passwords in a row, from wherever it has not logged in before
+    since: int = 0  # number of audit records at its creation: earlier ones are another user's
+    failures: int = 0  # wrong passwords in a row, from places where it has not logged in before
     refused: int = 0  # logins refused, ever
-    locked_until: float = 0.0  # for logins from there
+    locked_until: float = 0.0  # for logins from such places
     locked: bool = False  # by an administrator, until unlocked
     keys: tuple[str, ...] = ()
 
@@ -40,10 +40,10 @@ class Role(Row):
     key_fields = ("name",)
 
     name: str
-    owner: str  # empty: the system's own
-    max_queries: int | None = None  # how many queries of an owner run
-    max_state: int | None = None  # how many tuples one of them keeps for a view
-    max_results: int | None = None  # how many results one of them yields to a view in a second
+    owner: str  # empty: the system
+    max_queries: int | None = None  # how many queries of a user may run
+    max_state: int | None = None  # how many tuples a query may keep for a view
+    max_results: int | None = None  # how many results a query may emit to a view in a second
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Inheritance(Row):
 
 @dataclass(frozen=True)
 class Separation(Row):
-    """At most so many of these roles for one user (static) or in one session (dynamic)."""
+    """At most this many of these roles for one user (static) or in one session (dynamic)."""
 
     table = "separations"
     key_fields = ("name",)
@@ -88,7 +88,7 @@ class LevelRow(Row):
 
     name: str
     above: tuple[str, ...]
-    retired: bool = False  # dropped; `above` then holds all it stood above
+    retired: bool = False  # dropped; `above` then holds all levels that it was above
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Grant(Row):
     object: int
     permission: str
     role: str
-    kind: str  # kind, name and level of the object never change; repeated here so that a role's views are found by them
+    kind: str  # kind, name and level of an object never change; copied here so that a role's views are found by them
     name: str
     level: str
     limits: str  # JSON
@@ -131,13 +131,13 @@ class Grant(Row):
 
 @dataclass(frozen=True)
 class Session(Row):
-    """The token itself is nowhere: only its hash."""
+    """The token itself is not stored: only its hash."""
 
     table = "sessions"
     key_fields = ("token_hash",)
 
     token_hash: str
-    id: str  # what people and the audit trail call it
+    id: str  # its name for people and in the audit trail
     user: str
     roles: tuple[str, ...]
     level: str
@@ -148,7 +148,7 @@ class Session(Row):
 
 @dataclass(frozen=True)
 class Subscription(Row):
-    """A user wants the results of a stream, at a level and with some roles, until it says otherwise."""
+    """A user subscribes to the results of a stream, at a level and with some roles, until UNSUBSCRIBE."""
 
     table = "subscriptions"
     key_fields = ("user", "level", "stream")
@@ -156,13 +156,13 @@ class Subscription(Row):
     user: str
     level: str  # of the session that subscribed
     stream: int
-    number: int  # one of its own: whoever subscribes again later begins anew
+    number: int  # unique: a user who subscribes again later starts anew
     roles: tuple[str, ...]  # active when it subscribed; those that the user still has count
 
 
 @dataclass(frozen=True)
 class LoginSource(Row):
-    """Where a user has logged in from before: wrong passwords from there are counted apart from those of strangers."""
+    """A place from which a user has logged in before: wrong passwords from there are counted apart from all others."""
 
     table = "login_sources"
     key_fields = ("user", "source")
@@ -185,13 +185,13 @@ class Parameter(Row):
 
 @dataclass(frozen=True)
 class SourceName(Row):
-    """A name that some stream had as a source in labels. It is never given again: old tuples still carry it."""
+    """A name that some stream had as a source in labels. It is never assigned again: old tuples still carry it."""
 
     table = "source_names"
     key_fields = ("name",)
 
     name: str
-    used: int  # how many streams had it, the later ones with a number behind it
+    used: int  # how many streams had it; later ones have a number appended
 
 
 ROWS: tuple[type[Row], ...] = (

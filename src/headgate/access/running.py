@@ -1,6 +1,7 @@
-"""The running queries as plans, in step with the catalog: whoever changes that pays for it, and not who asks next.
+"""The running queries as plans, kept in step with the catalog: the request that changes the catalog bears the cost, not
+the next reader.
 
-A query that can no longer be planned is left out and named in `faults`: nothing runs that is not understood.
+A query that can no longer be planned is left out and named in `faults`: only understood queries run.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Running:
         self._seen = -1
 
     def plan(self) -> SecurePlan:
-        """The plans of this moment; queries go by their number in the catalog. They change here alone: whoever was
-        given them reads on without the lock, and must not see what a script began and may still undo."""
+        """The plans of this moment, by the queries' numbers in the catalog. Only this method changes them: a caller
+        reads them on without the lock, and must not see what a script began and may still undo."""
         self.catch_up()
         for number in [number for number, old in self._merged.items() if self._planned.get(number) is not old]:
             self._plan.remove(str(number))
@@ -61,7 +62,7 @@ class Running:
         return self._planned.get(number)
 
     def faults(self) -> dict[int, str]:
-        """What cannot be planned, and why."""
+        """The queries that cannot be planned, and why."""
         self.catch_up()
         return dict(self._faults)
 
@@ -87,7 +88,7 @@ class Running:
             planned = self._planned_as(query)
         except HeadgateError as error:
             self._faults[query.id] = error.message
-        except Exception as error:  # whatever it is, it is a matter of this query alone
+        except Exception as error:  # whatever it is, it concerns this query alone
             self._faults[query.id] = f"it cannot be planned ({type(error).__name__})"
         else:
             if planned is not None:

@@ -17,7 +17,7 @@ from headgate.labels import Level
 from headgate.lexing import quote
 
 REFUSED = "login refused"
-WAIT = "after several wrong passwords the next try has to wait, seconds at first"  # said to all alike
+WAIT = "after several wrong passwords the next try has to wait, seconds at first"  # the same text for everyone
 NO_SESSION = "no valid session"
 NOBODY = ""  # cannot be a name
 _CLEAN_EVERY = 60.0
@@ -36,16 +36,16 @@ class Sessions:
         self._cleaned = 0.0
 
     def stored_password(self, user: str) -> str:
-        """What a login has to match; asked under the lock, so that nothing uncommitted is seen."""
+        """The hash that a login has to match; read under the lock, so that nothing uncommitted is seen."""
         found = self._state.users.get(user)
         return found.password if found else ""
 
     def proves(self, stored: str, password: str) -> bool:
-        """The slow part of a login: needs no lock, and takes as long for nobody as for somebody."""
+        """The slow part of a login: needs no lock, and takes the same time whether or not the user exists."""
         return self._passwords.verify(stored, password)
 
     def open(self, user: str, roles: frozenset[str] | None, level: Level | None) -> tuple[str, r.Session]:
-        """A new session for an admitted user; returns the token, which is kept nowhere."""
+        """Opens a session for an admitted user; returns the token, which is stored nowhere."""
         self._clean_up()
         found = self._state.users.get(user)
         if found is None:
@@ -74,7 +74,7 @@ class Sessions:
         return token, session
 
     def _check_number(self, user: str, level: Level) -> None:
-        """Only sessions that this one may know of are counted: nothing at a high level takes a place at a low one."""
+        """Counts only sessions that this one may know of: no session at a high level takes a place at a low one."""
         dominates, level_of = self._authorizer.order.dominates, self._authorizer.level
         mine = [x for x in self._state.sessions.peek("user", user) if self.is_alive(x)]
         most = parameters.number(self._state, "max_sessions")
@@ -87,7 +87,7 @@ class Sessions:
             )
 
     def check_roles(self, user: str, roles: frozenset[str]) -> None:
-        """Only authorised roles can be active, and not those that duties keep apart."""
+        """Only authorised roles can be active, and not those that separation of duty keeps apart."""
         for role in sorted(roles - self._authorizer.authorised(user)):
             raise AccessDenied(f"role {quote(role)} is not one of yours")
         self._duties.check_session(roles)
@@ -108,7 +108,7 @@ class Sessions:
         return now < session.expires and now - session.last_used < idle
 
     def touch(self, session: r.Session) -> r.Session:
-        """Notes that a session was used; not more than once a second, which nobody's idle time depends on."""
+        """Records that a session was used; at most once a second, on which nobody's idle time depends."""
         current = self._state.sessions.get(session.token_hash)
         if current is None:
             return session
@@ -120,11 +120,11 @@ class Sessions:
         return current
 
     def end(self, session: r.Session) -> None:
-        """What its user has subscribed to stays."""
+        """Ends a session; its user's subscriptions stay."""
         self._state.sessions.remove(session)
 
     def _clean_up(self) -> None:
-        """Dead sessions are refused anyway; now and then their rows go too."""
+        """Expired sessions are refused anyway; from time to time their rows are removed."""
         now = self._clock.now()
         if now - self._cleaned >= _CLEAN_EVERY:
             self._cleaned = now
@@ -136,8 +136,8 @@ class Sessions:
                 self.end(session)
 
     def settle(self) -> list[r.Session]:
-        """Ends every session that its user's rights no longer cover. A role that was taken away counts no more, and
-        counts again when it is given back (see `Authorizer.principal`)."""
+        """Ends every session that its user's rights no longer cover. A revoked role has no effect until it is granted
+        again (see `Authorizer.principal`)."""
         ended = []
         for session in self._state.sessions:
             user = self._state.users.get(session.user)

@@ -1,7 +1,7 @@
 """The catalog in memory: tables with indexes, and a log that can undo a script or hand its changes to the store.
 
-Checks must cost microseconds, so they read dictionaries, not SQL; the store is written before a change counts.
-Every index answers with what belongs to one caller, so no answer takes longer because of what is hidden.
+Checks must cost microseconds, so they read dictionaries, not SQL; the store is written before a change counts. Every
+index returns only what belongs to one caller, so no answer takes longer because of hidden objects.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Table(Generic[R]):
         return self._rows.get(key)
 
     def find(self, index: str, key: Any) -> Collection[R]:
-        """A copy: callers may change the table while they walk."""
+        """A copy: callers may change the table while they iterate."""
         return list(self._found[index].get(key, {}).values())
 
     def peek(self, index: str, key: Any) -> Collection[R]:
-        """The rows themselves, uncopied: for checks, which only look."""
+        """The rows themselves, not copied: for checks, which only read."""
         return self._found[index].get(key, _NOTHING).values()
 
     def keys(self, index: str) -> Collection[Any]:
-        """All values that an index has rows for."""
+        """All values for which an index has rows."""
         return self._found[index].keys()
 
     def put(self, row: R) -> None:
@@ -80,7 +80,7 @@ class Table(Generic[R]):
 
 
 class State:
-    """All tables, the changes since `begin`, and counters that tell caches when they are stale."""
+    """All tables, the changes since the last commit, and counters that tell caches when they are stale."""
 
     def __init__(self) -> None:
         log = self._record
@@ -139,13 +139,13 @@ class State:
         self._before.clear()
 
     def rollback(self) -> None:
-        """Back to the last commit."""
+        """Returns to the last commit."""
         for (table, key), old in self._before.items():
             self.apply(table, key, old)
         self._before.clear()
 
     def apply(self, table: str, key: r.Key, row: r.Row | None) -> None:
-        """Sets what the store says, without logging."""
+        """Sets a row as the store has it, without logging."""
         self.tables[table].restore(key, row)
         self.changed[table] += 1
 

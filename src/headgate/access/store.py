@@ -1,7 +1,8 @@
 """The store: SQLite by default, PostgreSQL by URL. One transaction holds a script's changes and their audit records.
 
 Writers take turns (SQLite's write lock, PostgreSQL's lock on the row `head`), first catch up with what others
-committed, and only then decide; so every decision is made on the latest rights, in whichever process it is made.
+committed, and only then decide. INVARIANT: every decision is made on the latest rights, in whichever process it is
+made.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ T = TypeVar("T")
 NEWEST = "0006"
 """The newest migration."""
 _KEPT_VERSIONS = 10_000
-_NEW_CHANGE = insert(t.change_log)  # made once: what is made anew is also compared anew with what was prepared
+_NEW_CHANGE = insert(t.change_log)  # made once, so that SQLAlchemy finds its compiled form fast
 _HEAD = t.head.c.one == 1
 _MIGRATION_LOCK = 0x48454144
 _TRIES = 3
-"""What changes nothing is tried so often, each time with a new connection, if the server ends connections."""
+"""How often a read is tried, each time with a new connection, if the server ends connections."""
 _HEADLESS = "the store has lost its head: it was damaged, or somebody removed it"
 
 
 class Transaction:
-    """A writer's work: audit events to append, numbers for new objects; the state itself logs what changed."""
+    """The work of a writer: audit events to append, numbers for new objects; the state itself logs what changed."""
 
     def __init__(self, connection: Connection, next_object: int, audit_count: int) -> None:
         self._connection = connection
@@ -61,7 +62,7 @@ class Transaction:
         return self.next_object - 1
 
     def audit_count(self) -> int:
-        """How many audit records there are, those of this transaction included."""
+        """The number of audit records, including those of this transaction."""
         return self._audit_count + len(self.events)
 
     def audit_levels(self) -> list[str]:
@@ -94,15 +95,15 @@ class Store:
         dbapi = self._engine.dialect.loaded_dbapi
         self._errors: tuple[type[Exception], ...] = (SQLAlchemyError, dbapi.Error)
 
-    # Opening --------------------------------------------------------------------------------------------------------
+    # Opening ----------------------------------------------------------------------------------------------------------
 
     def migrate(self, *, create: bool) -> None:
-        """Brings the tables to this version's form, and creates them if that is wanted.
+        """Migrates the tables to this version, and creates them if `create` is set.
 
-        Only a store that had no tables gets a head: one that lost it must not be given a new one.
+        Only a store that had no tables gets a head: one that lost its head must not get a new one.
         """
         with self._reachable(), self._engine.begin() as connection:
-            if self._server:  # several processes may open a new store at once
+            if self._server:  # several processes may open a new store at the same time
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
             new = not inspect(connection).has_table(t.head.name)
             if new and not create:
@@ -137,7 +138,7 @@ class Store:
                 self._catch_up(connection, state)
 
     def _tried(self, act: Callable[[], T]) -> T:
-        """What changes no rights can be done again, if the server has ended the connection."""
+        """Repeats an action that changes no rights, if the server has ended the connection."""
         for left in reversed(range(_TRIES)):
             try:
                 return act()
@@ -154,12 +155,12 @@ class Store:
         return int(found[0])
 
     def _asked(self, statement: str, *values: str) -> Any:
-        """Straight through the driver, on a connection that is kept: this is asked before every check."""
+        """Directly through the driver, on a connection that is kept open: this runs before every check."""
         if self._reader is None:
             self._reader = self._engine.raw_connection()
             if self._server:
                 self._reader.driver_connection.autocommit = True
-                self._reader.driver_connection.execute("SET synchronous_commit = off")  # a lease that is given back
+                self._reader.driver_connection.execute("SET synchronous_commit = off")  # for releasing leases
         cursor = self._reader.driver_connection.cursor()
         try:
             cursor.execute(statement, values)
@@ -169,7 +170,7 @@ class Store:
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
-        """One consistent look at the store, which keeps no writer waiting."""
+        """A consistent snapshot of the store, which keeps no writer waiting."""
         options: dict[str, Any] = {"headgate_reading": True}
         if self._server:
             options = {"isolation_level": "REPEATABLE READ"}
@@ -206,7 +207,7 @@ class Store:
 
     @contextmanager
     def transaction(self, state: State) -> Iterator[Transaction]:
-        """All of it is committed, changes and audit records, or none of it is."""
+        """Commits everything, changes and audit records, or nothing."""
         with self._lock, self._reachable():
             try:
                 self._file.check()
@@ -222,7 +223,7 @@ class Store:
             except BaseException as error:
                 state.rollback()
                 if isinstance(error, self._errors):
-                    self._version = -1  # whether it was committed is not known: read everything again
+                    self._version = -1  # unknown whether it was committed: read everything again
                 raise
             state.commit()
             self._version = version
@@ -237,7 +238,7 @@ class Store:
             self._write_changes(connection, changes)
             self._write_log(connection, version, changes)
         head, records = self._sealed(Head(found["audit_count"], found["audit_mac"], found["audit_seal"]), work.events)
-        cursor = connection.connection.cursor()  # the driver's own: every request comes by here
+        cursor = connection.connection.cursor()  # the driver's own cursor, for speed: every request passes here
         if records:
             cursor.executemany(self._new_record, records)
         cursor.execute(self._new_head, (version, work.next_object, head.count, head.mac, head.seal))
@@ -246,7 +247,7 @@ class Store:
 
     @staticmethod
     def _write_changes(connection: Connection, changes: list[Change]) -> None:
-        """What goes away goes first: its name may be taken again in the same script."""
+        """Deletes first: a name may be used again in the same script."""
         inserts: dict[str, list[dict[str, Any]]] = {}
         for name, key, old, new in sorted(changes, key=lambda change: change[3] is not None):
             table = t.metadata.tables[name]
@@ -278,8 +279,9 @@ class Store:
 
     @contextmanager
     def held(self, state: State) -> Iterator[None]:
-        """The state is up to date, and nobody changes anything until the end, or until `verify` fails. A file's lock is
-        this process's own, and nobody else can end it; what a server holds for us it may end, hence the lease."""
+        """Brings the state up to date, and nobody changes anything until the context ends, or until `verify` fails. A
+        file's lock is this process's own, and nobody else can end it; a server may end the lock it holds for us, hence
+        the lease."""
         if not self._server:
             with self.locked() as connection:
                 self._catch_up(connection, state)
@@ -292,7 +294,7 @@ class Store:
                 yield
             finally:
                 lease, self._lease = self._lease, None
-                with suppress(*self._errors):  # or it runs out
+                with suppress(*self._errors):  # if this fails, the lease expires
                     self._tried(lambda: self._asked("DELETE FROM leases WHERE holder = %s", lease.holder))
 
     def _leased(self, state: State) -> leases.Lease:
@@ -302,7 +304,7 @@ class Store:
             return leases.take(connection)
 
     def verify(self) -> None:
-        """Raises LeaseLost unless nobody can have changed anything since `held` began."""
+        """Raises LeaseLost if anybody can have changed anything since `held` began."""
         self._file.check()
         if not self._server:
             return
@@ -364,7 +366,7 @@ class Store:
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
-        """A driver's error becomes ours, without its text: that may hold values."""
+        """Turns a driver's error into ours, without its text, which may hold values."""
         try:
             yield
         except self._errors as error:
@@ -431,7 +433,8 @@ def _record(row: dict[str, Any]) -> Record:
 
 
 def _written_by_all(engine: Engine) -> tuple[str, str]:
-    """How an audit record is inserted and the head changed, in the driver's own words: every request does both."""
+    """The SQL that inserts an audit record and updates the head, in the driver's parameter style: every request uses
+    both."""
     mark = "?" if engine.dialect.paramstyle == "qmark" else "%s"
     names = [f'"{name}"' for name in ("number", "time", *Event._fields, "mac")]
     record = f"INSERT INTO audit ({', '.join(names)}) VALUES ({', '.join([mark] * len(names))})"  # noqa: S608

@@ -1,7 +1,7 @@
-"""Subscriptions: what a user wants the results of, at a level and with roles of its own choice, until UNSUBSCRIBE.
+"""Subscriptions: the streams whose results a user receives, at a level and with roles of its choice, until UNSUBSCRIBE.
 
-A subscription outlives the session that made it. It never gives more than a session with its roles at its level could
-have at this moment; while no such session could be, it is suspended.
+A subscription outlives the session that made it. INVARIANT: it never gives more than a session with its roles at its
+level could have at this moment; while no such session is possible, it is suspended.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class Subscriptions:
         return self._state.subscriptions.find("user", user)
 
     def here(self, who: Principal) -> Collection[r.Subscription]:
-        """Those of a user at its level."""
+        """The subscriptions of a user at its level."""
         return self._state.subscriptions.find("user_level", (who.user, str(who.level)))
 
     def find(self, who: Principal, stream: r.Object) -> r.Subscription | None:
-        """One for each level: what is done at one level shows at no other."""
+        """One for each level: a subscription made at one level is visible at no other."""
         return self._state.subscriptions.get(who.user, str(who.level), stream.id)
 
     def put(self, who: Principal, stream: r.Object, number: int) -> None:
-        """A new one, or new roles for one that has this number."""
+        """Adds a subscription, or sets new roles for the one that has this number."""
         roles = tuple(sorted(who.roles))
         self._state.subscriptions.put(r.Subscription(who.user, str(who.level), stream.id, number, roles))
 
@@ -40,8 +40,9 @@ class Subscriptions:
         self._state.subscriptions.remove(subscription)
 
     def principal(self, subscription: r.Subscription) -> Principal | None:
-        """Whose rights of this moment decide: the roles it was made with that the user still has, at its level. None
-        if nobody could log in like that: the user is locked, the clearance too low, the roles kept apart."""
+        """The principal whose current rights decide: the roles that the subscription was made with and that the user
+        still has, at its level. None if nobody could log in like that: the user is locked, the clearance too low, or
+        the roles are kept apart."""
         user, level = self._state.users.get(subscription.user), self._authorizer.level(subscription.level)
         if user is None or user.locked:
             return None

@@ -1,4 +1,4 @@
-"""The SQL side of the rows: one table per row type, and how a row becomes columns and back."""
+"""The SQL side of the rows: one table per row type, and the conversion of rows to columns and back."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ head = Table(
     Column("audit_mac", Text, nullable=False),
     Column("audit_seal", Text, nullable=False),
 )
-# Who lets results out at this moment, on a server: see `leases`.
+# Who publishes results at this moment, on a server: see `leases`.
 leases = Table(
     "leases",
     metadata,
@@ -165,8 +165,8 @@ change_log = Table(
     Column("key", Text, nullable=False),
     Column("row", Text),
 )
-# What somebody did to an object of others: its text begins with a kind and `owner.`, see `authorizer.shown`. What one
-# does to objects of one's own is found by user, and most that happens is that.
+# Selects actions on objects of other users: the text of an object begins with a kind and `owner.`, see
+# `authorizer.shown`. Actions on a user's own objects, which are most, are found by user.
 BY_OTHERS = text("""substr(ltrim("object", 'abcdefghijklmnopqrstuvwxyz'), 2, length("user") + 1) <> "user" || '.'""")
 audit = Table(
     "audit",
@@ -178,7 +178,7 @@ audit = Table(
     Column("level", Text, nullable=False),
     Column("action", Text, nullable=False),
     Column("object", Text, nullable=False),
-    Column("granted", Boolean().with_variant(Integer, "sqlite"), nullable=False),  # read back as it stands
+    Column("granted", Boolean().with_variant(Integer, "sqlite"), nullable=False),  # read back unchanged
     Column("reason", Text, nullable=False),
     Column("mac", Text, nullable=False),
     Index("audit_by_level", "level"),

@@ -1,8 +1,8 @@
-"""Tries to log in: wrong passwords make the next try wait, longer with each, and only for those who made them.
+"""Login attempts: wrong passwords delay the next attempt, longer each time, and only for the place they come from.
 
-Where a user has logged in from before has a count of its own; all other places share one. So strangers, however many,
-guess slowly, and cannot keep the user out. A refused login has one text and one cost, whether the name is unknown, the
-password wrong, the account locked or the try too early.
+Each place from which a user has logged in before has a count of its own; all other places share one. So strangers,
+however many, guess slowly, and cannot lock the user out. INVARIANT: a refused login has one text and one cost, whether
+the name is unknown, the password wrong, the account locked or the attempt too early.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.clock import Clock
 MOST_REFUSED = 1_000_000_000
 MOST_COUNTED = 1000
 MOST_SOURCES = 20
-"""Places that are remembered of one user: those used last."""
+"""The most places remembered for one user: those used last."""
 LONGEST_SOURCE = 200
 
 
@@ -28,9 +28,9 @@ class Tries:
         self._clock = clock
 
     def admit(self, user: str, source: str, stored: str, proved: bool) -> str | None:
-        """Counts a try; None if the user may come in, otherwise the true reason, for the audit trail only.
+        """Counts an attempt. Returns None if the user may log in, otherwise the true reason, for the audit trail only.
 
-        Refusals cost the same: those without a user are counted on one that nobody can be.
+        Refusals cost the same: attempts for an unknown user are counted on a user that nobody can be.
         """
         source = source[:LONGEST_SOURCE]
         named = self._state.users.get(user) if user != NOBODY else None
@@ -60,9 +60,9 @@ class Tries:
         return "too early after wrong passwords" if early else f"wrong password, {failures} in a row"
 
     def _one_more(self, count: r.User | r.LoginSource, now: float) -> tuple[int, float]:
-        """How many wrong passwords these are in a row, and until when the next try has to wait: a second after
-        `lockout_failures`, then twice as long with each, `lockout_minutes` at most. After that time without any wrong
-        one they are forgotten."""
+        """The number of wrong passwords in a row, and until when the next attempt has to wait: a second after
+        `lockout_failures`, then twice as long each time, `lockout_minutes` at most. After that time without a wrong one
+        the count is reset."""
         longest = 60.0 * parameters.number(self._state, "lockout_minutes")
         rested = count.locked_until > 0 and now >= count.locked_until + longest
         failures = min((0 if rested else count.failures) + 1, MOST_COUNTED)
@@ -72,7 +72,7 @@ class Tries:
         return failures, now + min(2.0 ** min(beyond, 30), longest)
 
     def _came_in(self, user: r.User, source: str, known: r.LoginSource | None, now: float) -> None:
-        """What strangers tried is not forgiven when the user comes from where it always does."""
+        """Attempts of strangers stay counted when the user logs in from a place it used before."""
         if known is None:
             self._state.users.put(replace(user, failures=0, locked_until=0.0))
         if source:

@@ -1,7 +1,7 @@
 """The measurements behind every number in the documents: `headgate bench NAME`.
 
-A bench is a module with `run(quick: bool, progress: Progress) -> Report`. It is imported only when it is run, so
-that what one bench needs is not needed by the others.
+A bench is a module with `run(quick: bool, progress: Progress) -> Report`. It is imported only when it is run, so that
+no bench needs the dependencies of another.
 """
 
 BENCHES: dict[str, tuple[str, str]] = {

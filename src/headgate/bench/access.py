@@ -1,8 +1,8 @@
 """`headgate bench access`: what one check costs as users, roles and objects grow.
 
-Each size has that many users, roles and streams; a user has three roles, a role may read three streams. A check
-goes the whole way: is the store's version still ours, whose session is this, which object does the name mean for
-this user, may an active role do this. Granted, denied and hidden names are asked in equal parts.
+Each size has that many users, roles and streams; a user has three roles, a role may read three streams. A check takes
+every step: is the store's version still ours, whose session is this, which object does the name mean for this user, may
+an active role do this. Granted, denied and hidden names are checked in equal parts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`headgate bench NAME [--quick] [--markdown] [--json FILE] [--plot FILE]`.
 
-Benches are looked up when they are called, so listing them imports none of them.
+A bench is imported when it is called, so listing them imports none.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _command(name: str, module: str, summary: str) -> click.Command:
     )
     @click.option("--markdown", "as_markdown", is_flag=True, help="Print the report as Markdown, to be pasted.")
     def command(quick: bool, file: Path | None, drawing: Path, as_markdown: bool) -> None:
-        keep_freed()  # as the engine does where it is at work
+        keep_freed()  # as the engine does when it runs
         with Bar(name) as progress:
             report = import_module(module).run(quick, progress)
         if not isinstance(report, Report):

@@ -1,7 +1,7 @@
 """Role expressions for the label bench, in the part of the grammar that Headgate and accumulo-access share.
 
-Names are plain, and `&` within `|` stands in parentheses, because accumulo-access requires them. Half of the
-expressions permit the reader: one alternative has only roles the reader holds, every other has one it does not.
+Names are plain, and `&` within `|` is in parentheses, because accumulo-access requires them. Half of the expressions
+permit the reader: one alternative has only roles that the reader holds, every other has one that it does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOT_HELD = [f"other{number}" for number in range(500)]
 class Expressions:
     """Distinct texts of `roles` roles in `terms` alternatives, and which of them permit a reader who holds HELD.
 
-    Plain is `(r1&r2)|(r3&r4)`; nested is `((r1&r2)|(r3&r4))&r5`, which only the whole grammar can read.
+    Plain is `(r1&r2)|(r3&r4)`; nested is `((r1&r2)|(r3&r4))&r5`, which only the full grammar can parse.
     """
 
     roles: int
@@ -37,7 +37,8 @@ def expressions(roles: int, terms: int, count: int, *, nested: bool = False) -> 
 
 
 def _split(roles: int, terms: int, permit: bool, rng: random.Random) -> list[list[str]]:
-    """Roles dealt out to the alternatives; the first of each is not held, except one where it shall permit."""
+    """Divides roles among the alternatives; the first of each is not held, except one if the expression shall
+    permit."""
     firsts = rng.sample(NOT_HELD, terms)
     rest = rng.sample(HELD, roles - terms + 1)
     if permit:

@@ -1,4 +1,4 @@
-"""What `bench windows` and `bench joins` have in common: queries of which one thing grows, and how fast they run."""
+"""What `bench windows` and `bench joins` have in common: queries in which one quantity grows, and how fast they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.model.snapshot import CatalogSnapshot
 
 @dataclass(frozen=True)
 class Case:
-    """Queries over some streams, looked at through so many views each; `patients` and `wards` are numbers of keys."""
+    """Queries over some streams, with so many views each; `patients` and `wards` are numbers of keys."""
 
     kind: str
     grows: str
@@ -41,7 +41,7 @@ class Sizes:
 
 
 def growth(title: str, cases: Sequence[Case], sizes: Sizes, notes: Iterable[str], progress: Progress) -> Report:
-    """All cases, one after the other, of sizes up to the most that is asked for."""
+    """All cases, one after the other, up to the largest requested size."""
     cases = [case for case in cases if case.size <= sizes.most]
     progress.expect(len(cases))
     rows = [_row(case, sizes, progress) for case in cases]

@@ -1,6 +1,6 @@
-"""What a bench gives back: rows, goals, notes and where it ran; the same for people (tables) and programs (JSON).
+"""What a bench returns: rows, goals, notes and where it ran; the same for people (tables) and programs (JSON).
 
-A goal that does not hold is a finding, not a failure: it is shown clearly and nothing is hidden behind it.
+A goal that is missed is a finding, not a failure: it is shown clearly and nothing is hidden.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def written(value: Value) -> str:
 
 
 class Progress(Protocol):
-    """How a bench says how far it is."""
+    """How a bench reports its progress."""
 
     def expect(self, steps: int) -> None:
-        """That many more steps will come; may be called again when more are known."""
+        """Announces that many more steps; may be called again when more are known."""
         ...
 
     def step(self, doing: str) -> None:
-        """A step begins, and the one before it is done."""
+        """A step begins, and the previous one is done."""
         ...
 
 
@@ -67,15 +67,15 @@ class Goal:
 
     @property
     def holds(self) -> bool:
-        """Whether it is reached; a measurement that is not a number reaches nothing."""
+        """Whether it is reached; a measurement that is not a number reaches no goal."""
         return self.measured <= self.goal if self.comparison == "at most" else self.measured >= self.goal
 
 
 @dataclass(frozen=True)
 class Plot:
-    """What a bench draws: a line of points (x, y) for each series, and levels (y) to hold them against, by name. Where
-    x is no size but a place among `names`, there are bars instead of lines. `intervals` has, for some series, how far
-    each point may be off; a series in `apart` was measured by others: its points are not joined."""
+    """What a bench draws: a line of points (x, y) for each series, and levels (y) to compare them with, by name. Where
+    x is no size but a position among `names`, there are bars instead of lines. `intervals` gives, for some series, the
+    error of each point; a series in `apart` was measured by others: its points are not joined."""
 
     title: str
     x: str
@@ -102,7 +102,7 @@ def environment(*packages: str, **more: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Report:
-    """All that one run of a bench found out."""
+    """Everything that one run of a bench found."""
 
     title: str
     rows: Sequence[Row]
@@ -136,7 +136,7 @@ class Report:
 
 
 def _cpu() -> str:
-    """The model where Linux tells it; otherwise what Python knows."""
+    """The model where Linux gives it; otherwise what Python knows."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,7 +1,7 @@
-"""What a label decision costs: where labels repeat, where every tuple brings a new one, and in accumulo-access.
+"""What a label decision costs: where labels repeat, where every tuple has a new one, and in accumulo-access.
 
 Paper 000 measured 60 ns per tuple for its SecFilter (a comparison of bit sets); that is the goal for labels that
-repeat, which are decided once and then looked up. Labels that never repeat are read and decided a column at a time.
+repeat, which are decided once and then looked up. Labels that never repeat are parsed and decided a column at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _READER = Clearance(roles=frozenset(HELD))
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured; `names` is about how many role names one repetition reads where all labels differ."""
+    """How much is measured; `names` is approximately how many role names one repetition reads where all labels
+    differ."""
 
     column: int
     repeated: tuple[int, ...]
@@ -67,7 +68,7 @@ class Column:
         return self.tuples > len(self.expressions.texts)
 
     def indices(self) -> npt.NDArray[np.int64]:
-        """Which expression stands where."""
+        """Which expression is at which position."""
         distinct = len(self.expressions.texts)
         return np.random.default_rng(1).integers(0, distinct, self.tuples) if self.repeats else np.arange(distinct)
 
@@ -112,9 +113,9 @@ def measure(sizes: Sizes, progress: Progress, *, java: bool = True) -> Report:
 def _beside(
     columns: Sequence[Column], ours: Sequence[dict[str, Timing]], theirs: Sequence[accumulo.Answer]
 ) -> list[Goal]:
-    """Goals for labels that never repeat, as times what accumulo-access takes; the slowest column counts."""
+    """Goals for labels that never repeat, relative to accumulo-access; the slowest column counts."""
     ratios: dict[bool, list[float]] = {False: [], True: []}
-    for column, mine, other in zip(columns, ours, theirs, strict=False):  # none where there is no Java
+    for column, mine, other in zip(columns, ours, theirs, strict=False):  # none without Java
         if not column.repeats and column.expressions.roles <= _PLAIN_ROLES:
             ratios[column.expressions.nested].append(mine["texts"].median / other.direct.median)
     goals = (
@@ -129,13 +130,13 @@ def _beside(
 def _columns(sizes: Sizes) -> list[Column]:
     """The first is the one the goal is about."""
     repeated = [Column(expressions(4, 2, count), sizes.column) for count in sizes.repeated]
-    partitions = [(roles, terms, False) for roles, terms in sizes.grid] + [(*_NESTED, True)]
-    distinct = [expressions(r, t, sizes.names // max(r, 8), nested=nested) for r, t, nested in partitions]
+    grid = [(roles, terms, False) for roles, terms in sizes.grid] + [(*_NESTED, True)]
+    distinct = [expressions(r, t, sizes.names // max(r, 8), nested=nested) for r, t, nested in grid]
     return repeated + [Column(made, len(made.texts)) for made in distinct]
 
 
 def _ours(column: Column, sizes: Sizes, progress: Progress) -> dict[str, Timing]:
-    """By the form in which the labels are given."""
+    """Timings by the form in which the labels are given."""
     made = column.expressions
     progress.step(f"{column.shown()}, {made.roles} roles in {made.terms}")
     indices = column.indices()
@@ -182,7 +183,7 @@ def _theirs(columns: Sequence[Column], sizes: Sizes, progress: Progress) -> list
 
 
 def _agree(who: str, made: Expressions, decided: npt.NDArray[np.bool_], expected: npt.NDArray[np.bool_]) -> None:
-    """The cost of wrong decisions is not worth knowing."""
+    """Wrong decisions have no cost worth measuring."""
     if not np.array_equal(decided, expected):
         raise RuntimeError(f"{who} decides differently on expressions of {made.roles} roles in {made.terms}")
 
@@ -210,7 +211,7 @@ def _rows(columns: Sequence[Column], ours: Sequence[dict[str, Timing]], theirs: 
 
 
 def _plot(rows: Sequence[Row]) -> Plot:
-    """Labels that differ, by their size; those that repeat are levels, for their size does not matter."""
+    """Distinct labels by their size; repeated ones are levels, because their size does not matter."""
     distinct = [row for row in rows if row["labels"] == "distinct"]
     series = {
         f"{who}, {terms} {'term' if terms == 1 else 'terms'}": [

@@ -1,11 +1,11 @@
-"""`headgate bench latency`: from the arrival of a tuple to its delivery, and what that time is made of.
+"""`headgate bench latency`: from the arrival of a tuple to its delivery, and what that time consists of.
 
-A thread writes a file every tenth of a second, hidden until it is whole; Headgate follows the folder as a service does,
-and somebody waits at a mailbox. A tuple's time runs from when its file got its name until its result is in the mailbox.
-The parts are those of one micro-batch: what Spark does before it hands the batch over (finding files, writing down
-which ones, planning), reading, the kernel, state on disk, delivery, and Spark's note that the batch is done, which the
-next one waits for. A file that comes while a batch is at work waits for its end. The first file is waited for and not
-counted: it is there when the queries start.
+A thread writes a file every tenth of a second, hidden until it is complete; Headgate follows the folder as a service
+does, and a subscriber waits at a mailbox. A tuple's time runs from when its file got its name until its result is in
+the mailbox. The parts are those of one micro-batch: Spark's work before it hands the batch over (finding files,
+recording which ones, planning), reading, the operators, state on disk, delivery, and Spark's record that the batch is
+done, for which the next one waits. A file that arrives during a batch waits for its end. The first file is waited for
+and not counted: it exists when the queries start.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ PARTS: Mapping[str, tuple[type, str]] = {
     "delivery": (Pipeline, "_deliver"),
     "batch": (Pipeline, "take"),
 }
-"""What is timed inside of a batch, the whole of it last."""
+"""What is timed inside a batch, the whole of it last."""
 
 _BEFORE = ("latestOffset", "getOffset", "getBatch", "walCommit", "queryPlanning")
 _AFTER = ("commitOffsets", "commitBatch")
 
 
 class Enough(Exception):
-    """All that was sent has arrived."""
+    """Everything that was sent has arrived."""
 
 
 @dataclass
 class Watch(Mailbox):
-    """A mailbox that notes when which file's tuples came, and keeps nothing."""
+    """A mailbox that records when each file's tuples came, and keeps nothing."""
 
     flows: threading.Event = field(default_factory=threading.Event)
     arrived: list[tuple[float, Sequence[int]]] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Sender:
 
 @contextmanager
 def timed(owner: type, name: str, found: list[float]) -> Iterator[None]:
-    """The seconds that each call of a method takes."""
+    """Collects the seconds that each call of a method takes."""
     method = getattr(owner, name)
 
     def measured(*args: object, **more: object) -> object:
@@ -165,7 +165,7 @@ def prepared(folder: Path, home: Path) -> Headgate:
 
 
 def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Followed:
-    """Sends for so long, and follows until all has come."""
+    """Sends for so many seconds, and follows until everything has arrived."""
     folder = home / "stream"
     folder.mkdir(parents=True)
     watch = Watch()
@@ -196,14 +196,14 @@ def followed(spark: SparkSession, home: Path, rate: int, seconds: float) -> Foll
 
 
 def latencies(arrived: Sequence[tuple[float, Sequence[int]]], named: Sequence[float]) -> list[float]:
-    """Milliseconds from a file's name to the mailbox, for each tuple but those of the first file."""
+    """Milliseconds from a file's name to the mailbox, for each tuple except those of the first file."""
     later = [(now, files[files > 0]) for now, files in ((now, np.asarray(files)) for now, files in arrived)]
     found = [1000 * (now - np.array(named)[files]) for now, files in later]
     return [float(x) for x in np.concatenate(found)] if found else []
 
 
 def _medians(parts: Mapping[str, Sequence[float]], progress: Sequence[Mapping[str, object]]) -> dict[str, float]:
-    """Milliseconds; batches without tuples are no batches."""
+    """Milliseconds; batches without tuples do not count."""
     spent = [found for x in progress if "addBatch" in (found := _durations(x))]
 
     def of_spark(names: Sequence[str]) -> float:

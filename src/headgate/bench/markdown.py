@@ -1,4 +1,4 @@
-"""Reports as Markdown, to be pasted into the documents as they are."""
+"""Reports as Markdown, ready to be pasted into the documents."""
 
 from __future__ import annotations
 
@@ -43,5 +43,5 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequenc
     yield from map(_line, rows)
 
 
-def _line(partitions: Sequence[str]) -> str:
-    return "| " + " | ".join(partition.replace("|", "\\|") for partition in partitions) + " |"
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,7 +1,7 @@
-"""Pipelines for benches: the whole path of a batch without Spark, from a table to everyone's mailbox.
+"""Pipelines for benches: the whole path of a batch without Spark, from a table to every subscriber's mailbox.
 
-Nothing stands in for a part of the engine: labels are texts that ingress reads, state is written down with every
-batch, rights are asked for when results go out. Only what is wanted never changes, and cells run in this process.
+No part of the engine is replaced: labels are texts that ingress reads, state is written with every batch, rights are
+checked at delivery. But the catalog snapshot never changes, and partitions run in this process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Key = TypeVar("Key")
 
 
 class Unchanging:
-    """A gate at which the same is wanted all the time."""
+    """A source of snapshots that always gives the same one."""
 
     def __init__(self, snapshot: CatalogSnapshot) -> None:
         self._snapshot = snapshot
@@ -47,7 +47,7 @@ class Unchanging:
 
 
 class Measured:
-    """A pipeline that says what a batch took. Mailboxes are emptied after each, as their owners would."""
+    """A pipeline that measures its batches. Mailboxes are emptied after each, as their owners would."""
 
     def __init__(self, snapshot: CatalogSnapshot, home: Path) -> None:
         self._mailbox = Mailbox()
@@ -74,12 +74,12 @@ class Measured:
 
     @property
     def results(self) -> int:
-        """How many results everyone has received together."""
+        """The number of results that all subscribers have received together."""
         return sum(self.pipeline.counts.results.values())
 
 
 _NOTHING = CatalogSnapshot()
-"""With no query running, what is fetched is let go unseen."""
+"""A snapshot without queries: fetching with it drops the results."""
 
 
 @contextmanager
@@ -100,5 +100,5 @@ def running(name: str, text: str, streams: Mapping[str, Stream]) -> ContinuousQu
 
 
 def reader(name: str, query: ContinuousQuery, roles: Sequence[str]) -> Subscriber:
-    """Somebody with these roles who may read the streams of a query."""
+    """A subscriber with these roles who may read the streams of a query."""
     return Subscriber(name, query.name, Clearance(frozenset(roles), LEAST, query.streams))

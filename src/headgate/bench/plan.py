@@ -1,7 +1,7 @@
 """`headgate bench plan`: what it costs to add a query to the shared plan as more and more queries run.
 
-Adding goes the whole way: the text is read, bound, turned into operators and added, and for each of its selections and
-windows the plan is asked what it is computed from. The workloads are those in which finding that could grow with the
+Adding includes every step: the text is parsed, bound, lowered to operators and added, and for each of its selections
+and windows the plan is asked what it is computed from. The workloads are those in which this search could grow with the
 number of queries: all of them different, yet each related to many others.
 """
 
@@ -63,7 +63,7 @@ WORKLOADS: dict[str, tuple[str, ...]] = {
 
 
 def run(quick: bool, progress: Progress) -> Report:
-    """Both parts: adding queries, and beside it what security adds to setting them up."""
+    """Both parts: adding queries, and what security adds to setting them up."""
     report = measure(QUICK if quick else FULL, progress)
     setups = list(setup_cost.rows(quick, progress))
     return replace(
@@ -139,7 +139,7 @@ def _add(plan: MergedPlan, texts: list[str]) -> None:
 
 
 def _sampled(plan: MergedPlan, texts: list[str]) -> Cells:
-    """Each is added to the same queries, and gone before the next comes."""
+    """Each query is added to the same plan, and removed before the next one."""
     times = []
     based = 0
     for text in texts:
@@ -158,7 +158,7 @@ def _sampled(plan: MergedPlan, texts: list[str]) -> Cells:
 
 
 def _kilobytes(texts: list[str]) -> float:
-    """The most that was in use at any moment while the plan was built, for each query."""
+    """The peak of memory in use while the plan was built, for each query."""
     tracemalloc.start()
     try:
         _add(MergedPlan(), texts)
@@ -168,7 +168,7 @@ def _kilobytes(texts: list[str]) -> float:
 
 
 def _goals(workload: str, rows: list[Cells]) -> list[Goal]:
-    """From 100 on: a plan of one query tells little of growth."""
+    """From 100 on: a plan of one query says little about growth."""
     slowest = max(float(row["ms (99 of 100)"]) for row in rows)
     few, many = rows[min(1, len(rows) - 1)], rows[-1]
     growth = float(many["ms (median)"]) / float(few["ms (median)"])

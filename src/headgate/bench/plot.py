@@ -1,7 +1,7 @@
 """Plots as SVG: one drawing for a report, its plots below each other.
 
-A line says by its name, beside it, what it is, and the points are marked where they were measured: a line between two
-of them is only to guide the eye. The same report gives the same file, byte for byte.
+Each line is named beside it, and the measured points are marked: a line between two of them only guides the eye. The
+same report gives the same file, byte for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_IN_A_COLUMN = 6
 _MOST_MARKED = 30
 """So many points of a line are marked; a longer line is only a line."""
 _GROUP = 0.8
-"""How much of the room that one name has its bars take."""
+"""The part of a name's width that its bars take."""
 _STYLE: Any = {
     "svg.hashsalt": "headgate",
     "font.size": 10,
@@ -38,7 +38,7 @@ _STYLE: Any = {
 
 
 def draw(plots: Sequence[Plot], file: Path | IO[bytes], format_: str = "svg") -> None:
-    """Draws all of them into one file."""
+    """Draws all plots into one file."""
     with mpl.rc_context(_STYLE):
         columns = 1 if len(plots) <= _MOST_IN_A_COLUMN else 2
         lines = -(-len(plots) // columns)
@@ -90,7 +90,7 @@ def _draw(axes: Axes, plot: Plot) -> None:
 
 
 def _mark_what_was_measured(axes: Axes, plot: Plot) -> None:
-    """The sizes of the bench, where they are few, say more than round numbers."""
+    """The measured sizes, if they are few, are better marks than round numbers."""
     sizes = sorted({x for points in plot.series.values() for x, _ in points})
     if plot.names:
         axes.set_xticks(range(len(plot.names)), plot.names)
@@ -102,5 +102,5 @@ def _mark_what_was_measured(axes: Axes, plot: Plot) -> None:
 
 
 def _short(value: float) -> str:
-    """Without a fraction that is none."""
+    """Without a fraction of zero."""
     return written(int(value) if value == int(value) else value)

@@ -1,7 +1,7 @@
 """`headgate bench secfilter`: what labelling and filtering add to a query (paper 000, Figures 13 to 15).
 
 As in the paper, queries of 4 to 64 operators over one stream have one output: here unions of blocks, each of three
-selections and a projection, which together let every tuple out once. The same engine runs them with security left out
+selections and a projection, which together emit every tuple once. The same engine runs them without security
 (`unsecured`), with a label on the stream (as in the paper, where rights go by the source), and with a role expression
 on every tuple (which the paper does not have). All three take turns, batch by batch.
 """
@@ -51,7 +51,7 @@ QUICK, FULL = Sizes(100_000, 15), Sizes(200_000, 61)
 
 @dataclass(frozen=True)
 class Cost:
-    """Nanoseconds per tuple, repetition by repetition."""
+    """Nanoseconds per tuple, one figure for each repetition."""
 
     ingress: list[float]
     rest: list[float]
@@ -114,7 +114,7 @@ def _series(rows: Sequence[Row], column: str) -> dict[str, list[tuple[float, flo
 
 
 def query(operators: int) -> ContinuousQuery:
-    """Patients are dealt out to the blocks: every tuple comes out once."""
+    """The blocks divide the patients among them: every tuple is emitted once."""
     blocks = operators // _EACH
     share = _PATIENTS // blocks
     texts = (_BLOCK.format(n=i, most=100_000 + i, low=share * i, high=share * (i + 1)) for i in range(blocks))
@@ -130,7 +130,7 @@ class Way:
         self._numbers = numbers
 
     def take(self, batch: pa.Table) -> tuple[float, float, int]:
-        """Seconds of ingress, seconds of all the rest, and how many results there were."""
+        """Seconds of ingress, seconds of everything else, and the number of results."""
         start = time.process_time()
         arrivals, _ = self._ingress.take(batch, 0)
         entered = time.process_time()
@@ -156,7 +156,7 @@ def _unsecured(running_: ContinuousQuery, descriptor: StreamDescriptor) -> Way:
 
 
 def _secured(running_: ContinuousQuery, descriptor: StreamDescriptor) -> Way:
-    """Looked at by somebody who has every role, so that the same comes out."""
+    """The subscriber has every role, so that the results are the same."""
     numbers = Dictionary()
     processor = Processor(
         [running_], Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter
@@ -174,7 +174,7 @@ def _costs(operators: int, sizes: Sizes) -> dict[str, Cost]:
     drawn, vitals, all_ways = random.Random(3), Vitals(_PATIENTS), ways(query(operators))
     costs = {name: Cost([], []) for name in all_ways}
     gc.collect()
-    gc.disable()  # or one of them would pay for what all left behind
+    gc.disable()  # otherwise one of them would pay for the garbage of all
     try:
         for number in range(sizes.repetitions + 1):
             batch = vitals.batch(sizes.batch)["hr"]
@@ -205,7 +205,7 @@ def _row(operators: int, name: str, costs: dict[str, Cost]) -> Row:
 
 
 def _added(own: Sequence[float], off: Sequence[float]) -> float:
-    """The median of what each repetition took longer than the one without security beside it."""
+    """The median of the differences between each repetition and the one without security beside it."""
     return median(a - b for a, b in zip(own, off, strict=True))
 
 

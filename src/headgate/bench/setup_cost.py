@@ -1,8 +1,8 @@
 """The second part of `headgate bench plan`: what security adds to setting a query up (paper 000, Figures 11 and 12).
 
 Six queries of 4 to 140 objects, sized as in the paper, are set up from their text until they run: schemas, streams, the
-query, a subscription, its plan, its place in the engine. Once with all of Headgate, once with security left out: no
-session, no decisions, no audit trail. Both take turns in one run, on stores of their own.
+query, a subscription, its plan, its place in the engine. Once with all of Headgate, once without security: no session,
+no decisions, no audit trail. Both take turns in one run, on stores of their own.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _PARTS = {
 
 
 class Unsecured(Headgate):
-    """Headgate with security left out, for comparison only: whoever asks is anybody, and anybody may do anything."""
+    """Headgate without security, for comparison only: every caller is the same user, who may do anything."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, _KEY)
@@ -147,12 +147,12 @@ def rows(quick: bool, progress: Progress) -> Iterator[tuple[Row, Goal]]:
         yield row, Goal(f"set-up with security, {size.objects} objects: overhead", overhead, MOST_OVERHEAD, "%")
 
 
-def _partitions(_: object, program: Program, schema: pa.Schema) -> Executor:
+def _executor(_: object, program: Program, schema: pa.Schema) -> Executor:
     return LocalExecutor(program, schema, evaluate)
 
 
 def plot(found: Sequence[Row]) -> Plot:
-    """Of such rows, in the order of the sizes."""
+    """The plot of such rows, in the order of the sizes."""
     names = {"without security": "ms without security", "with security": "ms with security"}
     return Plot(
         "Setting a query up, with and without security",
@@ -166,8 +166,8 @@ def plot(found: Sequence[Row]) -> Plot:
 
 
 def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
-    """Milliseconds with and without security, and how many times as long it took in the same round: medians of rounds
-    in which both take turns, in an order drawn anew. What disturbs the machine disturbs a round as a whole."""
+    """Milliseconds with and without security, and their ratio in the same round: medians of rounds in which both take
+    turns, in an order drawn anew. A disturbance of the machine affects a round as a whole."""
     drawn = random.Random(11)
     with tempfile.TemporaryDirectory() as folder:
         secure, plain = Headgate(f"sqlite:///{folder}/a.db", _KEY), Unsecured(f"sqlite:///{folder}/b.db")
@@ -175,8 +175,8 @@ def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
             headgate.initialise("joe", _PASSWORD)
         token = secure.login("joe", _PASSWORD)
         times: dict[Headgate, list[float]] = {secure: [], plain: []}
-        engines = {headgate: QueryGraph(_partitions) for headgate in times}
-        gc.disable()  # or one of the two would pay for what both left behind
+        engines = {headgate: QueryGraph(_executor) for headgate in times}
+        gc.disable()  # otherwise one of the two would pay for the garbage of both
         for number in range(rounds):
             text = script(size, number)
             pair = [secure, plain]

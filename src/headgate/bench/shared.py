@@ -1,10 +1,10 @@
 """`headgate bench shared`: what it costs that people share a query, as paper 001 measured it (Figure 9, DS1 to DS6).
 
-A join of two streams and a projection. Without security the same engine reads the same files and knows of no labels:
-one public view, nothing to decide. Then three people in one role share it (user-level), then seven in three roles
-(role-level), cumulatively as in the paper and exactly; where tuples have six roles, half of them are for nobody here
-and are dropped at the entrance. All take turns in one warm process, many times, and the fastest of each counts: what
-disturbs a run only ever makes it longer.
+A join of two streams and a projection. Without security the same engine reads the same files without labels: one public
+view, nothing to decide. Then three people in one role share it (user-level), then seven in three roles (role-level),
+cumulatively as in the paper and exactly; where tuples have six roles, half of them are for nobody here and are dropped
+at ingress. All take turns in one warm process, many times, and the fastest of each counts: a disturbance can only make
+a run longer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from headgate.service.runs import Processing
 SIZES, QUICK_SIZES = (500_000, 1_000_000, 5_000_000), (50_000,)
 ROUNDS, FEW_ROUNDS = 15, 5
 MANY = 2_000_000
-"""Tuples of a stream from which on few rounds will do."""
+"""Tuples of a stream from which on few rounds are enough."""
 
 SPARK_TUPLES, QUICK_SPARK_TUPLES, SPARK_LIMIT = 100_000, 10_000, 300
 PAPER_RATE = 20_000
@@ -67,7 +67,7 @@ USERS = ("R1", "R1", "R1"), ("R1", "R1", "R1", "R2", "R2", "R3", "R3")
 
 @dataclass(frozen=True)
 class Experiment:
-    """Who shares the query over data with so many roles; without users security is left out."""
+    """Who shares the query over data with so many roles; without users there is no security."""
 
     sharing: str
     roles: int
@@ -87,7 +87,7 @@ EXPERIMENTS = (
 
 
 def prepared(experiment: Experiment, data: Path, home: Path) -> Headgate:
-    """A store with the streams, the query and everybody's subscription."""
+    """A store with the streams, the query and every user's subscription."""
     home.mkdir(parents=True)
     headgate = Headgate(
         f"sqlite:///{home / 'headgate.db'}", b"a key for benches", passwords=Passwords(PasswordHasher(1, 8, 1))
@@ -113,7 +113,7 @@ def prepared(experiment: Experiment, data: Path, home: Path) -> Headgate:
 
 @dataclass(frozen=True)
 class Ran:
-    """Seconds by the clock, seconds of processors, and the results of all who look, for each of them."""
+    """Seconds by the clock, seconds of processors, and the number of results of each subscriber."""
 
     seconds: float
     busy: float
@@ -121,8 +121,8 @@ class Ran:
 
 
 def processor_seconds() -> float:
-    """Of this process and of Spark's, which neighbours on the machine disturb less than the clock; not a number where
-    the system does not tell."""
+    """Processor time of this process and of Spark's, which neighbours on the machine disturb less than the clock; NaN
+    where the system does not provide it."""
     gateway = SparkContext._gateway
     stat = Path(f"/proc/{gateway.proc.pid}/stat") if gateway else None
     if stat is None or not stat.exists():
@@ -146,7 +146,7 @@ def once(experiment: Experiment, data: Path, home: Path) -> Ran:
 
 
 def rounds(folder: Path, tuples: int, count: int, progress: Progress) -> dict[Experiment, list[Ran]]:
-    """All in turns, each turn in another order: what disturbs the machine disturbs all alike."""
+    """All in turns, each turn in another order, so that a disturbance of the machine affects all alike."""
     found: dict[Experiment, list[Ran]] = {experiment: [] for experiment in EXPERIMENTS}
     for number in range(count):
         shift = number % len(EXPERIMENTS)
@@ -158,7 +158,7 @@ def rounds(folder: Path, tuples: int, count: int, progress: Progress) -> dict[Ex
 
 
 def checked(found: dict[Experiment, list[Ran]]) -> None:
-    """Without labels everyone has all results, in one role too; dropped tuples are in nobody's."""
+    """Checks results: without labels everyone has all results, in one role too; dropped tuples are in nobody's."""
     (everything,) = set(found[EXPERIMENTS[0]][0].results)
     for experiment, runs in found.items():
         if len({run.results for run in runs}) != 1:
@@ -219,7 +219,7 @@ def goals(found: dict[Experiment, list[Ran]], tuples: int) -> list[Goal]:
 
 
 def plain_spark(folder: Path, tuples: int) -> Row:
-    """The same join without any security in Structured Streaming, in a process of its own; as `bench peers` has it."""
+    """The same join without any security in Structured Streaming, in a process of its own, as in `bench peers`."""
     peers_data.make(folder / "peers", tuples)
     peers_data.make(folder / "warm", QUICK_SPARK_TUPLES)
     found = run_one(

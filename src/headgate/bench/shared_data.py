@@ -1,4 +1,4 @@
-"""The streams of `bench shared`: two of the same form, each tuple for one of some roles, evenly and at random."""
+"""The streams of `bench shared`: two of the same form; each tuple is for one of some roles, evenly and at random."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START = 1_767_225_600_000_000  # 2026-01-01, UTC, in microseconds
 
 
 def make(folder: Path, tuples: int, roles: int) -> Path:
-    """Where they are; made when they are first asked for."""
+    """The folder of the streams, which are generated at the first call."""
     made = folder / f"{tuples}-{roles}"
     for seed, name in enumerate(NAMES):
         if (made / name).exists():

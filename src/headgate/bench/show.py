@@ -17,7 +17,7 @@ _FILE_WIDTH = 120
 
 
 class Bar:
-    """Progress as a bar on standard error, so that standard output is the report alone."""
+    """Progress as a bar on standard error, so that standard output holds the report alone."""
 
     def __init__(self, title: str) -> None:
         self._bar = RichProgress(
@@ -51,7 +51,7 @@ class Bar:
 
 
 def console_for_reports() -> Console:
-    """Standard output; wide enough for a whole table where it is not a terminal but a file."""
+    """Standard output; wide enough for a whole table where it is a file, not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=_FILE_WIDTH)
 
@@ -71,7 +71,7 @@ def _rows(report: Report) -> Table:
     for column in report.columns():
         table.add_column(escape(column), justify="right" if report.numeric(column) else "left")
     for row in report.rows:
-        table.add_row(*(_partition(row.get(column)) for column in report.columns()))
+        table.add_row(*(_cell(row.get(column)) for column in report.columns()))
     return table
 
 
@@ -80,12 +80,12 @@ def _goals(report: Report) -> Table:
     for goal in report.goals:
         table.add_row(
             escape(goal.name),
-            f"{_partition(goal.measured)} {escape(goal.unit)}",
-            f"{goal.comparison} {_partition(goal.goal)} {escape(goal.unit)}",
+            f"{_cell(goal.measured)} {escape(goal.unit)}",
+            f"{goal.comparison} {_cell(goal.goal)} {escape(goal.unit)}",
             "[green]holds[/]" if goal.holds else "[bold red]does not hold[/]",
         )
     return table
 
 
-def _partition(value: Value) -> str:
+def _cell(value: Value) -> str:
     return escape(written(value))

@@ -21,14 +21,14 @@ class Timing:
 
     @property
     def spread(self) -> float:
-        """From the fastest to the slowest repetition, as a part of the median: how far to trust it."""
+        """From the fastest to the slowest repetition, relative to the median: how far to trust it."""
         return (max(self.repetitions) - min(self.repetitions)) / self.median
 
 
 def time_each(tuples: int, repetitions: int, prepare: Callable[[], Callable[[], object]]) -> Timing:
-    """`prepare` makes the work of one repetition and is not timed, so nothing is remembered from the one before.
+    """`prepare` makes the work of one repetition and is not timed, so nothing is cached from the previous one.
 
-    The clock is this process's processor time: what neighbours on the machine take is not counted.
+    The clock is this process's processor time, so the time of other processes on the machine is not counted.
     """
     found = []
     for _ in range(repetitions):

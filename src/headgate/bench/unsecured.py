@@ -1,7 +1,7 @@
-"""The engine with security left out, for comparison only: what `headgate bench secfilter` measures it against.
+"""The engine without security, for comparison only: the baseline of `headgate bench secfilter`.
 
-Made of the same parts, but nothing is labelled and nothing decided: ingress reads no labels, all tuples have one sight,
-one view sees all of them, and whoever looks receives whatever comes out.
+It consists of the same parts, but nothing is labelled and nothing decided: ingress reads no labels, all tuples have one
+visibility row, one view sees all of them, and its subscriber receives every result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALL = np.ones(1, np.bool_)
 
 
 class UnsecuredProcessor(Processor):
-    """Of one query, with one subscriber."""
+    """A processor of one query, with one subscriber."""
 
     def __init__(self, running: ContinuousQuery) -> None:
         make = partial(LocalExecutor, evaluate=evaluate)

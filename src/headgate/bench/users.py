@@ -1,7 +1,7 @@
 """`headgate bench users`: what the next user costs, from one to a thousand, on one stream.
 
 Tuples carry role expressions; every user has one role of a few. Three questions: users with predicates of their own;
-users who share a few views; many windowed queries at once.
+users who share a few views; many windowed queries at the same time.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _WINDOWED = (
 """{n} is another digit in each."""
 _OWN, _MUCH, _SHARED = "own alarms, rare", "own alarms, often", "one query, four views"
 _OFTEN = 6_000
-"""Alarms from here on lie around the usual rate: about half of what is seen comes out."""
+"""Thresholds from here on lie around the usual rate: about half of the visible tuples become results."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """`apart`, `together` and `many` (who receive much) are numbers of users; `batch` tuples at once, or a quarter; a
-    tenth where much is received; of each stream `windowed` for the windowed queries."""
+    """`apart`, `together` and `many` (who receive many results) are numbers of users; `batch` tuples at once, or a
+    quarter; a tenth where many results are received; `windowed` tuples of each stream for the windowed queries."""
 
     apart: tuple[int, ...]
     together: tuple[int, ...]
@@ -100,32 +100,32 @@ def measure(sizes: Sizes, progress: Progress) -> Report:
 
 
 def _apart_goals(rows: Sequence[Row]) -> list[Goal]:
-    pushdown = {60: 1.6, 1_000: 4.0}
+    limits = {60: 1.6, 1_000: 4.0}
     costs = {int(str(row["users"])): _cost(row) for row in rows}
     return [
         Goal(
             f"{users:,} users, own alarms, batches of {rows[0]['batch']:,}", costs[users] / costs[1], most, "times one"
         )
-        for users, most in pushdown.items()
+        for users, most in limits.items()
         if users in costs
     ]
 
 
 def apart(users: int, least: int = 11_000) -> CatalogSnapshot:
-    """Every user has one role, and a query with an alarm of its own, in the forty beats from the least on."""
+    """Every user has one role, and a query with an alarm threshold of its own, in the forty beats from `least` on."""
     alarms = [least + (number + 1) * 1_237 % 4_000 for number in range(users)]
     queries = [running(f"q{number:04}", _ALARM.format(alarm), STREAMS) for number, alarm in enumerate(alarms)]
     return snapshot(queries, [reader(f"u{i}", x, [ROLES[i % len(ROLES)]]) for i, x in enumerate(queries)])
 
 
 def together(users: int) -> CatalogSnapshot:
-    """All look at one query; those of one role look through one view."""
+    """All users subscribe to one query; those of one role share one view."""
     query = running("q", _ALARM.format(11_000), STREAMS)
     return snapshot([query], [reader(f"u{i}", query, [ROLES[i % len(ROLES)]]) for i in range(users)])
 
 
 def windowed(queries: int) -> CatalogSnapshot:
-    """Different windowed queries, each of them looked at by three users of different roles."""
+    """Different windowed queries, each with three subscribers of different roles."""
     texts = (_WINDOWED[i % len(_WINDOWED)].format(n=i // len(_WINDOWED)) for i in range(queries))
     made = [running(f"q{number:02}", text, STREAMS) for number, text in enumerate(texts)]
     return snapshot(made, [reader(role, query, [role]) for query in made for role in ROLES[:3]])

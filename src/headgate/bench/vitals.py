@@ -1,6 +1,6 @@
 """The streams of the engine's benches: heart rates, blood pressures and temperatures, with role expressions.
 
-All are drawn from one seed. Rates are in hundredths of a beat, so that a thousand users can have alarms of their own.
+All are drawn from one seed. Rates are in hundredths of a beat, so that a thousand users can have different alarms.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MEAN, _SPREAD = {"bp": 120, "hr": 8_000, "temp": 370}, {"bp": 15, "hr": 1_500, 
 def snapshot(
     queries: Sequence[ContinuousQuery], subscribers: Sequence[Subscriber], *, labelled: bool = True
 ) -> CatalogSnapshot:
-    """These queries over the streams; tuples bring role expressions, or (not `labelled`) are for everybody."""
+    """These queries over the streams; tuples have role expressions, or (not `labelled`) are for everybody."""
     labels = {"ROLES": _ROLES} if labelled else {}
     descriptors = {x.name: StreamDescriptor(x.name, x.columns, _TIME, labels) for x in STREAMS.values()}
     return CatalogSnapshot(descriptors=descriptors, queries=tuple(queries), subscribers=tuple(subscribers))
@@ -48,7 +48,7 @@ class Vitals:
         self._now = 0
 
     def batch(self, size: int, streams: Sequence[str] = ("hr",)) -> dict[str, pa.Table]:
-        """So many tuples of each of these streams."""
+        """The next `size` tuples of each of these streams."""
         found = {stream: self._table(stream, size) for stream in streams}
         self._now += size
         return found

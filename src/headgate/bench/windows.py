@@ -1,6 +1,6 @@
-"""`headgate bench windows`: windows of every kind as their size, their keys, their views and their queries grow.
+"""`headgate bench windows`: windows of every kind as their size, keys, views and queries grow.
 
-Everywhere an average over the window comes out with each tuple (or each slide), so that the whole window counts.
+Every tuple (or slide) gives an average over the window, so that the whole window counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KINDS = {
     "PARTITIONED": "SELECT ward, AVG(hr) FROM hr [PARTITIONED BY ward ROWS {n}] GROUP BY ward",
     "UNBOUNDED": "SELECT AVG(hr), COUNT(*) FROM hr [UNBOUNDED]",
 }
-"""{n} tuples are in the window: one comes each millisecond."""
+"""The window holds {n} tuples: one comes each millisecond."""
 _GROUPED = {
     "RANGE": "SELECT ward, AVG(hr) FROM hr [RANGE {n} MILLISECONDS] GROUP BY ward",
     "PARTITIONED": KINDS["PARTITIONED"],

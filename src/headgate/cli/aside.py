@@ -1,5 +1,4 @@
-"""Something that may take as long as it likes, such as printing for a reader who does not read, beside work that must
-not wait for it."""
+"""Runs slow actions, such as printing to a reader who does not read, beside work that must not wait for them."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import click
 
 
 class Aside:
-    """One thing at a time, in a thread; what is begun while the last one is not done is left out."""
+    """Runs one action at a time, in a thread; an action that is begun before the last one has finished is skipped."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -25,7 +24,7 @@ class Aside:
             self._thread.start()
 
     def finish(self) -> None:
-        """Waits for the last one. What went wrong in it goes wrong here."""
+        """Waits for the last action, and raises its error here."""
         if self._thread is not None:
             self._thread.join()
         self._raise()
@@ -43,10 +42,11 @@ class Aside:
 
 
 def write_out(text: str) -> None:
-    """A line on standard output, beside its buffer: a process that ends would wait for that, and so for the reader."""
+    """Writes a line to standard output without its buffer: a process that ends would wait for the buffer, and so for
+    the reader."""
     try:
         descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # somebody else has taken its place
+    except (OSError, ValueError):  # standard output was replaced
         click.echo(text)
         return
     left = f"{text}\n".encode(sys.stdout.encoding, "replace")

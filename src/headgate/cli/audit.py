@@ -1,4 +1,4 @@
-"""`headgate audit`: the trail, its head, and whether it is as it was written."""
+"""`headgate audit`: the trail, its head, and its verification."""
 
 from __future__ import annotations
 

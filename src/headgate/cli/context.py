@@ -1,4 +1,4 @@
-"""What the commands share: where Headgate lives, who is logged in, how answers and errors look."""
+"""What the commands share: the places of files, the session, the format of answers and errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ pass_place = click.make_pass_decorator(Place)
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """All that a command prints goes through here, a line at a time: whatever it repeats, nothing of it acts on the
-    terminal, and it remains one line."""
+    """Prints a line; all output of commands passes here. Whatever text a line repeats, it has no effect on the terminal
+    and remains one line."""
     click.echo(visible(line), err=err)
 
 
 def say_lines(text: str) -> None:
-    """A text of ours that has lines, such as a table."""
+    """Prints a text of ours that has several lines, such as a table."""
     for line in text.split("\n"):
         say(line)
 
@@ -35,8 +35,8 @@ def complain(line: str) -> None:
 
 @contextmanager
 def reported(file: str = "") -> Iterator[None]:
-    """Our errors, and those of files, end the command with one line on standard error, and with exit code 1; Ctrl-C
-    does with 130."""
+    """Our errors, and those of files, end the command with one line on standard error and exit code 1; Ctrl-C ends it
+    with 130."""
     try:
         yield
     except HeadgateError as error:
@@ -47,7 +47,7 @@ def reported(file: str = "") -> Iterator[None]:
         complain(f"{where}{error.message}{hint}")
         sys.exit(1)
     except OSError as error:
-        if error.filename is None:  # of no file, such as a reader of the answers who has left
+        if error.filename is None:  # no file, such as a closed output pipe
             raise
         complain(f"`{error.filename}` cannot be used: {error.strerror or error}")
         sys.exit(1)
@@ -57,7 +57,7 @@ def reported(file: str = "") -> Iterator[None]:
 
 
 def read_password(prompt: str, *, confirm: bool = False) -> str:
-    """From HEADGATE_PASSWORD, or typed without being shown; never from an argument, which others could list."""
+    """Reads HEADGATE_PASSWORD, or prompts without echo; never an argument, which other users could list."""
     given = os.environ.get("HEADGATE_PASSWORD")
     if given is not None:
         return given

@@ -1,4 +1,4 @@
-"""`headgate demo`: the main job, played."""
+"""`headgate demo`: plays the main use of Headgate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHOSEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
 def _in_a_folder(context: click.Context, option: click.Parameter, file: Path) -> Path:
-    """A picture that cannot be drawn is refused before the play, not after it."""
+    """Refuses a picture that cannot be written before the play, not after it."""
     if not file.absolute().parent.is_dir():
         raise click.BadParameter(f"`{file.parent}` is not a folder", context, option)
     return file

@@ -48,7 +48,7 @@ def explain(place: Place, text: str | None, name: str | None, svg: Path | None) 
 
 @contextmanager
 def _places_in_text() -> Iterator[None]:
-    """Errors name places in what was typed, not in the statement made of it."""
+    """Errors name positions in what was typed, not in the statement made of it."""
     try:
         yield
     except HeadgateError as error:

@@ -46,8 +46,8 @@ when it is called: one that needs no engine does not wait for the engine's libra
 
 
 class _Commands(click.Group):
-    """What click finds wrong with the words of a command repeats them, and what nobody foresaw may repeat anything:
-    both are shown as our own errors are."""
+    """Click's errors repeat the words of a command, and unexpected errors may repeat anything: both are shown as our
+    own errors are, with unprintable characters made visible."""
 
     def list_commands(self, context: click.Context) -> list[str]:  # noqa: ARG002
         return [*COMMANDS]
@@ -77,7 +77,7 @@ class _Commands(click.Group):
 
 
 def unforeseen(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """An error that nothing caught, with where it came from."""
+    """Prints an error that nothing caught, with its traceback."""
     for line in "".join(traceback.format_exception(kind, error, trace)).rstrip("\n").split("\n"):
         click.echo(visible(line), err=True)
 

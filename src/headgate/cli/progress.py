@@ -1,7 +1,7 @@
-"""How far a run is, on standard error: the answers alone stand on standard output.
+"""The progress of a run, on standard error: standard output holds the answers alone.
 
-On a terminal one line changes. Without one, what runs for long (`--follow`, `--everyone`) writes a log: that it is
-ready, and then how far it is, at first often and later once a minute, as long as something comes.
+On a terminal one line changes. Without one, long runs (`--follow`, `--everyone`) write a log: that they are ready, and
+then their progress, at first often and later once a minute, as long as data arrives.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headgate.clock import Clock, SystemClock
 from headgate.recovery.pipeline import Counts
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds between two lines of the log; each time twice as many."""
+"""Seconds between two lines of the log; they double each time."""
 
 
 class Bar:
-    """`everyone`: how many tuples and batches there are is for those who run the system; some may be hidden from
+    """`everyone`: the numbers of tuples and batches are only for the operator; some tuples may be hidden from
     others."""
 
     def __init__(self, *, follow: bool, everyone: bool, clock: Clock | None = None) -> None:

@@ -1,4 +1,4 @@
-"""`headgate run`: a script of statements, and then the queries it started at work."""
+"""`headgate run`: runs a script of statements, and then the queries it started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headgate.service.runs import Processing, Unread
 SHOWN = 20
 UNREAD, ENDED, INTERRUPTED = 1, 3, 128
 """Exit codes: a source could not be read; a query ended before its streams did; and, with the signal's number added,
-somebody interrupted what had an end (Ctrl-C: 130)."""
+somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
 
 
 @click.command()
@@ -122,7 +122,7 @@ def run(
 
 @dataclass(frozen=True)
 class Results:
-    """Where they go; nowhere: they are printed."""
+    """Where results go; without a destination they are printed."""
 
     out: Path | None
     kind: str
@@ -134,7 +134,7 @@ class Results:
 
 
 def _target(format_: str | None, options: Sequence[str], file: Path | None) -> SparkTarget | None:
-    """Of an option that is given in several ways, the command's counts before the file's and the environment's."""
+    """If an option is given in several ways, the command line overrides the file and the environment."""
     if format_ is None:
         if options or file:
             raise click.UsageError("--option and --options-from are for --to, which names the format")
@@ -186,7 +186,7 @@ def _process(
         except Unread as error:
             unread = client.unread(error.streams)
             asked.ended = True
-        work.stop()  # or more would come after what is said of it
+        work.stop()  # before the last messages, so that nothing comes after them
         bar.stop()
         _warn(client, work)
         printing.finish()
@@ -208,13 +208,13 @@ def _warn(client: RunClient, work: Processing) -> None:
 
 
 def _kept(results: Results) -> str:
-    """What an interruption leaves, and how to go on."""
+    """What an interruption leaves, and how to continue."""
     shown = "what came until then stands above" if results.printed else "what came until then is written"
     return f"{shown} and will not come again; the same command goes on after it, with --fresh from the beginning"
 
 
 class _News:
-    """What is told as it happens while streams are followed, each once: what cannot be read, and what ended."""
+    """Messages while streams are followed, each printed once: streams that cannot be read, and queries that ended."""
 
     def __init__(self, client: RunClient, work: Processing) -> None:
         self._client = client
@@ -235,7 +235,7 @@ class _News:
 
 
 def _waiting(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """What is new about what cannot be read, or can be again."""
+    """Messages about streams that cannot be read now, or can be read again."""
     yield from (f"{line}; it is tried again" for line in now if line not in before)
     names = {line.partition(" cannot be read")[0] for line in before} - {x.partition(" cannot be read")[0] for x in now}
     yield from (f"{name} can be read again" for name in sorted(names))
@@ -247,17 +247,17 @@ def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -
 
 
 class _Asked:
-    """Whether somebody has asked for the end, by Ctrl-C or as systems do it, and by which signal. Who asks is not heard
-    in the middle of a word to Spark, unless it is for the second time."""
+    """Whether the user (Ctrl-C) or the system has asked the run to end, and by which signal. A request does not
+    interrupt a call to Spark, unless it is the second one."""
 
     def __init__(self) -> None:
         self._signal = 0
         self.ended = False
-        """It came to its end by itself."""
+        """The run ended by itself."""
 
     @property
     def interrupted(self) -> int:
-        """The signal that ended it, or 0."""
+        """The signal that ended the run, or 0."""
         return 0 if self.ended else self._signal
 
     def check(self) -> None:

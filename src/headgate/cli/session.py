@@ -46,7 +46,7 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
             token = headgate.login(user, password, roles=chosen, level=wanted, source=f"uid {os.getuid()}")
             try:
                 place.keep_token(token)
-            except OSError:  # a session that nobody can use is not left open
+            except OSError:  # do not leave a session open that nobody can use
                 headgate.logout(token)
                 raise
     say(f"{user} is logged in")

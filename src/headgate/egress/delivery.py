@@ -1,9 +1,9 @@
-"""Letting results out: under the rights of that very moment, which nobody can change meanwhile, and without waiting.
+"""Delivery of a batch's results into a sink, under the rights that hold at that moment.
 
-While rights are held everyone who wants to change anything waits, so nothing outside of the process is waited for then.
-What takes time comes before: results are decided about and made ready where nobody looks. Then rights are held, it is
-decided once more whether all of it is still permitted, and it is let out. What has to wait for a disk or for somebody
-else's system comes after. If rights have changed in between, or may have, it begins again.
+While the catalog is open (`SnapshotSource.open`) every change of rights waits, so nothing outside the process may be
+waited for in that time. Slow work comes before: results are filtered and prepared while the catalog is not held. Then
+the catalog is opened, all prepared results are checked against its rights once more, and published. Waiting for a disk
+or an external system comes after. If rights changed in between, or may have changed, delivery starts again.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 
 ROUNDS = 3
-"""So often results are made ready before rights are held. After that it is done while they are, so that nobody who
-keeps changing rights can hold results up."""
+"""Results are prepared this many times before the catalog is opened. After that they are prepared while it is open, so
+that a user who keeps changing rights cannot delay results."""
 
 
 @dataclass(frozen=True)
 class Delivered:
-    """What is ready to go out, or went out, and under which rights."""
+    """The results that are prepared or published, and the catalog snapshot whose rights they were filtered by."""
 
     now: CatalogSnapshot
     results: Sequence[ResultBatch]
@@ -41,8 +41,8 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Handover:
-    """The results of a batch on their way into one sink. `computed` is the demand they were computed for; None after a
-    restart."""
+    """The delivery of one batch's results into one sink. `computed` is the catalog snapshot they were computed for;
+    None after a restart."""
 
     gate: SnapshotSource
     sink: Sink
@@ -51,7 +51,7 @@ class Handover:
     refused: Sequence[RejectedRows]
 
     def run(self) -> Delivered:
-        """If the lease on rights is lost in the middle it goes on with the rest, unless that is forbidden by now."""
+        """If the lease is lost midway, the remaining results are still delivered, unless rights forbid them by now."""
         rounds, ready = 0, None
         while True:
             if ready is None and rounds < ROUNDS:

@@ -1,8 +1,8 @@
-"""Egress: everyone's results, in their order, decided at the very last moment (SecFilter).
+"""The result filter (SecFilter): decides at the last moment which results each subscriber receives, in result order.
 
-A result's label is decided about once for each different set of labels and each clearance, never for each row; nothing
-that a view has computed is delivered to somebody whose rights of now do not permit it. Results stay columns: those who
-look through one view and may have the same share one parcel.
+A decision is made once for each distinct set of labels and each clearance, never for each row. INVARIANT: no result
+that a view computed reaches a subscriber whose current rights do not permit it. Results stay in columns: subscribers of
+one view who may receive the same results share one result batch.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.view import View
 
 _MOST_REMEMBERED = 1_000_000
-"""Labels in sets whose combination is remembered, and decisions."""
+"""The most labels in remembered sets and remembered decisions, together."""
 
 _Read = tuple[tuple[Label, ...], bool]
-"""How a block read its tuples: the labels of the columns it read, and whether it made aggregates."""
+"""How a block read its tuples: the labels of the columns it read, and whether it aggregates."""
 
 
 class ResultFilter:
-    """`labels` are all labels by number; what a number means never changes, so decisions are remembered."""
+    """`labels` maps numbers to labels. The meaning of a number never changes, so decisions can be remembered."""
 
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
@@ -58,7 +58,7 @@ class ResultFilter:
         return result_batches
 
     def _shared_out(self, view: View, whole: ResultBatch) -> list[ResultBatch]:
-        """One parcel for all who may have the same."""
+        """One result batch for each group of subscribers who may receive the same results."""
         together: dict[tuple[bool, ...], list[str]] = {}
         for subscriber in sorted(view.clearances):
             clearance = view.clearance(subscriber, self._rules)
@@ -75,9 +75,9 @@ class ResultFilter:
         return result_batches
 
     def _permits(self, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[bool, ...]:
-        """Which of these labels permit the clearance."""
+        """For each of these labels, whether it permits the clearance."""
         known = self._decided.setdefault(clearance, {})
-        answers = map(known.get, kinds)  # looked up once: labels are not hashed for nothing
+        answers = map(known.get, kinds)  # one lookup per label: hashing a label is costly
         return tuple(
             self._decide(label, clearance) if answer is None else answer
             for label, answer in zip(kinds, answers, strict=True)
@@ -96,7 +96,7 @@ class ResultFilter:
         return view.column_labels(block, self._rules), view.running.query.blocks[block].aggregated
 
     def _whole(self, view: View, batches: list[BlockResults], read: list[_Read]) -> ResultBatch:
-        """All that a view's blocks yielded, in order, for nobody yet; `read` says how each batch was read."""
+        """All results of a view's blocks, in order, without subscribers yet; `read` says how each batch was read."""
         level, (first, *others) = view.running.level, batches
         both = [(own, members) for batch, own in zip(batches, read, strict=True) for members in batch.sets]
         sets = {key: number for number, key in enumerate(dict.fromkeys(both))}
@@ -121,7 +121,7 @@ class ResultFilter:
         )
 
     def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:
-        """The labels of results that combine these, read so, at the level of their query."""
+        """The labels of results that combine these sets of labels, read in these ways, at the level of their query."""
         found = []
         for read, members in sets:
             known = self._combined.setdefault((level, read), {})
@@ -135,7 +135,8 @@ class ResultFilter:
         return tuple(found)
 
     def _forget(self) -> None:
-        """Now and then, so that what is remembered does not grow for ever."""
+        """Clears remembered combinations and decisions when there are too many, so that they do not grow without
+        limit."""
         if self._remembered > _MOST_REMEMBERED:
             self._combined.clear()
             self._decided.clear()
@@ -144,13 +145,13 @@ class ResultFilter:
 
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
-    """The label of a result: all its inputs' protection, and the level of its query."""
+    """The label of a result: the protection of all its inputs, and the level of its query."""
     given, least = tuple(labels), Label(levels=frozenset({level}))
     return rules.combine(rules.normal(least), given[0]) if len(given) == 1 else rules.combine_all((least, *given))
 
 
 def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBatch]:
-    """What the rights of this moment permit of results, whenever they were computed: for each subscriber its own."""
+    """The results that the rights of this snapshot permit, whenever they were computed; one batch per subscriber."""
     if results.outgoing is not None:  # a notice about a subscription holds no result
         return [results]
     query = snapshot.running.get(results.query)
@@ -170,7 +171,7 @@ def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBat
 
 
 def permits_all(snapshot: CatalogSnapshot, results: ResultBatch) -> bool:
-    """Whether all of it is still permitted to all whom it is for."""
+    """Whether every row is still permitted to every subscriber of the batch."""
     found = permitted(snapshot, results)
     names = [name for x in found for name in x.subscribers]
     return len(names) == len(results.subscribers) and all(len(x) == len(results) for x in found)

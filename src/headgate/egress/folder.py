@@ -1,5 +1,5 @@
-"""A folder for results. Below it no link is followed, and nothing is shared with anybody: a link may lead anywhere, and
-show results to anyone, or have something cut or removed that is not ours."""
+"""A folder for results. Below it no link is followed and no file is shared with others: a link could lead anywhere,
+disclose results to anyone, or have foreign files truncated or removed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ _HEX = "[0-9a-f]{32}"
 
 
 class ResultFolder:
-    """Places are given as paths with `/`, whose parts are plain names. Its mark is a name of its own, and then that of
-    the state whose results it holds: no other one writes there, and only one process at a time does."""
+    """Places in the folder are paths with `/` between plain names. A mark file holds the folder's identity and then
+    that of the state whose results it holds. INVARIANT: no other state writes here, and only one process at a time
+    does."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -33,10 +34,10 @@ class ResultFolder:
         self._claimed: int | None = None
         self.warnings: list[str] = []
 
-    # Whose it is ------------------------------------------------------------------------------------------------------
+    # Ownership --------------------------------------------------------------------------------------------------------
 
     def claim(self, owner: str) -> None:
-        """From now on it is the owner's, and this process's until it is let go."""
+        """Assigns the folder to this owner, and to this process until `let_go`."""
         self.name = self.mark()
         with self.reporting(_MARK), self.inside("") as here:
             descriptor = os.open(_MARK, os.O_RDWR | _FILE, dir_fd=here)
@@ -57,7 +58,7 @@ class ResultFolder:
             ) from None
 
     def _own(self, descriptor: int, owner: str) -> None:
-        """An owner that is not there, or by half, because of a crash, is none."""
+        """Records the owner. One that is missing, or half written because of a crash, counts as none."""
         mark, _, known = os.pread(descriptor, 100, 0).decode(errors="replace").partition(" ")
         if known == owner:
             return
@@ -75,8 +76,8 @@ class ResultFolder:
             self._claimed = None
 
     def was_replaced(self) -> bool:
-        """Whether it is another folder than the one that was claimed. One that was removed, or moved away, is made
-        again, with a mark of its own, and that is said."""
+        """Whether the folder is no longer the one that was claimed. If it was removed or moved away, a new folder with
+        a new mark is made in its place, with a warning."""
         if self._claimed is None:
             return False
         mine = os.fstat(self._claimed)
@@ -92,7 +93,7 @@ class ResultFolder:
         return True
 
     def mark(self) -> str:
-        """What the folder is known by, wherever it is moved to: what is known of its files holds for no other one."""
+        """The folder's identity, which moves with it. Recorded sizes and numbers of files hold for this folder only."""
         with self.reporting(_MARK), self.inside("") as here:
             if _MARK not in os.listdir(here):
                 self._name(secrets.token_hex(16), here)
@@ -108,13 +109,13 @@ class ResultFolder:
             file.write(mark)
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # somebody else was faster
+        with suppress(FileExistsError):  # another process was faster
             os.link(own, _MARK, src_dir_fd=here, dst_dir_fd=here, follow_symlinks=False)
         os.unlink(own, dir_fd=here)
 
     @contextmanager
     def reporting(self, place: str) -> Iterator[None]:
-        """What goes wrong there is said in one line."""
+        """Turns any OSError into one line that names the place."""
         try:
             yield
         except OSError as error:
@@ -125,7 +126,8 @@ class ResultFolder:
 
     @contextmanager
     def inside(self, place: str, *, make: bool = True) -> Iterator[int]:
-        """A folder below this one, as a descriptor; it is made, for nobody but us, unless it must be there."""
+        """A folder below this one, as a descriptor; it is created with access for this user only, unless `make` is
+        false."""
         if make:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         here = os.open(self.path, _FOLDER)
@@ -143,7 +145,7 @@ class ResultFolder:
 
     @contextmanager
     def file(self, place: str, *, make: bool = True) -> Iterator[int]:
-        """A plain file of its own, to write to, that nobody but us may read."""
+        """A regular file with one link, opened for writing, which only this user may read."""
         folder, _, name = place.rpartition("/")
         with self.inside(folder, make=make) as here:
             descriptor = os.open(name, os.O_RDWR | _FILE | (os.O_CREAT if make else 0), 0o600, dir_fd=here)
@@ -158,12 +160,12 @@ class ResultFolder:
 
 
 def new_file(name: str, folder: int) -> int:
-    """In place of whatever had that name, to be written to."""
+    """Creates a file to write to; removes any that had this name."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
     return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
 
 
 def known_file(name: str, folder: int) -> int:
-    """One that we wrote, to be read."""
+    """Opens a file that this sink wrote, for reading."""
     return os.open(name, os.O_RDONLY | _FILE, dir_fd=folder)

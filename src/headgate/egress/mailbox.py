@@ -1,5 +1,5 @@
-"""Results kept in this process until their subscriber fetches them; what goes out is decided then, not when they
-came."""
+"""A sink that keeps results in this process until their subscriber fetches them. Rights are applied when results are
+fetched, not when they arrived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 
 MOST_KEPT = 1_000_000
-"""Results kept for one subscriber of one query; beyond it the oldest go, and are counted."""
+"""The most results kept for one subscriber of one query; beyond it the oldest are dropped, and counted."""
 
 
 class Mailbox(Sink):
@@ -28,11 +28,11 @@ class Mailbox(Sink):
         self._kept: dict[tuple[str, str], list[ResultBatch]] = {}
         self._sizes: dict[tuple[str, str], int] = {}
         self.lost: Counter[tuple[str, str]] = Counter()
-        """Results that came and are not kept, by subscriber and query, since it fetched the last time."""
+        """Results dropped since the last fetch, by subscriber and query."""
         self._ready: Sequence[ResultBatch] = ()
 
     def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
-        """What nobody has fetched goes with the process, as its subscribers do."""
+        """Nothing: results that were not fetched end with the process, as its subscribers do."""
         return {}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
@@ -50,7 +50,7 @@ class Mailbox(Sink):
     def publish(self, verify: Verify) -> None:
         verify()
         ready, self._ready = self._ready, ()
-        for result_batch in (x for x in ready if x.outgoing is None):  # of subscriptions who runs this is told at once
+        for result_batch in (x for x in ready if x.outgoing is None):  # notices go to the operator at once
             for key in ((subscriber, result_batch.query) for subscriber in result_batch.subscribers):
                 self._kept.setdefault(key, []).append(result_batch)
                 self._sizes[key] = self._sizes.get(key, 0) + len(result_batch)
@@ -58,7 +58,7 @@ class Mailbox(Sink):
                     self._drop_oldest(key)
 
     def _drop_oldest(self, key: tuple[str, str]) -> None:
-        """What is said of a query stays; of results, as many as may be kept."""
+        """Drops the oldest results down to the limit; notices stay."""
         kept, gone = self._kept[key], self._sizes[key] - self._most
         self.lost[key] += gone
         self._sizes[key] = self._most
@@ -81,12 +81,12 @@ class Mailbox(Sink):
             del self.lost[key]
 
     def has(self, subscriber: str, query: str) -> bool:
-        """Whether anything waits for it."""
+        """Whether anything waits to be fetched."""
         return bool(self._kept.get((subscriber, query)))
 
     def fetch(self, subscriber: str, query: str, now: CatalogSnapshot) -> list[ResultBatch]:
-        """All that is there for it and that its rights of now permit; whatever they do not is gone as well. How many
-        were `lost` is counted from here on anew."""
+        """Returns everything kept for this subscriber that its current rights permit, and drops the rest. The count of
+        `lost` results starts again."""
         self._sizes.pop((subscriber, query), None)
         self.lost.pop((subscriber, query), None)
         waiting = self._kept.pop((subscriber, query), [])

@@ -1,8 +1,9 @@
-"""Results as Parquet files, one more for each subscriber and query with every batch that has something for it.
+"""A sink of Parquet files: each batch adds one file for each subscriber and query that has results in it.
 
-A batch is written in a folder of its own, which is no reader's, before it counts, and gets its place when it goes out:
-so results are written once, however many they are. What a reader sees is numbered for that reader alone, so that
-numbers tell of nobody else; whose a file is stands beside it, not in it, as queries have numbers among all objects.
+A batch is written to a staging folder, which readers do not use, before it is committed, and is linked to its final
+place at delivery: so results are written once, however many they are. Files are numbered for each reader separately, so
+that numbers reveal nothing of others. An index beside the staged files says whose they are, not the files themselves,
+because queries are numbered among all objects.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REPEATED = [_LABEL, _BLOCK]
 
 
 class ParquetSink(Sink):
-    """What is said instead of results goes to files with lines, as JSON lines do."""
+    """Notices and rejected rows go to files of JSON lines, as in `FileSink`."""
 
     keeps = True
 
@@ -68,7 +69,7 @@ class ParquetSink(Sink):
         return {self.name: beginning | self._numbers, **self._lines.state([x for x in results if x.word], refused)}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
-        """Of what was to go out nothing is left but what is staged."""
+        """Removes everything of the batch in delivery except its staged files."""
         self._numbers = dict(states.get(self.name) or {})
         for place, number in self._numbers.items():
             here = self._folder.inside(place, make=False)
@@ -83,7 +84,8 @@ class ParquetSink(Sink):
     def _warn(self, place: str, names: Sequence[str], what: str) -> None:
         self._folder.warnings += [f"the file of results `{place}/{x}` in `{self.place}` {what}" for x in names]
 
-    # Before a batch counts --------------------------------------------------------------------------------------------
+    # Before a batch is committed
+    # Before a batch is committed --------------------------------------------------------------------------------------
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
         if self._folder.was_replaced():
@@ -109,7 +111,7 @@ class ParquetSink(Sink):
             _note(_index(version), [(name, *key) for key, name in self._staged.items()], here)
 
     def staged(self, version: int) -> list[ResultBatch]:
-        """What was staged for a version that counts, after a restart."""
+        """After a restart: the results staged for a committed version."""
         with self._folder.reporting(_STAGED), self._folder.inside(_STAGED) as here:
             noted = _noted(_index(version), here, self.place)
             result_batches = [
@@ -119,11 +121,12 @@ class ParquetSink(Sink):
         self._staged = {(subscriber, query): name for name, subscriber, query in noted}
         return result_batches
 
-    # When it goes out -------------------------------------------------------------------------------------------------
+    # Delivery
+    # Delivery ---------------------------------------------------------------------------------------------------------
 
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
-        """`as_staged`: all of it, as it is; otherwise only these results, of what was staged, which itself stays as it
-        is: it may have to be decided about again."""
+        """`as_staged`: every staged file as it is; otherwise only these results. Staged files stay unchanged, because
+        rights may have to be applied to them again."""
         self._ready = dict(self._staged)
         if not as_staged:
             with self._folder.reporting(_STAGED), self._folder.inside(_STAGED) as waiting:
@@ -156,8 +159,8 @@ class ParquetSink(Sink):
         self._lines.complete()
 
     def _let_out(self, place: str, here: int, name: str, waiting: int) -> None:
-        """What is staged stays until the next batch. Whatever has a number that was never given is not ours, or was
-        forgotten with the state it belonged to."""
+        """Links a staged file to its place; the staged file stays until the next batch. A file with a number that was
+        never assigned is not ours, or belonged to a state that was deleted."""
         number = self._numbers.get(place, 0) + 1
         if number == 1:
             _clear(here, 0)
@@ -168,7 +171,7 @@ class ParquetSink(Sink):
         self._numbers[place] = number
 
     def keep(self, now: CatalogSnapshot) -> None:
-        """Numbers stay known, as lengths of files do."""
+        """Keeps all numbers, as `FileSink` keeps the sizes of files."""
 
     def _place(self, subscriber: str, query: str) -> str:
         return file_path(self._addresses.of(subscriber, query).path)
@@ -187,7 +190,7 @@ def _index(version: int) -> str:
 
 
 def _note(name: str, known: list[tuple[str, str, str]], folder: int) -> None:
-    """Which files are staged, for whom and of which query."""
+    """Writes which files are staged, for which subscriber and query."""
     with open(new_file(name, folder), "w", encoding="utf-8") as file:
         json.dump(known, file)
         file.flush()
@@ -195,7 +198,7 @@ def _note(name: str, known: list[tuple[str, str, str]], folder: int) -> None:
 
 
 def _noted(name: str, folder: int, place: str) -> list[tuple[str, str, str]]:
-    """All that was staged: what is missing would be missing for ever."""
+    """Reads which files are staged. A missing file is an error: its results would be lost for ever."""
     there = frozenset(os.listdir(folder))
     noted: list[tuple[str, str, str]] = []
     if name in there:
@@ -212,7 +215,7 @@ def _noted(name: str, folder: int, place: str) -> list[tuple[str, str, str]]:
 
 
 def _clear(folder: int, number: int) -> list[str]:
-    """Files with later numbers go; which these are."""
+    """Removes files with later numbers and returns their names."""
     later = [name for name in _numbered(folder) if int(name.partition(".")[0]) > number]
     for name in later:
         os.unlink(name, dir_fd=folder)
@@ -220,7 +223,7 @@ def _clear(folder: int, number: int) -> list[str]:
 
 
 def _damaged(folder: int) -> list[str]:
-    """Those that do not begin and end as such files do."""
+    """The files that do not begin and end with Parquet's magic bytes."""
     found = []
     for name in _numbered(folder):
         with open(known_file(name, folder), "rb") as file:
@@ -236,7 +239,7 @@ def _numbered(folder: int) -> list[str]:
 
 
 def _labels(name: str) -> str:
-    """The file beside staged results that holds their labels exactly. Those that go out are for people."""
+    """The file beside staged results that holds their exact labels. Labels in delivered files are for people."""
     return f"{name}.labels"
 
 
@@ -249,7 +252,7 @@ def _write(table: pa.Table, result_batch: ResultBatch, name: str, folder: int) -
         file.flush()
         os.fsync(file.fileno())
     with open(new_file(f"{name}.new", folder), "wb") as file:
-        # numbers as they are: dictionaries and statistics of results that are read as a whole cost more than they save
+        # plain encoding: these files are read whole, so dictionaries and statistics cost more than they save
         pq.write_table(table, file, compression="snappy", use_dictionary=_REPEATED, write_statistics=False)
         file.flush()
         os.fsync(file.fileno())

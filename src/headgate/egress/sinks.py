@@ -1,5 +1,5 @@
-"""Where results go. What a crash interrupts is written again, and nothing twice: a sink's own state, from before a
-batch, is kept with the batch. What takes time is done before and after results are let out, never meanwhile."""
+"""Sinks: where results go. After a crash a sink writes interrupted results again and no result twice, because its state
+from before the batch is saved with the batch. Slow work is done before and after publishing, never during it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.plain import json_line
 
 Verify = Callable[[], None]
-"""Raises LeaseLost unless what was decided still holds."""
+"""Raises LeaseLost unless the decision still holds."""
 
 
 class Sink(ABC):
-    """`name` is what its state is kept by: no two places where results go to have the same. `keeps`: what is staged is
-    kept by the sink itself, and need not be kept with the batch. `place` is where that is, for people."""
+    """`name` identifies the sink's saved state: no two destinations have the same. `keeps`: the sink itself keeps
+    staged results, so they need not be saved with the batch. `place` is the destination as shown to people."""
 
     keeps: bool
     place: str = ""
@@ -38,55 +38,57 @@ class Sink(ABC):
     def name(self) -> str: ...
 
     def claim(self, owner: str) -> None:  # noqa: B027
-        """It is used for the state of this name from now on, or that is refused."""
+        """Binds the sink to the state of this name from now on, or refuses."""
 
     def let_go(self) -> None:  # noqa: B027
-        """It is not used any more."""
+        """Releases the sink."""
 
     def warnings(self) -> list[str]:
-        """What whoever runs the engine should know, since this was asked the last time."""
+        """Warnings for the operator, since the last call."""
         return []
 
     @abstractmethod
     def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
-        """What it needs to know to write these results, and only those, as plain JSON, by its name (and those of
-        others that write to the same place); nothing if it keeps nothing when the process ends. Then the results of the
-        last batch do not come again either: whether some would come depends on whose batch was the last."""
+        """The state the sink needs to write these results and no others, as plain JSON, by its name (and by those of
+        other sinks that write to the same place). Empty if the sink loses everything when the process ends. Then the
+        results of the last batch are not delivered again either: otherwise it would depend on whose batch was the last
+        whether some are."""
 
     @abstractmethod
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
-        """Back to where it was then; of the results it was to write nothing is left, unless they were `out`."""
+        """Returns to this state. Removes what was written of the results that were to be written, unless they were
+        `out`."""
 
     @abstractmethod
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
-        """What will go out as soon as the batch counts; nobody sees it yet."""
+        """Stages the results that are delivered once the batch is committed; no reader sees them yet."""
 
     @abstractmethod
     def staged(self, version: int) -> list[ResultBatch]:
-        """After a restart: what was staged for a batch that counts; nothing if the sink keeps nothing."""
+        """After a restart: the results staged for a committed batch; empty if the sink keeps none."""
 
     @abstractmethod
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
-        """Makes ready what will be let out: all that was staged, or only these results. Nobody sees it yet. It may come
-        to be prepared again, and then what was let out before is not let out once more."""
+        """Prepares publishing: everything that was staged, or only these results. No reader sees them yet. It may be
+        called again for the same batch; results published before are then not published again."""
 
     @abstractmethod
     def publish(self, verify: Verify) -> None:
-        """Lets out what was prepared, while no right changes: nothing outside of the process is waited for. `verify` is
-        asked before each step."""
+        """Publishes what was prepared while no right can change: nothing outside the process is waited for. Calls
+        `verify` before each step."""
 
     def complete(self) -> None:  # noqa: B027
-        """What was let out is out for good: what takes time for that."""
+        """Makes published results durable; slow work belongs here."""
 
     @abstractmethod
     def keep(self, now: CatalogSnapshot) -> None:
-        """Of those who have left, and whose results are all out, nothing need be held any more."""
+        """Drops what is held for subscribers who have left and whose results are all out."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the results of a query go for a subscriber: a file's place below the folder, the names of the columns, and
-    of which stream and level they are."""
+    """Where the results of a query go for a subscriber: the place of a file below the folder, the names of the columns,
+    the stream and the level."""
 
     path: tuple[str, ...]
     columns: tuple[str, ...]
@@ -105,8 +107,8 @@ def address_of(addresses: Addresses, result_batch: ResultBatch, subscriber: str)
 
 
 class FileSink(Sink):
-    """JSON lines, one file for each subscriber and query, longer with every batch that has something for it: neither
-    names nor sizes tell of anything but its own lines."""
+    """JSON lines, one file for each subscriber and query. A file grows only with batches that have lines for it, so
+    neither names nor sizes reveal anything but its own lines."""
 
     keeps = False
 
@@ -138,7 +140,8 @@ class FileSink(Sink):
         return {self.name: beginning | self._sizes}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
-        """Rights may have changed since, so what a crash left of results may never come again: it goes now."""
+        """Truncates what a crash left of undelivered results: rights may have changed since, so they may never be
+        delivered."""
         self._sizes = dict(states.get(self.name) or {})
         for path, size in list(self._sizes.items()):
             here = self._folder.file(path, make=False)
@@ -152,13 +155,13 @@ class FileSink(Sink):
             self._sizes[path] = left or 0
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
-        self._look()
+        self._check_folder()
 
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
-        self._look()
+        self._check_folder()
         self._take_back()
         lines: dict[str, list[str]] = {}
         for result_batch in results:
@@ -192,7 +195,7 @@ class FileSink(Sink):
         self._published, self._ready = set(), {}
 
     def keep(self, now: CatalogSnapshot) -> None:
-        """How long files are stays known: whoever subscribes again goes on where its file ends."""
+        """Keeps the sizes of files: a user who subscribes again continues at the end of its file."""
 
     def _path(self, subscriber: str, result_batch: ResultBatch) -> str:
         return file_name(address_of(self._addresses, result_batch, subscriber).path)
@@ -201,7 +204,8 @@ class FileSink(Sink):
         return file_name(self._addresses.of_refused(part.stream))
 
     def _append(self, path: str, verify: Verify) -> None:
-        """In pieces, so that what is large stops in time if it has to; it can go on where it stopped."""
+        """Appends in pieces, so that a large write stops soon when the lease is lost; it can resume where it
+        stopped."""
         content = self._ready[path]
         with self._folder.file(path) as file:
             if path not in self._begun:
@@ -209,7 +213,7 @@ class FileSink(Sink):
                 self._begun[path] = 0
             os.ftruncate(
                 file, self._sizes[path] + self._begun[path]
-            )  # what is not known is from before all was forgotten
+            )  # unknown content is from before the state was deleted
             os.lseek(file, 0, os.SEEK_END)
             while (begin := self._begun[path]) < len(content):
                 if begin:
@@ -218,15 +222,16 @@ class FileSink(Sink):
         self._sizes[path] += self._begun.pop(path)
 
     def _take_back(self) -> None:
-        """What was let out by half, and may not go on as it is."""
+        """Removes partly published content, which may no longer be permitted as it is."""
         for path in self._begun:
             with self._folder.reporting(path), self._folder.file(path) as file:
                 os.ftruncate(file, self._sizes[path])
         self._begun = {}
 
     def _end_of(self, path: str, file: int) -> int:
-        """Where a file goes on. If it is not as long as it was left, somebody else has been there, which is said: what
-        was added stays, and what is left of a line that was cut goes, so that the next one stands alone."""
+        """Where writing continues. If the size is not the recorded one, somebody else changed the file, and a warning
+        says so: added bytes stay, and the rest of a line that was cut is removed, so that the next line stands
+        alone."""
         known, found = self._sizes.get(path, 0), os.fstat(file).st_size
         if path not in self._sizes or found == known:
             return known
@@ -238,13 +243,13 @@ class FileSink(Sink):
         os.ftruncate(file, whole)
         return whole
 
-    def _look(self) -> None:
-        """A folder that was removed begins anew."""
+    def _check_folder(self) -> None:
+        """Starts again if the folder was removed."""
         if self._folder.was_replaced():
             self.begin_anew()
 
     def begin_anew(self) -> None:
-        """In a folder of which nothing is known."""
+        """For a folder of which nothing is recorded."""
         self._sizes = {}
 
     def _warn(self, path: str, what: str) -> None:
@@ -252,12 +257,12 @@ class FileSink(Sink):
 
 
 def taken(said: list[str]) -> list[str]:
-    """All that is there, which is then there no more, whoever adds to it meanwhile."""
+    """Removes and returns all entries, even if others are added meanwhile."""
     return [said.pop(0) for _ in range(len(said))]
 
 
 def _last_line(file: int, size: int) -> int:
-    """Where the last line that is whole ends."""
+    """Where the last complete line ends."""
     while size:
         begin = max(0, size - _PIECE)
         found = os.pread(file, size - begin, begin).rfind(b"\n")
@@ -275,11 +280,11 @@ class Addresses(Protocol):
 
 _PIECE = 1 << 20
 _LONGEST = 200
-"""Of the name of a file, in bytes; file systems have 255."""
+"""The longest name of a file, in bytes; file systems allow 255."""
 
 
 def file_path(path: tuple[str, ...]) -> str:
-    """No part leaves its folder, or hides, or is too long for a name."""
+    """A path of which no part leaves its folder, is hidden, or is too long for a name."""
     return "/".join(map(_part, path))
 
 
@@ -295,7 +300,7 @@ def _part(part: str) -> str:
 
 
 def shown_kinds(kinds: Sequence[Label], named: frozenset[str] | None) -> list[str]:
-    """Labels as a reader sees them: with the names that sources have for people, and without those that it may not
+    """Labels as a reader sees them: with the names that sources have for people, and without sources that it may not
     view."""
     return [str(replace(x, sources=_shown(x.sources, named), aggregated=frozenset())) for x in kinds]
 
@@ -305,7 +310,7 @@ def _shown(sources: frozenset[str], named: frozenset[str] | None) -> frozenset[s
 
 
 def lines_of(result_batch: ResultBatch, address: Address) -> list[str]:
-    """Each result as one JSON object, or what is said instead."""
+    """Each result as one JSON object, or the notice that stands instead of results."""
     if result_batch.word:
         return [json_line(result_batch.word)]
     kinds, columns = shown_kinds(result_batch.kinds, address.named), address.columns
@@ -323,7 +328,7 @@ def lines_of(result_batch: ResultBatch, address: Address) -> list[str]:
 
 
 def rejected_lines(part: RejectedRows) -> list[str]:
-    """Each row with its reason, as closely as that is known; then how many more there were."""
+    """Each rejected row with its most precise reason; then how many more there were."""
     details = part.details or [""] * len(part.rows)
     reasons = [f"{part.reason}: {detail}" if detail else part.reason for detail in details]
     lines: list[dict[str, object]] = [{"reason": x, "values": row} for x, row in zip(reasons, part.rows, strict=True)]

@@ -1,10 +1,10 @@
-"""Results into whatever Spark can write to, by the name of a format and its options.
+"""A sink that writes results to any format that Spark can write, given the format's name and options.
 
-All results are rows of one table with the same `COLUMNS`, whatever their queries: the line that a file would have is
-the `value`, and the `key` is one that a result keeps if it has to be written again. A crash may leave results whose
-writing was not noted; they are written once more with the same keys, so that whoever must have them once can drop what
-repeats. How long somebody else's system takes nobody knows, so no right waits for it: what is written is decided about
-when the writing begins. Batches are numbered for each subscriber and stream apart: numbers tell nobody of others.
+All results are rows of one table with the same `COLUMNS`, whatever their queries: `value` is the JSON line that a file
+sink would write, and `key` stays the same if a result is written again. A crash can leave results whose writing was not
+recorded; they are written again with the same keys, so that a reader who needs each result once can drop duplicates. An
+external system may take any time, so no change of rights waits for it: the decision is made when writing begins.
+Batches are numbered separately for each subscriber and stream, so numbers reveal nothing of others.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ COLUMNS = pa.schema(
     }
 )
 WORD = -1
-"""The row of what is said instead of results."""
+"""The row number of a notice, which is written instead of results."""
 
 
 class SparkSink(Sink):
-    """Which format and which options is decided by whoever runs the engine, as its own rights are used."""
+    """The operator of the engine chooses format and options, because Spark writes with the operator's own rights."""
 
     name = "spark"
     keeps = False
@@ -59,7 +59,8 @@ class SparkSink(Sink):
         self._begin()
 
     def _begin(self) -> None:
-        """With a name of its own for all that is written until the state is forgotten: then numbers begin anew."""
+        """Starts a new history with a name of its own. When the state is deleted, numbers begin again under another
+        name."""
         self._history = secrets.token_hex(8)
         self._numbers: dict[str, int] = {}
 
@@ -74,8 +75,8 @@ class SparkSink(Sink):
             self._history, self._numbers = known["history"], dict(known["numbers"])
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
-        """Everything that was computed gets its number now, permitted or not when it goes out: what is permitted may be
-        less when it is written once more, and must not be taken for something else."""
+        """Every computed batch gets its number now, whether or not it will be permitted at delivery: fewer results may
+        be permitted when they are written again, and their keys must still be the same."""
         paths = {address_of(self._addresses, x, name).path for x in results for name in x.subscribers}
         for place in map(file_path, paths | {self._addresses.of_refused(x.stream) for x in refused}):
             self._numbers[place] = self._numbers.get(place, 0) + 1
@@ -90,7 +91,7 @@ class SparkSink(Sink):
         self._ready += self._refused(refused)
 
     def publish(self, verify: Verify) -> None:
-        """It is decided; what is decided is written as soon as rights are not held any more."""
+        """The decision is final here; `complete` writes the results as soon as the catalog is no longer held."""
         verify()
 
     def complete(self) -> None:
@@ -107,7 +108,7 @@ class SparkSink(Sink):
             ) from None
 
     def keep(self, now: CatalogSnapshot) -> None:
-        """Numbers stay known: whoever subscribes again must not use them again."""
+        """Keeps all numbers: a user who subscribes again must not get the same numbers again."""
 
     def _results(self, subscriber: str, result_batch: ResultBatch) -> pa.Table:
         address = address_of(self._addresses, result_batch, subscriber)
@@ -123,7 +124,7 @@ class SparkSink(Sink):
         return self._table(address.path, who, rows.tolist(), times, labels, lines)
 
     def _refused(self, refused: Sequence[RejectedRows]) -> list[pa.Table]:
-        """For the owners of streams; several reasons of one stream are one batch."""
+        """Rejected rows, for the owners of streams; several reasons of one stream form one batch."""
         by_stream: dict[str, list[str]] = {}
         for part in refused:
             by_stream.setdefault(part.stream, []).extend(rejected_lines(part))

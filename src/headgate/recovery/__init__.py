@@ -1,1 +1,1 @@
-"""Batches that count once: pipeline, state, tables."""
+"""Recovery: batches are processed exactly once (pipeline, state, tables, query graph)."""

@@ -1,8 +1,8 @@
-"""Who is served: all who want something, but for those for whom that cannot be done.
+"""Isolation of faults: every subscriber is served except those whose query cannot be run.
 
-Queries that share an engine share what they compute, so a fault in one of them, whatever it is, comes up in a step that
-was taken for all. Then the step is tried for fewer, by halving, until it is known for whom it fails: for these it ends,
-and nobody else notices.
+Queries that share an engine share computation, so a fault in one of them surfaces in a step that was taken for all. The
+step is then tried for fewer subscribers, by halving, until those for whom it fails are known: their queries end, and no
+other subscriber notices.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot
 
 CANNOT = "it cannot be run"
-"""With the kind of the fault, and not its text, which may hold values of tuples."""
+"""Followed by the type of the fault, not by its text, which may hold values of tuples."""
 MOST_TRIES = 100
-"""Everybody waits meanwhile: whoever is still in doubt after so many is left out."""
+"""All subscribers wait during the tries: those still in doubt after so many are left out."""
 
 Key = tuple[str, str]
 """A subscriber and a query."""
@@ -27,17 +27,17 @@ Done = TypeVar("Done")
 
 
 class Served:
-    """`demand` is what is wanted by those who are served."""
+    """`snapshot` is the catalog snapshot restricted to the subscribers who are served."""
 
     def __init__(self) -> None:
         self.snapshot = CatalogSnapshot()
         self._all = CatalogSnapshot()
         self._barred: dict[Key, str] = {}
-        """Who is served no more, and why."""
+        """Subscribers who are no longer served, and why."""
         self._news: list[ResultBatch] = []
 
     def admit(self, snapshot: CatalogSnapshot) -> None:
-        """This is wanted now."""
+        """Takes a new catalog snapshot."""
         self._all = snapshot
         self._barred = {key: why for key, why in self._barred.items() if key in snapshot.clearances}
         for key in sorted(snapshot.unfit.keys() - self._barred.keys()):
@@ -50,7 +50,7 @@ class Served:
         self.snapshot = self._all.only(keys - self._barred.keys()) if self._barred else self._all
 
     def bar(self, keys: Collection[Key], fault: Exception) -> None:
-        """For these it ends, and those of them who may see anything there are told so."""
+        """Ends the query for these subscribers, and notifies those of them who may see anything there."""
         why = f"{CANNOT} ({type(fault).__name__})"
         for key in sorted(keys):
             clearance, running = self._all.clearances[key], self._all.running[key[1]]
@@ -63,13 +63,13 @@ class Served:
         return bool(self._news or snapshot.unfit.keys() - self._barred.keys())
 
     def news(self) -> list[ResultBatch]:
-        """What those are told for whom it ended; once."""
+        """Notices for subscribers whose query ended; each is returned once."""
         news, self._news = self._news, []
         return news
 
     def isolated(self, act: Callable[[CatalogSnapshot], Done], again: Callable[[CatalogSnapshot], Done]) -> Done:
-        """Does something for all who are served; if that fails, `again` for all but those for whom it fails, whom it
-        bars. What fails with no query at all is nobody's fault here."""
+        """Runs `act` for all subscribers who are served. If that fails, runs `again` for all except those for whom it
+        fails, and bars these. A step that fails even without any query is no subscriber's fault, and is raised."""
         snapshot = self.snapshot
         try:
             return act(snapshot)
@@ -93,7 +93,7 @@ class Served:
         self.bar(snapshot.clearances.keys() - set(kept), fault)
         return done[0]
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Saved state ------------------------------------------------------------------------------------------------------
 
     def plain(self) -> list[list[str]]:
         return [[*key, why] for key, why in self._barred.items()]
@@ -103,7 +103,7 @@ class Served:
 
 
 def _sound(snapshot: CatalogSnapshot, works: Callable[[Collection[Key]], bool]) -> list[Key]:
-    """All for whom it works: it may fail with a query, or only for some who look at it."""
+    """The subscribers for whom it works: a step may fail with a query, or only for some of its subscribers."""
     queries: dict[str, list[Key]] = {}
     for x in snapshot.subscribers:
         queries.setdefault(x.query, []).append((x.name, x.query))
@@ -124,8 +124,8 @@ def _sound(snapshot: CatalogSnapshot, works: Callable[[Collection[Key]], bool]) 
 
 
 def without_faulty(parts: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
-    """Those with which it works, all together; where some do not go together, the first. One among many is found by few
-    tries."""
+    """The parts with which it works, all together; where some exclude each other, the first. Finds one faulty part
+    among many in few tries."""
     left = MOST_TRIES
 
     def sound(kept: list[Part], some: Sequence[Part]) -> list[Part]:

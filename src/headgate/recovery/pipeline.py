@@ -1,8 +1,9 @@
-"""A pipeline: batches of tuples go in, everyone's results come out, once each, whatever is interrupted.
+"""A pipeline: takes batches of tuples and delivers every subscriber's results exactly once, whatever is interrupted.
 
-A batch counts when its state is written down, with its results in it; only then they go out, under the rights of that
-very moment, and that they are out is noted. After a crash the newest state is where it goes on: batches it knows are
-not taken again, and its results, if it is not noted that they are out, go out in place of what may be there of them.
+Delivery is two-phase. A batch is committed when its state is written, with its results in it; then the results are
+delivered under the rights of that moment, and the delivery is recorded. After a crash the pipeline continues from the
+newest state: batches it contains are not taken again, and its results, unless their delivery is recorded, are delivered
+in place of whatever part of them was already written.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ from headgate.recovery.tables import ReadTable, Tables, no_tables
 WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
 UNREAD = "a stream that it reads could not be read to its end"
 NO_TABLE = "a table that it reads cannot be read"
-"""What subscribers are told: which stream it is, and why, is for its owner, and for those who run the system."""
+"""What subscribers are told. Which stream it is, and why, is only for its owner and the operator."""
 LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
 
 Done = TypeVar("Done")
 
 MOST_NOTICES = 1000
-"""Kept until they are asked for; of more only the last."""
+"""Kept until they are read; of more than these only the last."""
 
 _LOCK = "lock"
 
@@ -68,23 +69,22 @@ class Counts:
     tuples: Counter[str] = field(default_factory=Counter)
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
-    """Tuples that nobody was permitted to see when they came."""
+    """Tuples that nobody was permitted to see when they arrived."""
     late: Counter[str] = field(default_factory=Counter)
-    """Tuples with a time that had passed on their stream, by more than its lateness."""
+    """Tuples that came later than the lateness of their stream allows."""
     results: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By query and subscriber, for those who are still there."""
+    """By query and subscriber, for current subscribers."""
     received: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By user and stream, for all who ever were."""
+    """By user and stream, for all subscribers there ever were."""
     lag: dict[str, float] = field(default_factory=dict)
-    """Seconds from when the last batch of a stream arrived until its results were out."""
+    """Seconds from the arrival of a stream's last batch until its results were out."""
     ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
-    """By user, stream and reason: whose query has come to its end before its streams did."""
+    """By user, stream and reason: queries that ended before their streams did."""
     withheld: int = 0
 
 
 class Pipeline:
-    """`make` makes what runs the cells of a program; `sinks` take what goes out; `read_table` is asked for the content
-    of tables."""
+    """`make` makes the executor of a program; `sinks` take the results; `read_table` reads the content of tables."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Pipeline:
         self._snapshot = CatalogSnapshot()
         self._served = Served()
         self._good: tuple[PartitionStates, Sequence[Mapping[str, Any]]] = {}, ()
-        """What the chain saved last."""
+        """What the query graph saved last."""
         self._kept = CatalogSnapshot()
         self._standings = SubscriptionStatuses()
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
@@ -137,11 +137,11 @@ class Pipeline:
         os.close(self._alone)
 
     def warnings(self) -> list[str]:
-        """What whoever runs this should know, since this was asked the last time."""
+        """Warnings for the operator, since the last call."""
         return [*taken(self._warnings), *(x for sink in self._sinks for x in sink.warnings())]
 
     def _go_on(self) -> None:
-        """From the newest state, if there is one."""
+        """Continues from the newest state, if there is one."""
         saved, snapshot = self._states.newest(), self._gate.snapshot()
         if saved is None:
             self._meet(snapshot)
@@ -160,7 +160,7 @@ class Pipeline:
         self._served.admit(snapshot)
         self._isolated(lambda some: self._graph.restore(*self._good, some))
         self._meet(snapshot)
-        ended = _told(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
+        ended = _notices_for(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
         self._note_ended(snapshot, [x for word in ended for x in permitted(snapshot, word)])
         self._sunk = dict(saved.rest["sinks"] if out is None else out)
         for sink in self._sinks:
@@ -170,7 +170,8 @@ class Pipeline:
             self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
 
     def _find_staged(self, staged: Mapping[str, str]) -> None:
-        """Results that wait in a place, and nowhere else, must go out there before anything goes on elsewhere."""
+        """Staged results exist in their sink only, so they must be delivered there before the engine continues with
+        others."""
         for name in staged.keys() - {sink.name for sink in self._sinks}:
             raise StoreError(
                 f"results that are not out yet wait in `{staged[name]}`: that was not named, or is not what it was",
@@ -178,7 +179,7 @@ class Pipeline:
             )
 
     def _look_at_places(self, known: Mapping[str, str]) -> None:
-        """Whether a place is what it was when results last went there."""
+        """Warns if a destination is not the one that results last went to."""
         self._places = dict(known)
         for sink in (x for x in self._sinks if x.place and known.get(x.place, x.name) != x.name):
             if known[sink.place].split()[0] == sink.name.split()[0]:
@@ -187,7 +188,7 @@ class Pipeline:
                 )
 
     def _meet(self, snapshot: CatalogSnapshot) -> None:
-        """Brings queries, views and rights in line with what is wanted now."""
+        """Brings queries, views and rights in line with this catalog snapshot."""
         if snapshot is self._snapshot:
             return
         self._served.admit(snapshot)
@@ -218,8 +219,8 @@ class Pipeline:
             self._served.bar(self._served.snapshot.reading(stream), error)
 
     def _isolated(self, act: Callable[[CatalogSnapshot], Done]) -> Done:
-        """Does what is to be done for all who are served. If that fails, it is done again, from what was saved last,
-        for all but those for whom it fails."""
+        """Runs a step for all subscribers who are served. If it fails, runs it again, from the state saved last, for
+        all except those for whom it fails."""
 
         def again(some: CatalogSnapshot) -> Done:
             self._graph.restore(*self._good, some)
@@ -229,7 +230,7 @@ class Pipeline:
         return self._served.isolated(act, again)
 
     def _tableless(self, snapshot: CatalogSnapshot) -> set[tuple[str, str]]:
-        """Who is told that a table cannot be read. All others see nothing of it anyway."""
+        """The subscribers who are told that a table cannot be read. The others see none of its tuples anyway."""
         return {key for table in self._tables.unreadable for key in snapshot.concerned(table)}
 
     @property
@@ -238,19 +239,19 @@ class Pipeline:
         return self._tables.unreadable
 
     def _refuse(self, refused: Sequence[RejectedRows]) -> None:
-        """What goes to the owners of streams with the next version."""
+        """Collects rejected rows, which go to the owners of streams with the next version."""
         self.counts.refused.update({(x.stream, x.reason): len(x) for x in refused})
         self._refused += refused
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
     def done(self, stream: str) -> int:
-        """The number of the last batch that was taken of a stream; -1 if none was."""
+        """The number of the last batch taken from a stream; -1 if none was."""
         return self._done.get(stream, -1)
 
     def take(self, stream: str, number: int, given: SourceBatch | pa.Table, came: int | None = None) -> None:
-        """The next tuples of a stream, which `came` when the clock stood at so many milliseconds (None: now). A batch
-        whose number was taken before is not taken again."""
+        """Takes the next tuples of a stream, which `came` when the clock showed so many milliseconds (None: now). A
+        batch whose number was taken before is not taken again."""
         arrived = self._clock.now()
         batch = TableBatch(given) if isinstance(given, pa.Table) else given
         self._take(stream, number, batch, int(arrived * 1000) if came is None else came)
@@ -270,7 +271,7 @@ class Pipeline:
             pushdown = self._pushdown(stream)
         decoded = (
             batch.decoded(pushdown, now, partial(self._register, stream)) if pushdown else None
-        )  # others go on meanwhile
+        )  # without the lock: other streams proceed
         whole = batch.whole() if pushdown and decoded is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
@@ -280,8 +281,8 @@ class Pipeline:
             if decoded is not None and not decoded.pushdown.still(self._served.snapshot, self._graph.dictionary.epoch):
                 decoded = None
             if decoded is None and whole is None and stream in self._ingress:
-                whole = batch.whole()  # before anything is changed: it may be that it cannot be read
-            if stream not in self._ingress:  # whoever wanted it left while it was being read
+                whole = batch.whole()  # before any change, as it may be unreadable
+            if stream not in self._ingress:  # its queries left while it was being read
                 self._done[stream] = number
                 self._finish(snapshot, ())
                 return
@@ -293,7 +294,7 @@ class Pipeline:
                 self._finish(snapshot, self._results(decoded.arrivals, decoded.tuples, now))
                 return
             assert whole is not None  # noqa: S101
-            # or it cannot be taken, and nothing is changed
+            # raises if the batch cannot be taken; nothing is changed then
             arrivals, refused = self._ingress[stream].take(whole.table, now)
             self._done[stream] = number
             self.counts.batches += 1
@@ -304,23 +305,23 @@ class Pipeline:
     def _register(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
         with self._unharmed():
             if stream in self._ingress:
-                with suppress(Exception):  # then the batch is read as a whole, and fails for its stream alone
+                with suppress(Exception):  # then the batch is read whole, and fails for its stream alone
                     self._ingress[stream].register(texts)
             return self._pushdown(stream)
 
     def _pushdown(self, stream: str) -> Pushdown | None:
-        """None: nothing, by now."""
+        """None: no query reads the stream now, or the pushdown cannot be determined."""
         self._meet(self._gate.snapshot())
         ingress = self._ingress.get(stream)
         if ingress is None:
             return None
-        with suppress(Exception):  # it only says what can be left out: then all of the batch is read
+        with suppress(Exception):  # a pushdown only says what can be left out; without it the whole batch is read
             return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
         return None
 
     def _results(self, arrivals: TupleBatch, tuples: int, now: int) -> list[ResultBatch]:
         found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now))
-        results = _told(found, NO_TABLE, self._tableless(self._served.snapshot))
+        results = _notices_for(found, NO_TABLE, self._tableless(self._served.snapshot))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
@@ -329,15 +330,15 @@ class Pipeline:
         return results
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
-        """Nothing more will come: all that waits for its time is final. If more comes nevertheless, later on, windows
-        begin anew: time cannot go back behind its end. What reads a stream that was not read to its end, and why not,
-        ends without the results that would be wrong."""
+        """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,
+        because time cannot go back behind its end. `unread` gives the streams that were not read to their end, and why;
+        queries that read them end without the results that would be wrong."""
         with self._unharmed():
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
             found = self._isolated(lambda some: self._last(some, unread or {}))
-            told = _told(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
-            told = _told(told, NO_TABLE, self._tableless(self._served.snapshot))
+            told = _notices_for(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
+            told = _notices_for(told, NO_TABLE, self._tableless(self._served.snapshot))
             self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
             self._tables.forget()
             self._refused += _reasons(unread or {})
@@ -348,7 +349,7 @@ class Pipeline:
         return self._graph.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
-        """These streams cannot be read at the moment, and why: their owners are told, and those who wait for them."""
+        """Notifies owners and waiting subscribers that these streams cannot be read at the moment, and why."""
         with self._unharmed():
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
@@ -358,7 +359,7 @@ class Pipeline:
             self._finish(snapshot, told)
 
     def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
-        """What the owners of streams are told of their files."""
+        """Sends messages about their files to the owners of streams."""
         with self._unharmed():
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
@@ -368,24 +369,25 @@ class Pipeline:
             self._finish(snapshot, ())
 
     def settle(self) -> None:
-        """Forgets those who have left, and says what became of subscriptions, also if no more batches come."""
+        """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
+        comes."""
         snapshot = self._gate.snapshot()
         if snapshot is not self._kept:
             with self._unharmed():
-                news = self._served.has_news(snapshot)  # told at once: perhaps nothing ever comes
+                news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._meet(snapshot)
                 if news or self._standings.pending:
                     self._finish(snapshot, ())
                 self._keep(snapshot)
 
     def notices(self) -> list[Notice]:
-        """What became of subscriptions since this was last asked, for those who run the engine."""
+        """Changes of subscriptions since the last call, for the operator."""
         found = list(self._notices)
         self._notices.clear()
         return found
 
     def _keep(self, now: CatalogSnapshot) -> None:
-        """All results are out."""
+        """Drops what was kept for former subscribers; all results are out."""
         if now is self._kept:
             return
         for sink in self._sinks:
@@ -396,8 +398,9 @@ class Pipeline:
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:
-        """One at a time, and none after one that failed: what it left in memory is neither the state before it nor the
-        one after it. From what is written down all can be done again. A batch that cannot be read changed nothing."""
+        """Runs one step at a time, and none after one that failed: a failed step leaves memory neither in the state
+        before it nor in the state after it. Everything can be done again from the written state. A batch that cannot be
+        read (SourceError) has changed nothing."""
         with self._lock:
             if self._failed is not None:
                 raise self._failed
@@ -410,7 +413,7 @@ class Pipeline:
                 raise
 
     def _forget_labels(self) -> None:
-        """Labels that no tuple in windows or tables has. Whoever sends them again has them read again."""
+        """Forgets labels that no tuple in windows or tables has. If a label arrives again, it is parsed again."""
         if self._graph.dictionary.is_forgetting_due:
             tables = {number for table in self._tables.snapshots.values() for number in distinct(table.labels).tolist()}
             own = {number for ingress in self._ingress.values() for number in ingress.fixed}
@@ -425,7 +428,7 @@ class Pipeline:
         results = [*results, *self._served.news()]
         words, notices = self._standings.notice(results)
         self._notices += notices
-        results = [*words, *results]  # what is notice was so before the tuples of this batch came
+        results = [*words, *results]  # a status changed before the tuples of this batch came
         for sink in self._sinks:
             sink.stage(self._version, results, refused)
         self._forget_labels()
@@ -454,7 +457,7 @@ class Pipeline:
         staged: Mapping[str, Sequence[ResultBatch]],
         refused: Sequence[RejectedRows],
     ) -> None:
-        """Into each sink under the rights of that moment, which nobody changes meanwhile."""
+        """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
         for sink in self._sinks:
             results = staged[sink.name]
             found = Handover(self._gate, sink, computed, results, refused).run()
@@ -472,23 +475,25 @@ class Pipeline:
         self._keep(now)
 
     def _note_ended(self, now: CatalogSnapshot, told: Sequence[ResultBatch]) -> None:
-        for result_batch in (x for x in told if x.ended and x.outgoing is None):  # not what somebody stopped or dropped
+        for result_batch in (x for x in told if x.ended and x.outgoing is None):  # not stopped or dropped by somebody
             for name in result_batch.subscribers:
                 self.counts.ended[*now.account(name, result_batch.query), result_batch.ended] = None
 
 
 def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:
-    """What was on its way into a sink when the process ended."""
+    """The results that were being delivered into a sink when the process ended."""
     if not sink.keeps:
         return list(saved.results)
-    if not sink.place:  # what it had has gone with the process
+    if not sink.place:  # its results ended with the process
         return []
     staged = sink.staged(saved.version) if sink.name in saved.rest["staged"] else []
     return staged + [x for x in saved.results if x.word]
 
 
-def _told(found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]) -> list[ResultBatch]:
-    """Only some, by subscriber and query, are told that it ended for this reason."""
+def _notices_for(
+    found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]
+) -> list[ResultBatch]:
+    """Limits the notice of this reason to the concerned subscribers (by subscriber and query)."""
     told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
     return [x for x in told if x.subscribers]
 
@@ -502,7 +507,7 @@ def _of(result_batch: ResultBatch, chosen: Collection[tuple[str, str]]) -> tuple
 
 
 def _reasons(unread: Mapping[str, str]) -> list[RejectedRows]:
-    """For the owners of streams, among what was refused."""
+    """Messages for the owners of streams, among the rejected rows."""
     return [_note(stream, why) for stream, why in unread.items()]
 
 
@@ -515,7 +520,7 @@ def _rows(result_batches: Sequence[ResultBatch]) -> int:
 
 
 def forget(home: Path) -> None:
-    """All that was read and computed, unless a process works there."""
+    """Deletes the state, unless a process uses it."""
     if not home.exists():
         return
     alone = _hold(home)
@@ -530,7 +535,7 @@ def forget(home: Path) -> None:
 
 
 def _hold(home: Path) -> int:
-    """One process at a time: two would write the same state."""
+    """Locks the home for one process: two would write the same state."""
     descriptor = os.open(home / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -541,7 +546,7 @@ def _hold(home: Path) -> int:
 
 
 def _check_held(home: Path, lock: int) -> None:
-    """Who removes or replaces the folder takes the lock away: another process may work there by now."""
+    """Checks the lock: if the folder was removed or replaced, another process may work there by now."""
     mine = os.fstat(lock)
     try:
         there = os.stat(home / _LOCK)
@@ -555,7 +560,7 @@ def _check_held(home: Path, lock: int) -> None:
 
 
 def _identity(lock: int) -> str:
-    """What a state is known by, also when all in it is forgotten: it stands in the file that is locked."""
+    """The identity of a state, which outlives its content: it is stored in the lock file."""
     found = os.pread(lock, 64, 0).decode(errors="replace")
     if not re.fullmatch("[0-9a-f]{32}", found):
         found = secrets.token_hex(16)

@@ -1,7 +1,7 @@
-"""The processors of a pipeline, one for each stage: what one stage yields is among what the next one reads.
+"""The query graph: one processor for each stage, where later stages read the results of earlier ones.
 
-It knows who looks at which query, and follows what is wanted: queries come and go without disturbing the state of
-others, rights change for those who look, labels keep their numbers for as long as the state lives.
+It follows the catalog snapshot. Queries come and go without disturbing the state of others, rights of subscribers
+change, and labels keep their numbers for as long as the state exists.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Make = Callable[[Sequence[ContinuousQuery], Program, pa.Schema], Executor]
 
 
 class QueryGraph:
-    """`make` makes what runs the cells of a program."""
+    """`make` makes the executor of a program."""
 
     def __init__(self, make: Make, limits: Limits | None = None) -> None:
         self._make = make
@@ -51,12 +51,12 @@ class QueryGraph:
         self._views: dict[tuple[str, str], View] = {}
         self.dictionary = Dictionary()
         self.unseen, self.late = 0, 0
-        """How many tuples of the last batch nobody sees, and how many came too late."""
+        """Of the last batch: tuples that nobody sees, and tuples that came too late."""
 
-    # What is wanted ---------------------------------------------------------------------------------------------------
+    # Catalog snapshots ------------------------------------------------------------------------------------------------
 
     def meet(self, snapshot: CatalogSnapshot) -> None:
-        """From now on this is wanted."""
+        """Takes a new catalog snapshot."""
         stages = Stages.of(snapshot)
         if stages.stages != self._stages.stages:
             self._rebuild(snapshot, stages, *self.save())
@@ -65,13 +65,13 @@ class QueryGraph:
         self._meet_subscribers()
 
     def feed(self, tables: Mapping[str, TupleBatch]) -> None:
-        """The tuples of all tables that could be read."""
+        """Feeds the tuples of all tables that could be read to every processor."""
         self._know()
         for processor in self._processors:
             processor.feed([tables[name] for name in sorted(tables)])
 
     def _rule(self, snapshot: CatalogSnapshot) -> None:
-        """What a stream's owner demands now also protects the tuples that came before."""
+        """Applies new rules. What a stream's owner requires now also protects the tuples that came before."""
         stricter = snapshot.descriptors != self._snapshot.descriptors and self.dictionary.protect(snapshot.protected)
         for number, processor in enumerate(self._processors):
             if stricter:
@@ -82,13 +82,13 @@ class QueryGraph:
     def _rebuild(
         self, snapshot: CatalogSnapshot, stages: Stages, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]]
     ) -> None:
-        """New processors, which go on where those that ran the same queries were; a query that means something else
-        than the one of its name begins with nothing."""
+        """Makes new processors, which continue with the state of the same queries; a query whose meaning differs from
+        the saved one of its name starts empty."""
         self._processors = [self._processor(queries, snapshot.rules) for queries in stages.stages]
         for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
             means = {name: query.meaning for name, query in processor.running.items()}
             kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
-            own = {(share.partition(" ")[2], x): c for (share, x), c in partitions.items() if _stage(share) == number}
+            own = {(group.partition(" ")[2], x): c for (group, x), c in partitions.items() if _stage(group) == number}
             processor.restore(own, rest, kept)
         self._known = [0] * len(self._processors)
         self._know()
@@ -107,12 +107,12 @@ class QueryGraph:
 
     def _meet_subscribers(self) -> None:
         self._know()
-        pushdown = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
-        for key in [key for key in self._views if key not in pushdown]:
+        current = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
+        for key in [key for key in self._views if key not in current]:
             self._processor_of(key[1]).leave(self._views.pop(key), key[0])
         coming: dict[tuple[str, Clearance | None], list[str]] = {}
         changed: dict[tuple[int, Clearance | None], list[tuple[str, str]]] = {}
-        for (name, query), clearance in pushdown.items():
+        for (name, query), clearance in current.items():
             known = self._views.get((name, query))
             if known is None:
                 coming.setdefault((query, clearance), []).append(name)
@@ -124,7 +124,8 @@ class QueryGraph:
             self._change(keys, clearance)
 
     def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
-        """Those who come together with the same rights look through one view. All who look at a cumulative query do."""
+        """Subscribers who come together with the same rights share one view. All subscribers of a cumulative query
+        do."""
         processor = self._processor_of(query)
         cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
         there = [x for x in processor.views if cumulative and x.running.name == query and not x.ended]
@@ -134,7 +135,8 @@ class QueryGraph:
         self._views |= {(name, query): view for name in clearances}
 
     def _change(self, keys: Sequence[tuple[str, str]], clearance: Clearance | None) -> None:
-        """New rights for some who look through one view; if for some only, they go on through one of their own."""
+        """Changes the rights of some subscribers of one view; if they are not all of its subscribers, they move to a
+        view of their own."""
         names, view = [name for name, _ in keys], self._views[keys[0]]
         processor = self._processor_of(view.running.name)
         if view.running.mode == Mode.EXACT and len(names) < len(view.clearances):
@@ -152,7 +154,8 @@ class QueryGraph:
             self._known[number] = self.dictionary.next
 
     def pushdown(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Pushdown:
-        """What the next batch of a stream needs to have, as things are now; labels have these numbers."""
+        """The columns and rows that the next batch of a stream needs, as of now; `labels` gives the numbers of
+        labels."""
         self._know()
         reading = [x for x in self._processors if stream in x.program.streams]
         columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
@@ -172,8 +175,8 @@ class QueryGraph:
     def batch(
         self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
     ) -> list[ResultBatch]:
-        """Everyone's results of these tuples, which come when the `clock` stands there; with the `last`, all that waits
-        for its time becomes final."""
+        """The results of these tuples for all subscribers; `clock` is when they arrived. With the `last` batch every
+        open window becomes final."""
         self._know()
         fates: dict[str, Fate] = {}
         results: list[ResultBatch] = []
@@ -189,7 +192,7 @@ class QueryGraph:
                 mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
                 if mine:
                     results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
-                coming += self._fed(result_batch)
+                coming += self._consumer_tuples(result_batch)
             self._charge(processor.views)
             self._know()
         seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
@@ -198,7 +201,7 @@ class QueryGraph:
         return results
 
     def forget_labels(self, held: Collection[int]) -> bool:
-        """Now and then, all labels but these and those of tuples that are held; whether it was time."""
+        """When due, forgets all labels except these and those of tuples in the state; returns whether it was due."""
         if not self.dictionary.is_forgetting_due:
             return False
         self._know()
@@ -210,30 +213,30 @@ class QueryGraph:
         return True
 
     def _charge(self, producers: Sequence[View]) -> None:
-        """What was computed for those who look at other queries through these was computed for them."""
+        """Charges the work of a producer query's views to the views of the consumer queries they feed."""
         for producer in producers:
             keys = (consumer_of(name) for name in producer.clearances)
             for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
                 view.spent += producer.spent
 
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
-        """For these, by subscriber and query, it ends with the next batch."""
+        """Ends queries for these subscribers (by subscriber and query) with the next batch."""
         for key in keys:
             self._processor_of(key[1]).end(self._views[key], reason)
 
     def ended(self) -> list[ResultBatch]:
-        """What those were told whose views have ended already."""
+        """The notices of views that have ended already."""
         rules = self._snapshot.rules
         words = (end_notice(view, rules) for x in self._processors for view in x.views if view.ended)
         own = (word.to(tuple(name for name in word.subscribers if consumer_of(name) is None)) for word in words)
         return [word for word in own if word.subscribers]
 
-    def _fed(self, result_batch: ResultBatch) -> Iterator[TupleBatch]:
-        """What feeders received, as tuples of the stream that the query makes."""
+    def _consumer_tuples(self, result_batch: ResultBatch) -> Iterator[TupleBatch]:
+        """The results that consumer queries receive, as tuples of the producer query's output stream."""
         keys = (consumer_of(name) for name in result_batch.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
         if result_batch.ended:
-            for view in views.values():  # after what it makes of the last that it reads
+            for view in views.values():  # it ends after it has processed its last input
                 view.ending = view.ending or result_batch.ended
         if result_batch.ended or not views:
             return
@@ -249,15 +252,15 @@ class QueryGraph:
             running.output, result_batch.times, numbers[result_batch.labels], columns, tuple(views.values())
         )
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Saved state ------------------------------------------------------------------------------------------------------
 
     def save(self) -> tuple[PartitionStates, list[dict[str, Any]]]:
-        """All there is to know but for the labels: what cells hold, and the rest as plain values."""
+        """Everything except the labels: partition states, and the rest as plain values."""
         partitions: dict[PartitionName, PartitionState] = {}
         plain = []
         for number, processor in enumerate(self._processors):
             own, rest = processor.save()
-            partitions |= {(f"{number} {share}", x): partition for (share, x), partition in own.items()}
+            partitions |= {(f"{number} {group}", x): partition for (group, x), partition in own.items()}
             rest["queries"] = {name: query.meaning for name, query in processor.running.items()}
             plain.append(rest)
         return partitions, plain
@@ -265,7 +268,8 @@ class QueryGraph:
     def restore(
         self, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]], snapshot: CatalogSnapshot
     ) -> None:
-        """Goes on where another chain was, or back to what was saved of this one; the dictionary knows its labels."""
+        """Continues from the saved state of another query graph, or returns to an own one; the dictionary knows its
+        labels."""
         self._snapshot, self._stages = CatalogSnapshot(), Stages.of(snapshot)
         self._rebuild(snapshot, self._stages, partitions, plain)
         self._know()
@@ -274,5 +278,5 @@ class QueryGraph:
         self._meet_subscribers()
 
 
-def _stage(share: str) -> int:
-    return int(share.partition(" ")[0])
+def _stage(group: str) -> int:
+    return int(group.partition(" ")[0])

@@ -1,7 +1,7 @@
-"""The state of a processor on disk: one folder for each version, written whole and then named; the newest one counts.
+"""The engine's state on disk: one folder for each version, written completely and then renamed; the newest counts.
 
-A batch is done when the folder of its version has its name. Whatever is interrupted before that leaves the version
-before it, and is done again from there; nothing is read that was not finished.
+INVARIANT: a batch is committed when the folder of its version has its final name. An interruption before that leaves
+the previous version, from which the batch is done again; an unfinished folder is never read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _OUT, _TABLES, _LABELS = "out.json", "tables", "labels"
 
 @dataclass(frozen=True)
 class Saved:
-    """What a processor needs to go on: its cells, everything else as plain JSON, and the results of the version."""
+    """What an engine needs to continue: its partition states, everything else as plain JSON, and the results of the
+    version."""
 
     version: int
     partitions: PartitionStates
@@ -55,32 +56,32 @@ class StateFolder:
         return self._load(versions[-1]) if versions else None
 
     def save(self, saved: Saved) -> None:
-        """Afterwards this version is the newest, whatever happens."""
-        with self._said():
+        """Writes a version; afterwards it is the newest, even after a crash."""
+        with self._reporting():
             self._save(saved)
 
     def note_out(self, version: int, sinks: Mapping[str, Any]) -> None:
-        """The results of this version are out, and this is what sinks need to know to go on. If the note is lost they
-        go out again, so nothing waits for the disk."""
+        """Records that the results of this version are out, and the state from which sinks continue. If the record is
+        lost they are delivered again, so nothing waits for the disk."""
         new = self._folder / f"{_OUT}~"
-        with self._said():
+        with self._reporting():
             with _opened(new) as file:
                 file.write(json.dumps({"version": version, "sinks": sinks}).encode())
             new.rename(self._folder / _OUT)
 
     def save_table(self, file: str, table: pa.Table) -> None:
-        """What versions to come will need as it is, by this name."""
+        """Writes the content of a table under this name, for later versions."""
         folder = self._folder / _TABLES
-        with self._said():
+        with self._reporting():
             folder.mkdir(exist_ok=True, mode=0o700)
             _write(folder / file, _ipc(table))
             _sync(folder)
 
     def save_labels(self, file: str, labels: Mapping[int, Label]) -> None:
-        """Labels by number, which versions to come will need, by this name."""
+        """Writes labels by number under this name, for later versions."""
         plain = {"numbers": list(labels)} | plain_labels(labels.values())
         folder = self._folder / _LABELS
-        with self._said():
+        with self._reporting():
             folder.mkdir(exist_ok=True, mode=0o700)
             _write(folder / file, json.dumps(plain).encode())
             _sync(folder)
@@ -93,8 +94,8 @@ class StateFolder:
             raise self._damaged(self._folder / _LABELS / file) from None
 
     def forget_labels(self, kept: Collection[str]) -> None:
-        """All but these."""
-        with self._said():
+        """Removes all files of labels except these."""
+        with self._reporting():
             for path in (self._folder / _LABELS).glob("*"):
                 if path.name not in kept:
                     path.unlink()
@@ -106,14 +107,14 @@ class StateFolder:
             raise self._damaged(self._folder / _TABLES / file) from None
 
     def forget_tables(self, kept: set[str]) -> None:
-        """All but these."""
-        with self._said():
+        """Removes all files of tables except these."""
+        with self._reporting():
             for path in (self._folder / _TABLES).glob("*"):
                 if path.name not in kept:
                     path.unlink()
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -127,7 +128,7 @@ class StateFolder:
         return StoreError(f"the state in `{path}` is damaged", hint=hint)
 
     def out(self, version: int) -> Mapping[str, Any] | None:
-        """What sinks need to know after the results of this version; None if these may not be out."""
+        """The state of the sinks after the results of this version; None if these may not be out."""
         try:
             noted = json.loads((self._folder / _OUT).read_text())
             return noted["sinks"] if noted["version"] == version else None
@@ -137,11 +138,11 @@ class StateFolder:
     def _save(self, saved: Saved) -> None:
         target, new = self._folder / f"{saved.version:015}", self._folder / f"{saved.version:015}.new"
         new.mkdir(mode=0o700)
-        shares: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         partitions = list(saved.partitions.items())
-        for number, ((share, _), _) in enumerate(partitions):
-            shares.setdefault(share, []).append(number)
-        for number, own in enumerate(shares.values()):  # the cells of a share have the same columns: one file for all
+        for number, ((group, _), _) in enumerate(partitions):
+            groups.setdefault(group, []).append(number)
+        for number, own in enumerate(groups.values()):  # partitions of a group share their columns, and so one file
             _write_table(new / _TUPLES.format(number), pa.concat_tables([partitions[x][1].table for x in own]))
         _write_table(new / _HELD, _held_table([partition for _, partition in partitions]))
         plain = [_plain_partition(*partition) for partition in partitions]
@@ -158,17 +159,17 @@ class StateFolder:
         folder = self._folder / f"{version:015}"
         try:
             whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
-            shares = dict.fromkeys(partition["share"] for partition in whole["cells"])
-            tables = {share: _read(folder / _TUPLES.format(number)) for number, share in enumerate(shares)}
+            groups = dict.fromkeys(partition["share"] for partition in whole["cells"])
+            tables = {group: _read(folder / _TUPLES.format(number)) for number, group in enumerate(groups)}
             results = _result_batches(whole["results"], (folder / _RESULTS).read_bytes())
             classes = _classes(whole["cells"], held)
-            partitions, begins = {}, dict.fromkeys(shares, 0)
+            partitions, begins = {}, dict.fromkeys(groups, 0)
             for partition, own in zip(whole["cells"], classes, strict=True):
-                share, size = partition["share"], partition["size"]
-                partitions[share, partition["number"]] = PartitionState(
-                    tables[share].slice(begins[share], size).combine_chunks(), own
+                group, size = partition["share"], partition["size"]
+                partitions[group, partition["number"]] = PartitionState(
+                    tables[group].slice(begins[group], size).combine_chunks(), own
                 )
-                begins[share] += size
+                begins[group] += size
             return Saved(version, partitions, whole["rest"], results)
         except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
             raise self._damaged(folder) from None
@@ -199,7 +200,7 @@ def _held_table(partitions: Sequence[PartitionState]) -> pa.Table:
 
 
 def _classes(partitions: list[dict[str, Any]], held: pa.Table) -> list[tuple[ViewGroup, ...]]:
-    """The classes of each cell."""
+    """The view groups of each partition."""
     found: list[list[dict[str, list[int]]]] = [[{} for _ in partition["classes"]] for partition in partitions]
     columns = (held.column(name).to_pylist() for name in ("cell", "class", "window", "place"))
     for at, number, window, place in zip(*columns, strict=True):
@@ -264,7 +265,7 @@ def _read(path: Path) -> pa.Table:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file that nobody but us may read, in place of whatever had that name."""
+    """Opens a new file that only this user may read; removes any that had this name."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
@@ -277,7 +278,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _write_table(path: Path, table: pa.Table) -> None:
-    """From where it lies in memory: state may be large."""
+    """Writes directly from memory, without a copy: state may be large."""
     with _opened(path) as file:
         with pa.ipc.new_file(file, table.schema) as writer:
             writer.write_table(table)

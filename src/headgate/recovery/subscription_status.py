@@ -1,5 +1,5 @@
-"""What is said of subscriptions: that one is suspended, waits or has ended, to its subscriber, to the owner of what it
-is of, and to those who run the engine; once each time that changes, also if it changed while no engine ran."""
+"""Notices about subscriptions: that one is suspended, waits or has ended. Its subscriber, the owner of its stream and
+the operator are notified once for each change, also of changes made while no engine ran."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class Notice:
 
 
 class SubscriptionStatuses:
-    """How each subscription stood when it was last looked at."""
+    """The status of each subscription when it was last examined."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
 
     def meet(self, snapshot: CatalogSnapshot) -> None:
-        """Notes what has changed."""
+        """Records what has changed since the last snapshot."""
         now = {(x.name, x.query): x for x in snapshot.standings}
         for key, before in self._known.items():
-            if key not in now and before.word not in ("suspended", "ended"):  # who lost the rights is told no more
+            if key not in now and before.word not in ("suspended", "ended"):  # without rights: no notice
                 why = UNSUBSCRIBED if before.stream in snapshot.streams else DROPPED
                 self._new.append(replace(before, word="ended", why=why))
         for key, standing in now.items():
@@ -53,9 +53,9 @@ class SubscriptionStatuses:
         return bool(self._new)
 
     def notice(self, results: Iterable[ResultBatch] = ()) -> tuple[list[ResultBatch], list[Notice]]:
-        """What there is to say since the last time: to subscribers and owners, and to those who run the engine. That a
-        query has ended by itself subscribers are told among these results, and those who run the engine find it in what
-        they count. Owners are not told who it is: users are seen by administrators only."""
+        """The new notices: for subscribers and owners, and for the operator. When a query ends by itself, its
+        subscribers find the notice among these results, and the operator finds it in the counts. Owners do not learn
+        which subscriber it is: only administrators see users."""
         new, self._new = self._new, []
         result_batches = [notice((x.name,), x.query, outgoing=x.outgoing, **{x.word: x.why}) for x in new]
         by_itself = [

@@ -1,7 +1,7 @@
-"""Tables: what each held when a query that reads it began to run, for as long as any query reads it.
+"""Contents of tables: what each table held when a query that reads it started, for as long as any query reads it.
 
-Such a snapshot is written down once, beside the state and before the first version that needs it. So a restart goes on
-with what there was, whatever the source holds by then, and whoever comes later sees the same.
+The content is written once, beside the state and before the first version that needs it. So a restart continues with
+the same content, whatever the source holds by then, and queries that start later see the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.model.tuples import TupleBatch
 from headgate.recovery.state import StateFolder
 
 ReadTable = Callable[[StreamDescriptor], Whole]
-"""All that a table holds now, in its order."""
+"""Reads everything that a table holds now, in its order."""
 
 
 def no_tables(descriptor: StreamDescriptor) -> Whole:
@@ -31,7 +31,8 @@ def no_tables(descriptor: StreamDescriptor) -> Whole:
 
 
 class Tables:
-    """`read` reads what a source holds. What cannot be read is not tried again as long as a query waits for it."""
+    """`read` reads the content of a source. A table that cannot be read is not tried again while a query waits for
+    it."""
 
     def __init__(self, states: StateFolder, read: ReadTable) -> None:
         self._states = states
@@ -43,18 +44,18 @@ class Tables:
     def meet(
         self, snapshot: CatalogSnapshot, ingress: Mapping[str, Ingress]
     ) -> tuple[Counter[str], list[RejectedRows]]:
-        """From now on there are the tables that are wanted, and no others. Returns how many tuples of which were read,
-        and what is for their owners to know."""
-        pushdown = {name for query in snapshot.queries for name in query.tables}
-        self.snapshots = {name: found for name, found in self.snapshots.items() if name in pushdown}
-        self._files = {name: file for name, file in self._files.items() if name in pushdown}
-        self.unreadable = {name: why for name, why in self.unreadable.items() if name in pushdown}
+        """Keeps exactly the tables that queries read. Returns how many tuples of each were read, and the rejected rows
+        and messages for their owners."""
+        needed = {name for query in snapshot.queries for name in query.tables}
+        self.snapshots = {name: found for name, found in self.snapshots.items() if name in needed}
+        self._files = {name: file for name, file in self._files.items() if name in needed}
+        self.unreadable = {name: why for name, why in self.unreadable.items() if name in needed}
         counts, refused = Counter[str](), list[RejectedRows]()
-        for name in sorted(pushdown - self.snapshots.keys() - self.unreadable.keys()):
+        for name in sorted(needed - self.snapshots.keys() - self.unreadable.keys()):
             try:
                 whole = self._read(snapshot.descriptors[name])
                 arrivals, bad = ingress[name].take(whole.table, BEGINNING)
-            except Exception as fault:  # whatever it is, it is a matter of those who read this table
+            except Exception as fault:  # whatever it is, it concerns only the queries that read this table
                 error = fault if isinstance(fault, SourceError) else _unread(name, fault)
                 self.unreadable[name] = error
                 counts[name] += 0
@@ -68,10 +69,10 @@ class Tables:
     def forget(self) -> None:
         self.snapshots, self._files, self.unreadable = {}, {}, {}
 
-    # To go on later ---------------------------------------------------------------------------------------------------
+    # Saved state ------------------------------------------------------------------------------------------------------
 
     def save(self, version: int) -> dict[str, str]:
-        """Writes down what is not yet, for a version to come; returns what that has to know of it."""
+        """Writes tables that are not written yet, for the next version; returns the names of the files it needs."""
         for name in self.snapshots.keys() - self._files.keys():
             file = f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.{version}"
             self._states.save_table(file, _plain(self.snapshots[name]))
@@ -79,7 +80,7 @@ class Tables:
         return dict(self._files)
 
     def saved(self) -> None:
-        """The version counts: what it does not need is not needed."""
+        """The version is committed: files that it does not need are removed."""
         self._states.forget_tables(set(self._files.values()))
 
     def restore(self, files: Mapping[str, str]) -> None:
@@ -92,7 +93,7 @@ def _unread(name: str, fault: Exception) -> SourceError:
 
 
 def _plain(snapshot: TupleBatch) -> pa.Table:
-    """Labels by their numbers, then the columns."""
+    """The numbers of labels, then the columns."""
     arrays = [pa.array(snapshot.labels, pa.int64()), *snapshot.columns.values()]
     return pa.table(arrays, names=["label", *snapshot.columns])
 

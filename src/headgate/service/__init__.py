@@ -1,4 +1,4 @@
-"""The one facade that every exit calls."""
+"""The facade that every interface calls."""
 
 from headgate.service.headgate import Headgate
 

@@ -1,7 +1,8 @@
-"""Headgate, the facade: every exit (command line, server, library) asks here, and every answer is on the audit trail.
+"""Headgate, the facade: every interface (command line, server, library) calls it, and every answer is on the audit
+trail.
 
-A request runs in one transaction: it sees the latest rights, changes everything it names or nothing, and leaves
-its audit records with its changes. A refused request changes nothing and leaves a record of the refusal.
+A request runs in one transaction: it sees the latest rights, changes everything it names or nothing, and writes its
+audit records with its changes. A refused request changes nothing and leaves a record of the refusal.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
-# The tables that decide who may administer and which sessions may live.
+# The tables that decide who may administer and which sessions may continue.
 _RIGHTS = ("users", "roles", "memberships", "inheritances", "separations", "levels", "grants")
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A decision and everything it looked at."""
+    """A decision and everything it considered."""
 
     decision: Decision
     details: tuple[str, ...]
@@ -120,14 +121,14 @@ class Headgate:
         self._prepare()
 
     def _prepare(self) -> None:
-        """What was changed is worked out now, at the cost of whoever changed it."""
+        """Recomputes everything that depends on the changes now, at the cost of the request that made them."""
         self._authorizer.prepare()
         self._running.catch_up()
 
-    # Beginning and ending -------------------------------------------------------------------------------------------
+    # Start and sessions -----------------------------------------------------------------------------------------------
 
     def initialise(self, admin: str, password: str) -> None:
-        """Fills an empty store and names its first administrator."""
+        """Fills an empty store and creates its first administrator."""
         with self._lock, self._transaction() as work:
             bootstrap.fill(self._state, work, self._passwords, admin, password)
             work.events.append(Event(admin, "", str(LEAST), "INITIALISE", "system", True, "the store was empty"))
@@ -141,9 +142,9 @@ class Headgate:
         level: Level | None = None,
         source: str = "",
     ) -> str:
-        """A session's token. The roles default to all one has, the level to the clearance. `source` is where the try
-        comes from, such as an address: wrong passwords from elsewhere do not keep somebody out who comes from where it
-        came from before."""
+        """Returns a session's token. The roles default to all of the user's roles, the level to the clearance. `source`
+        is where the attempt comes from, such as an address: wrong passwords from elsewhere do not lock out a user who
+        comes from an address that it used before."""
         with self._lock:
             self._refresh()
             stored = self._sessions.stored_password(user)
@@ -172,8 +173,8 @@ class Headgate:
         self._asked(token, "LOGOUT", ["session"], end)
 
     def _asked(self, token: str, action: str, about: list[str], act: Callable[[Transaction, r.Session], T]) -> T:
-        """Does something for a session, in one transaction; if it is refused, that is recorded, with what it turned
-        out to be about until then."""
+        """Runs an action for a session, in one transaction. If it is refused, records the refusal, with the object it
+        was about as far as that was known."""
         with self._lock:
             session = None
             try:
@@ -187,7 +188,7 @@ class Headgate:
                 raise
 
     def _record(self, session: r.Session | None, *events: Event) -> None:
-        """Keeps what was refused; a refused request is a request too, so the session is not idle."""
+        """Records refusals. A refused request is a request too, so the session is not idle."""
         with self._transaction() as work:
             work.events.extend(events)
             if session is not None:
@@ -196,7 +197,8 @@ class Headgate:
     # Requests -------------------------------------------------------------------------------------------------------
 
     def execute(self, token: str, script: str) -> list[Result]:
-        """Runs a script, as a whole or not at all. Strangers are turned away before anything is read."""
+        """Runs a script, as a whole or not at all. A caller without a session is refused before the script is
+        parsed."""
         session = self._familiar(token) or self._recognised(token)
         try:
             statements = parse_script(script)
@@ -221,7 +223,7 @@ class Headgate:
         return [result.finished() for result in results]
 
     def _familiar(self, token: str) -> r.Session | None:
-        """The session, if it lived when the store was last looked at; whoever acts on it looks again."""
+        """The session, if it was valid when the store was last read; a caller that acts on it must check again."""
         with self._lock:
             try:
                 return self._sessions.find(token)
@@ -240,7 +242,7 @@ class Headgate:
     def _run(
         self, session: r.Session, statements: tuple[Statement, ...], work: Transaction, tried: list[Event]
     ) -> list[Result]:
-        """`tried` is what was done and what failed, to be recorded if all of it is undone."""
+        """`tried` collects what was done and what failed, to be recorded if all of it is undone."""
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
         for statement in statements:
@@ -281,7 +283,7 @@ class Headgate:
         )
 
     def _settle(self, work: Transaction) -> None:
-        """What must hold after every script: somebody can administer, and no session exceeds its user's rights."""
+        """INVARIANT, after every script: somebody can administer, and no session exceeds its user's rights."""
         granted = {g.role for g in self._state.grants.peek("right", (SYSTEM_ID, Permission.CHANGE_SYSTEM.value))}
         users = {name for role in granted for name in self._duties.users_of(role)}
         if EVERYONE in granted:
@@ -305,13 +307,14 @@ class Headgate:
     # Checks ---------------------------------------------------------------------------------------------------------
 
     def principal(self, token: str) -> Principal:
-        """Who this session is at this moment."""
+        """The user, roles and level of this session at this moment."""
         with self._lock:
             self._refresh()
             return self._authorizer.principal(self._sessions.find(token))
 
     def chosen_roles(self, token: str) -> frozenset[str]:
-        """The roles that a session was opened with or has set, with those they inherit, held at the moment or not."""
+        """The roles that a session was opened with or has set, and those they inherit, whether currently held or
+        not."""
         with self._lock:
             self._refresh()
             return self._authorizer.effective(frozenset(self._sessions.find(token).roles))
@@ -322,19 +325,20 @@ class Headgate:
             return frozenset(m.role for m in self._state.memberships.peek("user", user))
 
     def use(self, token: str) -> None:
-        """A session that takes what it has subscribed to is not idle. There is no record of it: nothing is asked for
-        that was not asked for before."""
+        """Marks a session that fetches its subscriptions' results as not idle. No audit record: nothing is requested
+        that was not requested before."""
         with self._lock, self._transaction():
             self._sessions.touch(self._sessions.find(token))
 
     def session_of(self, token: str) -> str:
-        """What people and the audit trail call this session."""
+        """The name of this session for people and in the audit trail."""
         with self._lock:
             self._refresh()
             return self._sessions.find(token).id
 
     def check(self, token: str, permission: Permission, kind: Kind, name: str, owner: str | None = None) -> Decision:
-        """One decision on the rights of this moment; what cannot be seen is denied like what does not exist."""
+        """One decision on the current rights; an object that the session cannot see is denied like one that does not
+        exist."""
         with self._lock:
             principal = self.principal(token)
             try:
@@ -344,21 +348,21 @@ class Headgate:
             return self._authorizer.decide(principal, permission, thing)
 
     def streams(self, token: str, names: list[str]) -> Streams:
-        """The streams a session means by these names, with what decisions about their tuples need."""
+        """The streams that a session means by these names, with the rules for decisions about their tuples."""
         with self._lock:
             principal = self.principal(token)
             found = [self._catalog.find(principal, Kind.STREAM, name) for name in names]
             return Streams(tuple(found), tuple(map(source_name, found)), self._authorizer.rules(found))
 
     def clearance(self, token: str, streams: Streams) -> Clearance:
-        """What a session can show to the labels of these streams at this moment."""
+        """The clearance that a session has at this moment for the labels of these streams."""
         with self._lock:
             principal = self.principal(token)
             current = (self._state.objects.get(thing.id) for thing in streams.objects)
             return self._authorizer.clearance(principal, [thing for thing in current if thing is not None])
 
     def why(self, token: str, user: str, permission: Permission, target: Target) -> Explanation:
-        """Why a user, with all its roles and at its clearance, is granted or denied something."""
+        """Why a user, with all its roles and at its clearance, is granted or denied a permission."""
         action, about = f"EXPLAIN {permission} FOR USER {quote(user)}", [f"{target.kind.lower()} {quote(target.name)}"]
 
         def explain(work: Transaction, session: r.Session) -> Explanation:
@@ -386,27 +390,28 @@ class Headgate:
         return Explanation(decision, tuple(details))
 
     def plan(self) -> SecurePlan:
-        """The plans of all running queries at this moment, for whatever executes them."""
+        """The plans of all running queries at this moment, for their execution."""
         with self._lock:
             self._refresh()
             return self._running.plan()
 
     def snapshot(self) -> CatalogSnapshot:
-        """What is wanted of the engine at this moment."""
+        """The catalog snapshot of this moment."""
         with self._lock:
             self._refresh()
             return self._snapshots.now()
 
     @contextmanager
     def open(self) -> Iterator[CatalogSnapshot]:
-        """The same, and no right changes until the context ends, or `verify` fails: for what goes out meanwhile. In it
-        nothing outside of this process may be waited for: everyone who wants to change anything waits."""
+        """The catalog snapshot of this moment, and no right changes until the context ends, or `verify` fails: for
+        publishing results. Inside it nothing outside this process may be waited for, because every change of rights
+        waits."""
         with self._lock, self._store.held(self._state):
             self._prepare()
             yield self._snapshots.now()
 
     def verify(self) -> None:
-        """Raises LeaseLost unless what `open` gave still holds."""
+        """Raises LeaseLost unless the snapshot that `open` gave still holds."""
         self._store.verify()
 
     @property
@@ -425,7 +430,7 @@ class Headgate:
         return self._store.audit_head()
 
     def verify_audit(self, expect: str = "") -> list[str]:
-        """What is wrong with the audit trail; empty if nothing is."""
+        """The faults of the audit trail; empty if there are none."""
         with self._store.audit_trail() as (records, head):
             faults = verify(self._seal, records, head, expect)
         return faults or ([] if head.count else ["the trail is empty: every store begins with a record"])
@@ -436,7 +441,7 @@ class Headgate:
 
 
 def _event(session: r.Session | None, action: str, about: str, *, granted: bool = False, reason: str = "") -> Event:
-    """A record of what a session asked for; a stranger has neither name nor level."""
+    """A record of what a session asked for; a caller without a session has neither name nor level."""
     if session is None:
         return Event("", "", str(LEAST), action, about, granted, reason)
     return Event(session.user, session.id, session.level, action, about, granted, reason)
@@ -447,7 +452,7 @@ def _undone(event: Event) -> Event:
 
 
 def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:
-    """One record, or one for each receiver of what is given or taken."""
+    """One record, or one for each recipient of what is granted or revoked."""
     action = action_of(statement)
     if not request.given:
         return [Event(session.user, session.id, session.level, action, request.subject, granted, reason)]
@@ -455,7 +460,7 @@ def _events(session: r.Session, statement: Statement, request: Request, *, grant
 
 
 def action_of(statement: Statement) -> str:
-    """What the audit trail calls a statement: its kind and what it changes, never a value."""
+    """The name of a statement in the audit trail: its kind and what it changes, never a value."""
     match statement:
         case GrantPermissions() | GrantRoles():
             verb = "REVOKE" if statement.revoke else "GRANT"

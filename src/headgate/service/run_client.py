@@ -1,6 +1,7 @@
-"""What one session has run from a command: its user's subscriptions, or, with the right to, those of everyone.
+"""The run client: what one session runs from a command, which is its user's subscriptions or, with the right to, those
+of everyone.
 
-Rows and tables for people are made here, so that every command shows them alike.
+It also makes the rows and tables shown to people, so that every command shows them alike.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from headgate.service.runs import Folders, Processing
 
 Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "parquet": ParquetSink}
-"""What files of results can be."""
+"""The formats of result files."""
 
 
 @dataclass(frozen=True)
 class SparkTarget:
-    """Something that Spark writes to: a format and its options, which are not shown: one may be a password."""
+    """A target that Spark writes to: a format and its options. The options are never shown: one may be a password."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class RunClient:
-    """It is the pipeline's gate too: what it does not ask for, nobody computes."""
+    """It is also the pipeline's source of snapshots: a query that it does not ask for is not computed."""
 
     def __init__(self, headgate: Headgate, token: str, *, everyone: bool = False) -> None:
         self._headgate = headgate
@@ -59,7 +60,7 @@ class RunClient:
         if everyone and not headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
             raise AccessDenied("running the queries of everyone needs CHANGE SYSTEM", hint="run your own without it")
 
-    # As a gate --------------------------------------------------------------------------------------------------------
+    # As a source of snapshots -----------------------------------------------------------------------------------------
 
     def snapshot(self) -> CatalogSnapshot:
         return self._narrowed(self._headgate.snapshot())
@@ -84,12 +85,13 @@ class RunClient:
         return self._own
 
     def _is_mine(self, out: Recipient) -> bool:
-        """Of this user, at this level; with no role that this session has not: it was opened without it on purpose."""
+        """Whether a subscription is this user's, at this level, and uses no role that the session lacks: the session
+        was opened without that role on purpose."""
         return (out.user, out.level) == (self._user, str(self._who.level)) and out.roles <= self._roles
 
     def home(self, place: Path) -> Path:
-        """Where this work keeps its state: the same for a user however often it logs in at this level. A session with
-        other roles than all of its user's has other subscriptions, and so a state of its own."""
+        """Where this run keeps its state: the same for a user at this level, however often it logs in. A session with
+        fewer roles than its user has other subscriptions, and so a state of its own."""
         if self._everyone:
             return place / "engine"
         name = f"engine-{quote(self._user)}"
@@ -100,10 +102,10 @@ class RunClient:
             name += f"-{hashlib.sha256(roles.encode()).hexdigest()[:12]}"
         return place / file_path((name,))
 
-    # At work ----------------------------------------------------------------------------------------------------------
+    # Running ----------------------------------------------------------------------------------------------------------
 
     def has_work(self) -> bool:
-        """Whether anything is subscribed to that comes from a source, or somebody has to be told that it does not."""
+        """Whether any subscription reads a source, or a subscriber has to be told that its query cannot run."""
         snapshot = self.snapshot()
         read = {stream for query in snapshot.queries for stream in query.streams}
         return bool(snapshot.unfit) or not read.isdisjoint(self._headgate.snapshots.inputs())
@@ -118,7 +120,8 @@ class RunClient:
         to: SparkTarget | None = None,
         master: str = "local[2]",
     ) -> Iterator[Processing]:
-        """Results go to files of one of the `KINDS` below `out`, to what Spark writes, or wait to be `received`."""
+        """Results go to files of one of the `KINDS` below `out`, to a Spark target, or wait until they are
+        `received`."""
         addresses = Folders(self._headgate)
         sinks: list[Sink] = []
         if out is not None:
@@ -141,11 +144,11 @@ class RunClient:
     # For people -------------------------------------------------------------------------------------------------------
 
     def received(self, most: int, *, news: bool = False) -> Iterator[Shown]:
-        """What came for this session since it was asked the last time, a table for each stream, or only for those with
-        `news`. Whoever asks for its results uses its session."""
+        """The results that arrived for this session since the last call, one table for each stream; with `news` only
+        streams that have some. Asking for results counts as use of the session."""
         self._headgate.use(self._token)
         mine = [x for x in self.snapshot().subscribers if x.outgoing and self._is_mine(x.outgoing)]
-        for subscriber in mine:  # each by itself: who shows them may take long, and nobody else waits for that
+        for subscriber in mine:  # one at a time: showing them may be slow, and nobody else waits
             if news and not self._mailbox.has(subscriber.name, subscriber.query):
                 continue
             lost = self._mailbox.lost[subscriber.name, subscriber.query]
@@ -154,7 +157,7 @@ class RunClient:
                 continue
             found = delivered_results(result_batches)
             out = subscriber.outgoing or self._headgate.snapshots.outgoing(subscriber.name, subscriber.query)
-            rows = [[_time(x.time), *map(_partition, x.values)] for x in found[-most:]]
+            rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
             came = len(found) + lost
             more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
             words = dict.fromkeys(
@@ -163,7 +166,7 @@ class RunClient:
             yield f"{out.stream}: {came:,} results{more}{''.join(words)}", ("time", *out.columns), rows
 
     def _fetched(self, subscriber: Subscriber) -> list[ResultBatch]:
-        """What waits for it, as the rights of this moment permit."""
+        """The results that wait for a subscriber, as far as current rights permit."""
         result_batches: list[ResultBatch] = []
         while True:
             try:
@@ -176,8 +179,8 @@ class RunClient:
                 continue
 
     def unread(self, failed: Mapping[str, SourceError]) -> list[str]:
-        """What there is to say of streams that cannot be read: which and why, to their owner and to those who run the
-        system; to others who may read them, whichever of their results wait for it; to anybody else nothing."""
+        """Messages about streams that cannot be read. Their owners and the operator are told which and why; others who
+        may read them are told which of their results wait; anybody else is told nothing."""
         snapshot = self.snapshot()
         known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
         keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in snapshot.concerned(name)}
@@ -185,12 +188,12 @@ class RunClient:
         return known + [f"what {stream} is made of cannot be read" for stream in mine]
 
     def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
-        """What there is to say of streams, to their owners and to those who run the system."""
+        """Messages about streams, for their owners and the operator."""
         return [f"stream {name}: {text}" for name, text in news if self._everyone or self._owns(name)]
 
     def summary(self, counts: Counts) -> Iterator[Shown]:
-        """What happened: tuples by stream, results by subscriber. How many tuples there are that one may not see is
-        for the owner of their stream, and for those who run the system."""
+        """What happened: tuples by stream, results by subscriber. The number of tuples that a user may not see is only
+        for the owner of their stream and the operator."""
         streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
         reasons = sorted({reason for name, reason in counts.refused if name in streams})
         late = ["late"] if any(counts.late[name] for name in streams) else []
@@ -217,7 +220,7 @@ class RunClient:
 
 
 class _Own(Sink):
-    """Keeps back what was refused but for streams that are one's own."""
+    """A sink that withholds rejected rows, except those of the user's own streams."""
 
     def __init__(self, sink: Sink, owns: Callable[[str], bool]) -> None:
         self.keeps, self.place = sink.keeps, sink.place
@@ -270,7 +273,7 @@ def _time(milliseconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S") + (f".{milliseconds % 1000:03}" if milliseconds % 1000 else "")
 
 
-def _partition(value: object) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, float):

@@ -1,7 +1,7 @@
-"""Queries at work: sources are read, everyone's results go to their sinks, rights are those of each moment.
+"""A run: reads the sources, processes the queries, and delivers every subscriber's results under current rights.
 
-It needs no session of its own: whoever may start it can read the store and the sources anyway. What it hands out is
-decided result by result, for those who subscribed.
+It needs no session of its own: a user who may start it can read the store and the sources anyway. Delivery is decided
+result by result, for each subscriber.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
 
 OFTEN = 0.5
-"""How often, in seconds, it is looked whether other streams are to be read."""
+"""How often, in seconds, to check whether other streams have to be read."""
 SELDOM = 5.0
-"""How often it is looked whether files changed that were read already."""
+"""How often, in seconds, to check whether files changed that were read already."""
 
 
 class Unread(SourceError):
@@ -75,7 +75,7 @@ class Processing:
 
     @cached_property
     def _spark(self) -> SparkSession:
-        """As late as can be: what is refused is refused before it takes seconds."""
+        """Started as late as possible: a refused run is refused before Spark takes its seconds."""
         return spark_session(self._home, master=self._master)
 
     @property
@@ -83,11 +83,11 @@ class Processing:
         return self._pipeline.counts
 
     def warnings(self) -> list[str]:
-        """What whoever runs this should know, since this was asked the last time."""
+        """Warnings for the operator, since the last call."""
         return self._pipeline.warnings()
 
     def notices(self) -> list[str]:
-        """What became of subscriptions since this was last asked."""
+        """Changes of subscriptions since the last call."""
         return [str(notice) for notice in self._pipeline.notices()]
 
     @property
@@ -96,9 +96,9 @@ class Processing:
         return self._runner.failed
 
     def replay(self, watch: Callable[[], None] = lambda: None, *, end: bool = True) -> None:
-        """All that the sources hold and that was not read before, to its end. `watch` is called now and then. Unless
-        more comes later, what waits for its time is final at the end. What could not be read is raised then; all else
-        is done."""
+        """Reads everything that the sources hold and that was not read before, to its end, and calls `watch` from time
+        to time. With `end`, no more will come, so every open window becomes final. Raises what could not be read only
+        after everything else is done."""
         self._runner.read(self._sources(), finite=True)
         while not self._runner.wait(OFTEN):
             watch()
@@ -111,7 +111,8 @@ class Processing:
             raise Unread(failed)
 
     def follow(self, watch: Callable[[], None] = lambda: None) -> None:
-        """What is there and what comes, until it is interrupted. What cannot be read is tried again and again."""
+        """Processes existing and new data until interrupted. A stream that cannot be read is retried again and
+        again."""
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
@@ -123,7 +124,7 @@ class Processing:
             watch()
 
     def _tell_who_waits(self) -> None:
-        """Once for each time that a stream cannot be read on."""
+        """Sends one notice each time a stream cannot be read any further."""
         failed = self.failed
         new = {name: error for name, error in failed.items() if name not in self._told}
         if new:
@@ -131,18 +132,18 @@ class Processing:
         self._told = set(failed)
 
     def stop(self) -> None:
-        """Nothing more is read; what was taken in is out, and counted."""
+        """Stops reading; everything taken so far is delivered and counted."""
         self._runner.stop()
 
     def _tell_what_changed(self) -> None:
-        """Files that were read already: their owners would wait for tuples that nobody reads."""
+        """Tells owners which files changed after they were read: they would wait for tuples that nobody reads."""
         notes = {name: [changed_message(path) for path in files] for name, files in self._runner.changed().items()}
         if notes:
             self._pipeline.tell(notes)
             self._news += [(name, text) for name, texts in notes.items() for text in texts]
 
     def news(self) -> list[tuple[str, str]]:
-        """What there is to say of streams since it was asked the last time."""
+        """Messages about streams since the last call."""
         found, self._news = self._news, []
         return found
 
@@ -171,7 +172,7 @@ def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:
 
 
 class Folders:
-    """Where results go in a folder: one folder for each user, a file for each stream in it."""
+    """Where results go in a folder: one folder for each user, and in it one file for each stream."""
 
     def __init__(self, headgate: Headgate) -> None:
         self._headgate = headgate

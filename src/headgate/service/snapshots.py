@@ -1,8 +1,8 @@
-"""From the catalog to the engine: which queries run, for whom, with which rights of this moment.
+"""From the catalog to the engine: which queries run, for whom, with which rights at this moment.
 
-Whoever subscribes to the output of a running query looks at that query with its own rights; whoever subscribes to a
-stream that is no query's looks at its tuples as they are. Who lost SUBSCRIBE or READ TUPLE on what it subscribed to
-receives nothing of it until it has them again.
+A subscriber of a running query's output reads that query with its own rights; a subscriber of any other stream reads
+its tuples as they are. A subscriber who lost SUBSCRIBE or READ TUPLE on a stream receives nothing of it until it has
+them again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DECIDES = (
     "objects",
     "subscriptions",
 )
-# The tables on which what is wanted depends.
+# The tables on which a snapshot depends.
 
 STOPPED = "its query was stopped; it begins anew when that is started"
 BROKEN = "its query lost a stream that it read"
@@ -50,14 +50,14 @@ SUSPENDED = "your rights do not cover it at the moment; it goes on when they do"
 UNFED = "a query whose results it reads does not run; it goes on when that does"
 
 USUAL_SKEW = 10_000
-"""How far ahead of the clock event times may be, in milliseconds, if the stream's owner has said nothing: one tuple
-from the far future would make all that follow late for those who see it."""
+"""How far ahead of the clock event times may be, in milliseconds, if the stream's owner has not set it: one tuple from
+the far future would make all later tuples late for those who see it."""
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What runs for those who subscribed to one stream: queries by name, the streams that they read, and where those
-    come from, as their definitions have it."""
+    """What runs for the subscribers of one stream: queries by name, the streams they read, and the inputs of those
+    streams as defined."""
 
     queries: Mapping[str, ContinuousQuery]
     descriptors: Mapping[str, StreamDescriptor]
@@ -74,16 +74,16 @@ class SnapshotBuilder:
         self._subscriptions = subscriptions
         self._seen: tuple[int, ...] = ()
         self._snapshot = CatalogSnapshot()
-        # results go out under the demand they were computed for, or a later one: as long as anybody has that, and no
-        # longer, it is known whose they are
+        # Results are delivered under the snapshot they were computed for, or a later one: their recipients are known as
+        # long as anything holds that snapshot, and no longer.
         self._outgoing: WeakValueDictionary[tuple[str, str], Recipient] = WeakValueDictionary()
         self._inputs: dict[str, Mapping[str, Any]] = {}
         self._owners: dict[str, str] = {}
         self._outputs: dict[int, r.Object] = {}
-        """ContinuousQuery queries by their output."""
+        """Running queries by their output."""
 
     def now(self) -> CatalogSnapshot:
-        """The same object as before unless something has changed."""
+        """The snapshot; the same object as before unless something has changed."""
         seen = tuple(self._state.changed[table] for table in _DECIDES)
         if seen != self._seen:
             self._snapshot = self._found()
@@ -94,16 +94,16 @@ class SnapshotBuilder:
         return self._outgoing[subscriber, query]
 
     def owner(self, stream: str) -> str:
-        """Whose a stream that is or was read or subscribed to is now, by its name as a source; names as sources keep
-        who made them."""
+        """The current owner of a stream that is or was read or subscribed to, by its name as a source; a name as a
+        source keeps the name of the stream's creator."""
         return self._owners[stream]
 
     def inputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """Where the streams that are read come from, as their definitions have it."""
+        """The inputs of the streams that are read, as defined."""
         return self._inputs
 
     def _found(self) -> CatalogSnapshot:
-        """What is wrong with one subscription, whatever it is, is a matter of that alone."""
+        """Builds a snapshot. Any fault of one subscription affects that subscription alone."""
         plans: dict[str, _Plan | Exception] = {}
         subscribers: list[Subscriber] = []
         standings: list[SubscriptionStatus] = []
@@ -162,7 +162,7 @@ class SnapshotBuilder:
         subscription: r.Subscription,
         known: Mapping[str, r.Object],
     ) -> _Plan | Exception:
-        """All that is needed to run what somebody subscribed to, or why it cannot be."""
+        """Everything needed to run what a user subscribed to, or the reason why it cannot run."""
         try:
             first = self._running_query(query) if query else self._whole_stream(stream, subscription)
             queries = {name: first}
@@ -179,7 +179,8 @@ class SnapshotBuilder:
     def _standing(
         self, subscription: r.Subscription, stream: r.Object, producer: r.Object | None
     ) -> SubscriptionStatus:
-        """One of which results come. The owner of the stream is told of it at the level of the stream only."""
+        """The status of a subscription that delivers results. The owner of the stream is notified only at the level of
+        the stream."""
         name, query = _name(subscription), str(producer.id) if producer else f"{stream.id}@{subscription.level}"
         columns = tuple(column["name"] for column in json.loads(stream.definition)["columns"])
         roles = frozenset(subscription.roles) & self._authorizer.authorised(subscription.user)
@@ -190,7 +191,7 @@ class SnapshotBuilder:
         return SubscriptionStatus(name, query, stream.id, outgoing, owner)
 
     def _named(self, standing: SubscriptionStatus, who: Principal, producer: r.Object | None) -> Recipient:
-        """The same, and which sources its labels may name."""
+        """The same recipient, with the sources that its labels may name."""
         inputs = json.loads(producer.definition)["inputs"] if producer else []
         read = self._read_by([standing.stream, *inputs])
         seen = (x for x in read if self._authorizer.allows(who, Permission.VIEW_OBJECT, x))
@@ -201,7 +202,7 @@ class SnapshotBuilder:
     def _stands(
         self, standing: SubscriptionStatus, stream: r.Object, producer: r.Object | None, clearance: Clearance | None
     ) -> SubscriptionStatus:
-        """How a subscription stands whose query runs."""
+        """The status of a subscription whose query runs."""
         if clearance is None or not self._reads(stream, producer, clearance):
             return _suspended(standing)
         if producer is not None and self._unfed(producer, clearance):
@@ -221,8 +222,8 @@ class SnapshotBuilder:
         return UNPLANNED if definition["running"] else STOPPED
 
     def _unfed(self, query: r.Object, clearance: Clearance) -> bool:
-        """Whether it reads, directly or not, results of a query that does not run. Who may not read these is not told:
-        it receives the same as if that ran."""
+        """Whether a query reads, directly or not, results of a query that does not run. A subscriber who may not read
+        those is not told: it receives the same as if that query ran."""
         readable = clearance.sources | clearance.aggregate_sources
         return any(
             "made_of" in json.loads(x.definition) and x.id not in self._outputs and source_name(x) in readable
@@ -230,7 +231,8 @@ class SnapshotBuilder:
         )
 
     def _reads(self, stream: r.Object, query: r.Object | None, clearance: Clearance) -> bool:
-        """Whether anything can come at all: something of what it reads, and of what that is made of, may be read."""
+        """Whether any result is possible: the subscriber may read some of the inputs, and some of the streams they
+        derive from."""
         readable = clearance.sources | clearance.aggregate_sources
         inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
         all_of_it = self._read_by(inputs)
@@ -239,7 +241,7 @@ class SnapshotBuilder:
         return all(any(source_name(x) in readable for x in some) for some in (first, last))
 
     def _who(self, subscription: r.Subscription, stream: r.Object, query: r.Object | None) -> Principal | None:
-        """Whose rights count, if they are enough to receive anything."""
+        """The principal whose rights count, if they suffice to receive anything."""
         found = self._subscriptions.principal(subscription)
         needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE) if query else (Permission.SUBSCRIBE,)
         if found and all(self._authorizer.allows(found, permission, stream) for permission in needed):
@@ -247,7 +249,7 @@ class SnapshotBuilder:
         return None
 
     def _add_producers(self, queries: dict[str, ContinuousQuery]) -> None:
-        """Queries whose results the others read run as well."""
+        """Adds the producer queries whose results the others read."""
         made = {
             source_name(x): query for number, query in self._outputs.items() if (x := self._state.objects.get(number))
         }
@@ -280,8 +282,8 @@ class SnapshotBuilder:
         )
 
     def _alike(self, inputs: Iterable[int]) -> bool:
-        """Whether what is read is the same for all who may see it: results of exact windows differ from reader to
-        reader, and nothing cumulative can be made of them."""
+        """Whether all who may see the inputs see the same: results of exact windows differ from reader to reader, and
+        nothing cumulative can be computed from them."""
         outputs = self._outputs
         producers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
         planned = [self._running.query(query.id) for query in producers]
@@ -290,7 +292,7 @@ class SnapshotBuilder:
         )
 
     def _read_by(self, inputs: Iterable[int]) -> list[r.Object]:
-        """Streams, and all that they are made of."""
+        """Streams, and all streams they derive from."""
         found: dict[int, r.Object] = {}
         waiting = list(inputs)
         while waiting:
@@ -301,7 +303,7 @@ class SnapshotBuilder:
         return list(found.values())
 
     def _whole_stream(self, stream: r.Object, subscription: r.Subscription) -> ContinuousQuery:
-        """Its tuples as they come, at the level of the subscription."""
+        """A query of the stream's tuples as they are, at the level of the subscription."""
         level, lateness = self._authorizer.level(subscription.level), self._lateness((stream.id,))
         return ContinuousQuery(f"{stream.id}@{subscription.level}", whole_stream(stream), level, lateness, Mode.EXACT)
 
@@ -319,7 +321,7 @@ class SnapshotBuilder:
         return clearance if self._authorizer.order.dominates(who.level, running.level) else None
 
     def _narrowed(self, principal: Principal, query: r.Object) -> Principal:
-        """Its own query, made `AS role, ...`, gives its owner what these roles may see."""
+        """A query created `AS role, ...` gives its owner only what these roles may see."""
         definition = json.loads(query.definition)
         if not definition.get("narrowed"):
             return principal
@@ -327,7 +329,7 @@ class SnapshotBuilder:
 
 
 def _unfit(fault: Exception) -> str:
-    """The kind of the fault, and not its text, which may name what its readers may not see."""
+    """The type of the fault, not its text, which may name what its readers may not see."""
     return f"it cannot be run ({type(fault).__name__})"
 
 
@@ -336,7 +338,7 @@ def _suspended(standing: SubscriptionStatus) -> SubscriptionStatus:
 
 
 def _name(subscription: r.Subscription) -> str:
-    """What the engine calls who subscribed: another one for whoever comes back after it had ended the subscription."""
+    """The engine's name for a subscriber; a user who ended a subscription and subscribes again gets another one."""
     return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
 
 

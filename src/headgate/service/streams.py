@@ -1,6 +1,6 @@
-"""Spark carries a pipeline: it reads every stream in micro-batches, remembers how far it came, and recovers.
+"""Spark runs the pipeline's input: it reads every stream in micro-batches, records its progress, and recovers.
 
-Each stream is a streaming query of its own with its own checkpoint, so streams come and go without touching the others.
+Each stream is a streaming query of its own with its own checkpoint, so streams come and go without affecting others.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from headgate.logs import event, failure
 from headgate.recovery.pipeline import Pipeline
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds until a source that could not be read is tried again; each time twice as many."""
+"""Seconds until a source that could not be read is tried again; the pause doubles each time."""
 _AT_ONCE = 8
 _CALLBACKS = Lock()
-"""The first stream starts what Spark calls back; two that start at once would do so twice."""
+"""The first stream starts Spark's callback server; two that start at the same time would start it twice."""
 
 
 @dataclass(frozen=True)
 class SparkBatch:
-    """A micro-batch; it is read anew each time, by Arrow where it is made of files that Arrow can read. Of files of
-    text it is only their names."""
+    """A micro-batch. Each access reads it anew, with Arrow where it consists of files that Arrow can read. For text
+    files it holds only their names."""
 
     frame: DataFrame
     source: StreamSource
@@ -57,7 +57,7 @@ class SparkBatch:
         return files_of(self.source, self.started)
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
-        """Or it is read as a whole: what queries ask of Spark here may fail, and that is no fault of the stream."""
+        """None: the batch is read whole. What queries ask of Spark here may fail, which is no fault of the stream."""
         if self.source.text is not None:
             return None
         with suppress(Exception):
@@ -67,13 +67,13 @@ class SparkBatch:
         return None
 
     def whole(self) -> Whole:
-        with self._said():
+        with self._reporting():
             if (text := self.source.text) is not None:
                 return self._texts(text)
             return self.files.whole() if self.files is not None else Whole(in_order(self.frame.toArrow()))
 
     def _texts(self, text: Text) -> Whole:
-        """Spark is asked only for what its plan does not say."""
+        """Asks Spark only for what its plan does not say."""
         found = None
         with suppress(Exception):
             found = addresses(self.started)
@@ -85,7 +85,7 @@ class SparkBatch:
         return replace(whole, notes=[*notes, *whole.notes])
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
         try:
             yield
         except HeadgateError:
@@ -97,8 +97,8 @@ class SparkBatch:
 
 @dataclass
 class _Trouble:
-    """A source that could not be read, how long to wait after it fails the next time, and when to try again; or, if it
-    is being tried, when it may be taken for sound."""
+    """A source that could not be read: the error, the pause after its next failure, and when to try again or, during a
+    try, when to consider it sound."""
 
     error: SourceError
     pause: float
@@ -106,7 +106,8 @@ class _Trouble:
 
 
 class Runner:
-    """A source that cannot be read stops nothing but itself. It is tried again, unless all is read to its end."""
+    """A source that cannot be read stops no other. It is tried again, unless sources are read to their end only
+    (`finite`)."""
 
     def __init__(self, spark: SparkSession, home: Path, pipeline: Pipeline, clock: Clock | None = None) -> None:
         self._spark = spark
@@ -125,12 +126,12 @@ class Runner:
         return {name: trouble.error for name, trouble in sorted(self._troubles.copy().items())}
 
     def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
-        """From now on these streams are read, and no others."""
+        """Reads exactly these streams from now on."""
         for name in self._queries.keys() - sources.keys():
             self._queries.pop(name).stop()
         for name in self._troubles.keys() - sources.keys():
             del self._troubles[name]
-        if not finite:  # Spark follows a folder that is gone as if it were empty
+        if not finite:  # Spark treats a folder that is gone as an empty one
             for name in list(self._queries):
                 if (error := vanished(name, sources[name].path)) is not None:
                     self._queries.pop(name).stop()
@@ -146,7 +147,7 @@ class Runner:
         self._try([sources[name] for name in due if name not in self._queries], finite=finite)
 
     def changed(self) -> dict[str, list[str]]:
-        """The files that changed after they were read, by stream; each change is told once."""
+        """The files that changed after they were read, by stream; each change is reported once."""
         found: dict[str, list[str]] = {}
         for name in sorted(self._queries):
             place = self._home / "checkpoints" / checkpoint_name(name)
@@ -154,7 +155,7 @@ class Runner:
         return {name: files for name, files in found.items() if files}
 
     def _try(self, sources: Sequence[StreamSource], *, finite: bool) -> None:
-        """Side by side: each waits for Spark, which starts several as fast as one."""
+        """Starts sources in parallel: each waits for Spark, which starts several as fast as one."""
         if not sources:
             return
         with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as self._threads:
@@ -162,13 +163,14 @@ class Runner:
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
         for name, error in failed.items():
             if isinstance(error, HeadgateError) and not isinstance(error, SourceError):
-                raise error  # the state and what was read are not of one history
+                raise error  # the state and the checkpoint are not of one history
             if not isinstance(error, Exception):
                 raise error
             self._note(name, error if isinstance(error, SourceError) else _stuck(name, error))
 
     def _begin(self, source: StreamSource, *, finite: bool) -> None:
-        """Known as soon as it is there, whatever becomes of others: also if whoever waits for it is interrupted."""
+        """Registers the streaming query as soon as it exists, whatever happens to others, even if the waiting caller is
+        interrupted."""
         self._queries[source.name] = self._start(source, finite=finite)
         if (trouble := self._troubles.get(source.name)) is not None:
             trouble.until = self._clock.now() + trouble.pause
@@ -179,14 +181,15 @@ class Runner:
         self._troubles[name] = _Trouble(error, min(2 * pause, LONGEST_PAUSE), self._clock.now() + pause)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Until all that is read ends, or so many seconds; whether it ended. What failed but for a source is raised."""
+        """Waits until all streams end, or so many seconds; returns whether they ended. Raises any fault that is not of
+        a source."""
         ended = True
         for name, query in list(self._queries.items()):
             try:
                 if seconds is None or not query.isActive or (ended and query.awaitTermination(seconds)):  # type: ignore[arg-type]
                     query.awaitTermination()
                 else:
-                    ended = False  # whether another one has failed is looked at nevertheless
+                    ended = False  # still check whether another one has failed
             except Exception as error:
                 del self._queries[name]
                 fault = self._faults.pop(name, None) or _stuck(name, error)
@@ -196,7 +199,8 @@ class Runner:
         return ended
 
     def stop(self) -> None:
-        """All of them: also those that were starting when that was interrupted, and those beside one that cannot be."""
+        """Stops all: also those that were starting when the start was interrupted, and those beside one that cannot be
+        stopped."""
         self._threads.shutdown(cancel_futures=True)
         with ExitStack() as all_:
             for query in self._queries.values():
@@ -206,7 +210,7 @@ class Runner:
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
         patience = TimeBudget()
-        self._faults.pop(source.name, None)  # of a reading that was stopped before anybody asked
+        self._faults.pop(source.name, None)  # of an earlier query, stopped before anybody asked
 
         place = self._home / "checkpoints" / checkpoint_name(source.name)
 
@@ -241,15 +245,16 @@ def _stuck(stream: str, error: Exception) -> SourceError:
 
 
 def checkpoint_name(stream: str) -> str:
-    """The folder of a stream's checkpoint: for people its name, as far as any file system takes it, and for what
-    differs in nothing else a digest."""
+    """The folder of a stream's checkpoint: its name for people, as far as every file system accepts it, and a digest
+    that tells apart names that look the same."""
     readable = re.sub(r"[^A-Za-z0-9_.-]", "_", stream)[:60].lstrip("._")
     return f"{readable}-{hashlib.sha256(stream.encode()).hexdigest()}"
 
 
 def check_history(stream: str, checkpoint: Path, done: int) -> None:
-    """Batches have the numbers of Spark's checkpoint: if that and the state are not of one history, batches would be
-    taken for others, and lost. Spark notes that a batch begins, then it is `done`, then Spark notes that it ended."""
+    """Batches have the numbers of Spark's checkpoint: if checkpoint and state are not of one history, batches would be
+    confused, and lost. INVARIANT: Spark records that a batch begins, then it is `done`, then Spark records that it
+    ended."""
     hint = "put both back as they were together, or read everything again with --fresh"
     if done > _last(checkpoint / "offsets"):
         raise StoreError(
@@ -261,15 +266,15 @@ def check_history(stream: str, checkpoint: Path, done: int) -> None:
 
 
 def forget_unbegun(checkpoint: Path) -> None:
-    """What a crash left of the first batch before it began: Spark would not start beside it, and nothing is in it that
-    is not found again."""
+    """Removes what a crash left of the first batch before it began: Spark would not start beside it, and it contains
+    nothing that is not found again."""
     if _last(checkpoint / "offsets") < 0:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def clock_of(checkpoint: Path, number: int) -> int | None:
-    """Where the clock stood when a batch was made, in milliseconds. Spark keeps that with the batch, before it begins:
-    what is computed again after a crash is decided by the same clock. None: it is not there."""
+    """The clock when a batch was made, in milliseconds. Spark stores it with the batch before the batch begins, so a
+    recomputation after a crash uses the same clock. None: it is not there."""
     with suppress(OSError, ValueError, TypeError, LookupError):
         _, metadata, *_ = (checkpoint / "offsets" / str(number)).read_text().splitlines()
         return int(json.loads(metadata)["batchTimestampMs"])

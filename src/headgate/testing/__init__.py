@@ -1,4 +1,4 @@
-"""The test kit ships with the product: what our own tests use, users can use for theirs."""
+"""The test kit, which ships with the product: users can use what our own tests use."""
 
 from headgate.testing.clock import ManualClock
 

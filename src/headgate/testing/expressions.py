@@ -1,4 +1,4 @@
-"""Random expressions of a given type, as text, and the values that data for them should have.
+"""Random expressions of a given type, as text, and matching random values for data.
 
 Literals and values come from one small domain, so that conditions hold for some tuples and not for others.
 """
@@ -34,7 +34,7 @@ STRINGS = (
 )
 PATTERNS = ("%", "a%", "%b", "_", "a_", "%\\%%", "_\\__", "", "\\\\", "2026%")
 
-# What an expression may read: the text of something of this type, or None. There is something of some type.
+# What an expression may read: the text of an operand of this type, or None. Some type has an operand.
 Leaf = Callable[[Type], str | None]
 
 
@@ -77,7 +77,7 @@ def quoted(rng: Random, text: str) -> str:
 
 
 class Author:
-    """Writes expressions over the leaves it is given; `depth` bounds how far they nest."""
+    """Writes expressions over the given leaves; `depth` bounds how far they nest."""
 
     def __init__(self, rng: Random, leaf: Leaf) -> None:
         self.rng = rng
@@ -144,7 +144,7 @@ class Author:
         return self.any(depth, (Type.INT, Type.BIGINT))
 
     def _operand(self, type_: Type, depth: int) -> str:
-        """So that arithmetic yields this type."""
+        """An operand with which arithmetic has this type."""
         return self._whole(depth) if type_ in INTEGERS else self.any(depth, (Type.FLOAT, Type.DOUBLE))
 
     def _arithmetic(self, type_: Type, depth: int) -> str:
@@ -202,7 +202,7 @@ class Author:
         return "NOT " if self.rng.random() < 0.3 else ""
 
     def _operands(self, depth: int, others: int) -> list[str]:
-        """Something that is read and others to compare it with, mostly literals: never literals alone."""
+        """An operand that is read and others to compare it with, mostly literals: never literals alone."""
         types = self.rng.sample(TYPES, len(TYPES))
         left = next(type_ for type_ in types if self.leaf(type_))
         right = self.rng.choice(NUMERIC) if left.numeric else left

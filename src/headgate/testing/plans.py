@@ -1,7 +1,7 @@
-"""Merged plans, executed slowly: every operator once per instant, from whatever the plan says it is computed from.
+"""A slow executor of merged plans: every operator once per instant, from the inputs that the plan gives it.
 
-It stands beside the oracle, which knows nothing of operators and sharing: where both agree for many queries and
-streams, merged plans mean what their queries mean. An engine differs in speed, not in what it takes from the plan.
+It complements the oracle, which knows nothing of operators and sharing: where both agree for many queries and streams,
+merged plans mean what their queries mean. An engine differs from it in speed, not in what it takes from the plan.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Shape:
 
 
 class PlanOver:
-    """A merged plan over given tuples, in the order of their arrival. What one query computed, others find."""
+    """A merged plan over given tuples, in the order of their arrival. Queries reuse what others computed."""
 
     def __init__(
         self, plan: MergedPlan, tuples: Iterable[Tuple], rules: Rules | None = None, level: Level = LEAST
@@ -90,7 +90,7 @@ class PlanOver:
         found.sort(key=lambda x: x[:2])
         return [result for _, _, result in found]
 
-    # Instants and what they yield -------------------------------------------------------------------------------------
+    # Instants and their results ---------------------------------------------------------------------------------------
 
     def _of_block(self, shape: _Shape, number: int) -> Iterable[tuple[Instant, Result]]:
         before: list[Row] = []
@@ -153,7 +153,7 @@ class PlanOver:
     # Operators --------------------------------------------------------------------------------------------------------
 
     def _at(self, node: n.Node, instant: Instant) -> list[Row]:
-        """The rows of an operator at an instant, in their order; computed once, whoever asks."""
+        """The rows of an operator at an instant, in their order; computed once, whichever queries need them."""
         key = node.key, instant
         if key in self._rows:
             self.reused += 1
@@ -186,7 +186,7 @@ class PlanOver:
         return [(position,) for position in kept]
 
     def _grouped(self, node: n.Aggregate, instant: Instant) -> list[_Group]:
-        """All that any aggregate over this input and these groups needs, kept once for all of them."""
+        """Everything that any aggregate over this input and these groups needs, kept once for all of them."""
         columns = sorted(node.groups, key=str)
         key = node.input.key, tuple(map(str, columns)), instant
         if key not in self._groups:
@@ -202,7 +202,7 @@ class PlanOver:
         return self._groups[key]
 
     def _kept(self, call: AggregateCall, rows: Sequence[Row]) -> Value | Fraction:
-        """Sums are kept exactly, so that averages are right where the sum itself does not fit."""
+        """Sums are kept exactly, so that averages are right even where the sum itself does not fit."""
         argument = call.argument
         values = [self._value(argument, row) if argument else None for row in rows]
         if call.distinct or call.function not in ("SUM", "SQUARES"):
@@ -235,7 +235,7 @@ class PlanOver:
 
 
 def _finished(call: AggregateCall, kept: Mapping[AggregateCall, Value | Fraction]) -> Value:
-    """An aggregate from what was kept for it."""
+    """The value of an aggregate from what was kept for it."""
     by_function = {(x.function, x.argument, x.distinct): value for x, value in kept.items()}
 
     def of(function: str) -> Value | Fraction:

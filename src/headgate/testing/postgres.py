@@ -1,8 +1,8 @@
-"""A throw-away PostgreSQL server, because what a store does under a real server is not what a fake would say.
+"""A temporary PostgreSQL server, because a store behaves differently on a real server than on a fake.
 
-The server belongs to one test run: its data is in a temporary directory, it listens on 127.0.0.1 and nowhere else,
-and only who has the random password gets in. Its durability settings are PostgreSQL's own (`fsync` is on), so that a
-test of commits and crashes tests what a user would have.
+The server belongs to one test run: its data is in a temporary directory, it listens only on 127.0.0.1, and only a
+client with the random password can log in. Its durability settings are PostgreSQL's own (`fsync` is on), so that a test
+of commits and crashes tests what a user would have.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STOP_SECONDS = 30.0
 
 
 class PostgresServer:
-    """One server process and its directory; `start` returns when it answers, `stop` when both are gone."""
+    """One server process and its directory; `start` returns when the server answers, `stop` when both are gone."""
 
     def __init__(self) -> None:
         self._binaries = _find_binaries()
@@ -96,7 +96,7 @@ class PostgresServer:
         raise StoreError(f"the PostgreSQL server did not start: {self._last_log_line()}")
 
     def stop(self) -> int | None:
-        """Shut down, first politely, and remove the directory; the exit code, 0 if the shutdown was clean.
+        """Shut down, first gracefully, and remove the directory; returns the exit code, 0 if the shutdown was clean.
 
         Signals go to the process that `start` made: a machine may run other servers of the same name.
         """
@@ -136,7 +136,7 @@ class PostgresServer:
         settings = {
             "listen_addresses": _HOST,
             "port": str(self._port),
-            "unix_socket_directories": "",  # no second door, and no limit on the length of the directory's path
+            "unix_socket_directories": "",  # no second way in, and no limit on the length of the directory's path
         }
         command = [str(self._binaries / "postgres"), "-D", str(self.directory / "data")]
         for name, value in settings.items():
@@ -176,9 +176,9 @@ class PostgresServer:
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote no log")
 
     def _answers(self) -> bool:
-        """Wait until it accepts us; false if it ended instead.
+        """Wait until the server accepts a login; false if it ended instead.
 
-        Logging in also proves that this is our server on that port: nobody else can check the password.
+        Logging in also proves that this is our server on that port: no other can check the password.
         """
         assert self._process is not None  # noqa: S101 - called only by start
         deadline = time.monotonic() + _START_SECONDS
@@ -194,7 +194,7 @@ class PostgresServer:
 
 @contextmanager
 def running_postgres() -> Iterator[str]:
-    """A server for the length of a `with`; yields its SQLAlchemy URL."""
+    """A server for the duration of a `with`; yields its SQLAlchemy URL."""
     with PostgresServer() as server:
         yield server.url
 
@@ -232,7 +232,7 @@ def _version(initdb: Path) -> int:
 
 
 def _account() -> pwd.struct_passwd | None:
-    """Who runs the server: ourselves, unless we are root, as whom PostgreSQL refuses to run."""
+    """The account that runs the server: our own, unless we are root, as which PostgreSQL refuses to run."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):

@@ -1,6 +1,6 @@
-"""Random queries, well formed and well typed, over given streams: every construct of CQL, a function of the seed alone.
+"""Random queries, well formed and well typed, over given streams: every construct of CQL, determined by the seed alone.
 
-Property tests of plans and engines draw from here. `rewritten` gives another text of equal meaning.
+Property tests of plans and engines use them. `rewritten` gives another text of equal meaning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Columns = tuple[tuple[str, Type], ...]
 
 @dataclass(frozen=True)
 class Features:
-    """What queries may have. `windows` are words of WINDOWS, where `""` is a source without a window; `depth` is how
+    """What queries may contain. `windows` are words of WINDOWS, where `""` is a source without a window; `depth` is how
     far expressions nest; `spelling` varies case, white space, comments and quoting; `aggregates` is how often."""
 
     blocks: int = 3
@@ -45,7 +45,7 @@ class Features:
 
 
 def finder(streams: Sequence[Stream]) -> Callable[[Target], Stream]:
-    """What `bind_query` asks for streams, answered from these."""
+    """The lookup of streams that `bind_query` needs, over these streams."""
     known = {stream.name: stream for stream in streams}
 
     def find(target: Target) -> Stream:
@@ -58,7 +58,7 @@ def finder(streams: Sequence[Stream]) -> Callable[[Target], Stream]:
 
 
 def random_streams(rng: Random) -> tuple[Stream, ...]:
-    """Two or three streams, together with columns of every type; some names they have in common, some need quoting."""
+    """Two or three streams, together with columns of every type; some share column names, some names need quoting."""
     names = rng.sample(("Vitals", "Position", "ward.beds", "s1", "select"), rng.randint(2, 3))
     types = [*TYPES, *rng.choices(TYPES, k=2)]
     rng.shuffle(types)
@@ -87,7 +87,7 @@ def random_query(rng: Random, streams: Sequence[Stream], features: Features | No
 
 @dataclass(frozen=True)
 class _Source:
-    """`name` is what the query calls it."""
+    """`name` is the source's name in the query."""
 
     stream: Stream
     name: str
@@ -205,7 +205,7 @@ class _Block:
         return "WHERE " + " AND ".join(found)
 
     def _entering(self) -> str:
-        """Speaks of one source."""
+        """A condition on one source."""
         return Author(self.rng, self._leaf([self.rng.randrange(len(self.sources))])).condition(1)
 
     def _join(self) -> str:
@@ -231,7 +231,7 @@ class _Block:
     # Results --------------------------------------------------------------------------------------------------------
 
     def _items(self, author: Author, least: str = "") -> str:
-        """`least` is for blocks that are alone, among whatever else they yield."""
+        """`least` is an item that a block without siblings must contain, besides any others."""
         if self.alone and not least and self.chance(0.15):
             number = self.rng.randrange(len(self.sources))
             return self.rng.choice(("*", f"{self._name(self.sources[number].name)}.*"))
@@ -250,7 +250,7 @@ class _Block:
             self.rng.shuffle(items)
         return ", ".join(items)
 
-    # What can be read -----------------------------------------------------------------------------------------------
+    # Readable columns -------------------------------------------------------------------------------------------------
 
     def _columns(self) -> list[tuple[int, str, Type]]:
         return [(n, name, type_) for n, source in enumerate(self.sources) for name, type_ in source.columns]
@@ -283,7 +283,7 @@ class _Block:
         return self.rng.choice(calls)
 
     def _reference(self, number: int, name: str) -> str:
-        """A column, with its source where it must be or by chance."""
+        """A column, with its source where that is needed or by chance."""
         owners = {n for n, source in enumerate(self.sources) if name in dict(source.columns)}
         text = self._name(name)
         clear = len(owners) == 1 or (self.read_after_join and (name, owners) in self.joined)
@@ -292,7 +292,7 @@ class _Block:
         return f"{self._name(self.sources[number].name)}.{text}"
 
     def _name(self, name: str) -> str:
-        """In whatever case, in backticks where needed or by chance."""
+        """In any case, in backticks where needed or by chance."""
         if self.features.spelling and name.isascii() and not name.startswith("r"):
             name = self.rng.choice((name, name, name.upper(), name.lower()))
         text = written(name)

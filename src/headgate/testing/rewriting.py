@@ -1,6 +1,6 @@
-"""Another text of equal meaning, for tests that plans and results do not depend on how a query was written.
+"""Rewrites a query into another text of equal meaning, to test that plans and results do not depend on the spelling.
 
-Every step keeps the meaning by SQL's own laws, NULL included; which steps are taken is up to the random generator.
+Every step preserves the meaning by SQL's own laws, NULL included; the random generator chooses the steps.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def rewritten(rng: Random, query: str | QuerySyntax) -> str:
-    """Its plan is the same, and so are its results, their names and their order."""
+    """A text with the same plan, and the same results, names of results and order."""
     syntax = parse_query(query) if isinstance(query, str) else query
     for _ in range(3):
         blocks = tuple(_Rewriter(rng, block).block() for block in syntax.blocks)
@@ -36,7 +36,7 @@ def rewritten(rng: Random, query: str | QuerySyntax) -> str:
 
 
 class _Rewriter:
-    """Rewrites one block; `names` are what its sources are called from now on."""
+    """Rewrites one block; `names` are the new names of its sources."""
 
     def __init__(self, rng: Random, syntax: BlockSyntax) -> None:
         self.rng = rng
@@ -198,7 +198,7 @@ def _not(syntax: x.Syntax) -> x.Syntax:
 
 
 def _chained(syntax: x.BinarySyntax) -> list[x.Syntax]:
-    """The members of a chain; the levels in `LEVEL = "S" OR "TS"` become comparisons."""
+    """The members of a chain of AND or OR; the levels in `LEVEL = "S" OR "TS"` become comparisons."""
     found: list[x.Syntax] = []
     waiting: list[x.Syntax] = [syntax]
     while waiting:
@@ -224,7 +224,7 @@ def _same_operand(last: x.Syntax, level: x.LiteralSyntax) -> x.Syntax:
 
 
 def mapped(syntax: x.Syntax, change: Callable[[x.Syntax], x.Syntax]) -> x.Syntax:
-    """The same with every part changed."""
+    """The same syntax with every part changed."""
     match syntax:
         case x.BinarySyntax():
             return replace(syntax, left=change(syntax.left), right=change(syntax.right))

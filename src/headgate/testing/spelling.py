@@ -1,4 +1,4 @@
-"""Queries back to text: the same tokens in another case, with other space, quotes and units of time."""
+"""Writes queries as text: the same tokens in another case, with other white space, quotes and units of time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREDICATE, _SUM, _SIGN, _ATOM = 4, 5, 7, 8
 
 
 def respelled(rng: Random, text: str) -> str:
-    """The same tokens, in which key words and functions have random case."""
+    """The same tokens, with random case in key words and functions."""
     tokens = tokenize(text)
     pieces: list[str] = []
     for token, following in pairwise(tokens):
@@ -90,7 +90,7 @@ class _Speller:
     # Expressions ----------------------------------------------------------------------------------------------------
 
     def text(self, syntax: x.Syntax, least: int = 0) -> str:
-        """In parentheses where it binds weaker than its surroundings need."""
+        """In parentheses where it binds weaker than its context requires."""
         strength = _strength(syntax)
         spelled = self._spelled(syntax, strength)
         return f"({spelled})" if strength < least or self.rng.random() < 0.03 else spelled

@@ -1,4 +1,4 @@
-"""What each statement does: one module per part of the catalog, one table of handlers."""
+"""The handlers of statements: one module per part of the catalog, one table of handlers."""
 
 from __future__ import annotations
 

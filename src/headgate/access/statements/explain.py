@@ -1,7 +1,7 @@
-"""EXPLAIN: the plan of a query, what it shares with whom, what its results carry.
+"""EXPLAIN: the plan of a query, what it shares with which queries, what labels its results carry.
 
-The answer is made from the queries that the caller may see and from nothing else, so it says nothing of the others: not
-their names, not their number, not what is computed from them.
+The answer is computed from the queries that the caller may see and from nothing else. INVARIANT: it reveals nothing of
+other queries: not their names, not their number, not what is computed from them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MOST_EXPLAINED = 10
 
 
 def _explain(q: Request, x: c.ExplainQuery) -> Result:
-    """Plans are made anew for every answer, which takes long: a script asks for a few. What an answer is made of is
-    found here; it is put together when nobody waits for it any more."""
+    """Plans are made anew for every answer, which is slow, so a script may ask for a few only. The inputs of the answer
+    are collected here; it is written after the lock is released."""
     q.explained += 1
     if q.explained > MOST_EXPLAINED:
         raise Conflict(f"a script must not explain more than {MOST_EXPLAINED} times")
@@ -67,7 +67,7 @@ def _name(thing: r.Object) -> str:
 
 
 def _seen(q: Request) -> Iterable[Planned]:
-    """The running queries of the caller's view whose streams are all in it too: a plan shows what it reads."""
+    """The running queries that the caller may see and whose streams it may see too: a plan shows what it reads."""
     found = (q.running.query(thing.id) for thing in q.catalog.visible(q.principal, Kind.QUERY))
     return (planned for planned in found if planned is not None and _shows(q, planned.inputs))
 
@@ -78,7 +78,7 @@ def _shows(q: Request, streams: Iterable[int]) -> bool:
 
 
 def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode: Mode, level: str) -> Result:
-    """Beside the running queries that the caller may see, of the same mode and level."""
+    """Explains a query beside the running queries that the caller may see, of the same mode and level."""
     root = lower(query)
     seen = [planned for planned in _seen(q) if planned.mode == mode and planned.query.level == level]
     beside = {_name(planned.query): planned.root for planned in seen}
@@ -87,7 +87,7 @@ def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode
 
 
 def _outputs(q: Request, seen: Iterable[Planned]) -> dict[str, str]:
-    """The streams that queries make, by the names that queries are shown with."""
+    """The output streams of queries, by the names that the queries are shown with."""
     made = {_name(x.query): q.state.objects.get(int(json.loads(x.query.definition)["output"])) for x in seen}
     return {name: source_name(stream) for name, stream in made.items() if stream is not None}
 
@@ -102,7 +102,7 @@ def _written(
     level: str,
     outputs: Mapping[str, str],
 ) -> Result:
-    """Only those beside it count that read some same stream."""
+    """Only queries that read a common stream are considered."""
     streams = _streams(root)
     plan = MergedPlan()
     for other, found_root in beside.items():
@@ -127,7 +127,8 @@ def _streams(root: n.Node) -> frozenset[str]:
 
 
 def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
-    """What protects the results: of each stream its own policy, the labels that tuples bring, those of columns read."""
+    """The labels that protect the results: each stream's policy, the labels that tuples bring, those of columns
+    read."""
     read: dict[str, set[str]] = {}
     for block in query.blocks:
         exprs = (block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups)
@@ -146,8 +147,8 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
 
 
 def _all(q: Request) -> Result:
-    """The merged plans of everything that runs and that the caller may see. A name is one query's in its plan only:
-    its owner may have another one of that name at another level."""
+    """The merged plans of all running queries that the caller may see. A name is unique within one plan only: an owner
+    may have a query of the same name at another level."""
     seen = [(planned, q.authorizer.level(planned.query.level)) for planned in _seen(q)]
     return Unfinished("", write=partial(_all_written, seen, _outputs(q, (planned for planned, _ in seen))))
 

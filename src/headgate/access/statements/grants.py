@@ -17,7 +17,7 @@ from headgate.lexing import quote
 
 
 def _grant(q: Request, x: s.GrantPermissions) -> Result:
-    """By the owner or whoever holds CHANGE PERM; what the system owns is governed by CHANGE PERM on SYSTEM."""
+    """Allowed to the owner and to holders of CHANGE PERM; CHANGE PERM on SYSTEM governs objects of the system."""
     thing = q.find(x.target)
     q.need(Permission.CHANGE_PERM, thing if thing.owner else q.catalog.system)
     permissions = [Permission(text) for text in dict.fromkeys(x.permissions)]
@@ -69,7 +69,7 @@ def _set_roles(q: Request, x: s.SetRoles) -> Result:
         roles = frozenset(name.text for name in x.roles)
     q.sessions.check_roles(q.user, roles)
     q.session = replace(q.session, roles=tuple(sorted(roles)))
-    if q.state.sessions.get(q.session.token_hash):  # this very script may have ended it
+    if q.state.sessions.get(q.session.token_hash):  # this same script may have ended it
         q.state.sessions.put(q.session)
     return Result(f"active roles: {', '.join(map(quote, sorted(roles))) or 'none'}")
 
@@ -77,7 +77,7 @@ def _set_roles(q: Request, x: s.SetRoles) -> Result:
 def _set_system(q: Request, x: s.SetSystem) -> Result:
     q.about(f"system parameter {quote(x.name.text)}")
     q.need_system(Permission.CHANGE_SYSTEM)
-    q.sessions.forget_dead()  # a longer time must not bring them back
+    q.sessions.forget_dead()  # a longer limit must not revive expired sessions
     parameters.write(q.state, x.name.text, x.value)
     return Result(f"system parameter {x.name.text} set")
 

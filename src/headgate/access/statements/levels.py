@@ -1,5 +1,5 @@
-"""Levels and compartments. Labels keep only their maximal levels, so a level may rise but never sink: what it covered
-once it covers always, even if its name is dropped and used again."""
+"""Levels and compartments. Labels keep only their maximal levels, so a level may rise but never sink: a level that once
+covered another always covers it, even if its name is dropped and used again."""
 
 from __future__ import annotations
 

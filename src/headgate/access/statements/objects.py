@@ -16,7 +16,7 @@ from headgate.plan.binding import LEVEL, is_reserved
 
 
 def _columns(q: Request, columns: tuple[s.Column, ...]) -> list[dict[str, str]]:
-    """Columns as they are stored; names differ even where case is ignored, and none is taken for a tuple's level."""
+    """Columns as they are stored; names differ even if case is ignored, and none may be the name of a tuple's level."""
     seen: set[str] = set()
     stored = []
     for column in columns:
@@ -62,7 +62,7 @@ def _alter_schema(q: Request, x: s.AlterSchema) -> Result:
 
 
 def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
-    """A stream copies the columns of its schema, so that neither depends on the other's fate."""
+    """A stream copies the columns of its schema, so that neither depends on the other."""
     q.need_system(Permission.ADD)
     columns = json.loads(q.find(x.schema).definition)["columns"] if x.schema else _columns(q, x.columns)
     label = str(q.check_label(x.label)) if x.label else "TRUE"
@@ -74,7 +74,7 @@ def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
             kind: _typed_column(columns, name, "STRING", "a label") for kind, name in x.label_columns
         }
     if x.source:
-        q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's own rights, not with the caller's
+        q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
         definition["input"] = {"format": x.source.format.text, "options": dict(x.source.options)}
     table = isinstance(x, s.CreateTable) or None
     choices = {"lateness": x.lateness or None, "skew": x.skew, "cumulative": x.cumulative or None, "table": table}

@@ -36,7 +36,7 @@ def _create_query(q: Request, x: c.CreateQuery) -> Result:
 def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
     q.need_system(Permission.ADD)
     bound = bind_for(q, x.query)
-    lower(bound.query)  # what cannot be planned is refused here, and not when it is to run
+    lower(bound.query)  # refuses what cannot be planned now, not when it is to run
     check_depth([thing.id for thing in bound.inputs], q.state.objects.get)
     if x.cumulative:
         for thing in bound.inputs:
@@ -88,7 +88,7 @@ class BoundFor:
 
 
 def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
-    """`AS role, ...` narrows the rights of the caller to these of its active roles."""
+    """`AS role, ...` narrows the caller's rights to these of its active roles."""
     principal = q.principal
     for role in syntax.roles:
         if role.text not in principal.roles:
@@ -99,7 +99,7 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
     known: dict[tuple[str | None, str], tuple[r.Object, Stream]] = {}
 
     def find(target: Target) -> Stream:
-        """Each stream is asked for once, however often it is read."""
+        """Looks up each stream once, however often it is read."""
         name = target.owner, target.name
         if name not in known:
             thing = _readable(q, bound.reader, target)
@@ -121,7 +121,7 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
 
 
 def _lateness(bound: BoundFor) -> int:
-    """Results of windows come in order; those without a window come as their tuples do."""
+    """Results of windows are in order; those without a window come as their tuples do."""
     late = [int(json.loads(thing.definition).get("lateness", 0)) for thing in bound.inputs]
     return max(late) if any(block.stateless for block in bound.query.blocks) else 0
 
@@ -155,7 +155,7 @@ def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
 
 
 def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
-    """A query runs with its owner's rights: with what is left of the roles it was created with."""
+    """A query runs with its owner's rights: with the remaining roles of those it was created with."""
     roles = frozenset(definition["roles"]) & q.authorizer.authorised(query.owner)
     owner = Principal(query.owner, roles, q.authorizer.level(query.level))
     streams = [q.state.objects.get(i) for i in definition["inputs"]]
@@ -174,7 +174,7 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
 
 
 def _check_plan(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
-    """What cannot run is refused when it is asked for: the limits may be others than when it was created."""
+    """Refuses at START what cannot run: the limits may differ from those at its creation."""
     try:
         meant = stored_query(query, q.state.objects.get)
         if meant is not None:
@@ -185,8 +185,8 @@ def _check_plan(q: Request, query: r.Object, definition: dict[str, Any]) -> None
 
 
 def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
-    """What ran for somebody else goes on only if its heir could start it now, at its level; otherwise it stops. Nobody
-    is told: whoever drops a user may not see all that it owned."""
+    """A running query continues only if its new owner could start it now, at its level; otherwise it stops. No message
+    says so: the administrator who drops a user may not see everything that the user owned."""
     found = [q.state.objects.get(number) for number in sorted(inherited)]
     running = [
         thing for thing in found if thing and thing.kind == Kind.QUERY and json.loads(thing.definition)["running"]
@@ -200,14 +200,14 @@ def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
         try:
             _check_rights(q, thing, json.loads(thing.definition))
             _check_running(q, heir.name, Principal(heir.name, frozenset(), level))
-        except HeadgateError:  # whatever stands in the way
+        except HeadgateError:  # whatever prevents it
             continue
         objects.redefine(q.state, thing, running=True)
 
 
 def _consented(q: Request, stream: r.Object | None) -> bool:
-    """Whether cumulative queries are allowed by its owner and by those of all it is made of: whoever owns the output of
-    a query does not consent in the place of the owners of its inputs."""
+    """Whether its owner and the owners of all streams it derives from allow cumulative queries: the owner of a query's
+    output cannot consent for the owners of its inputs."""
     waiting, seen = [stream], set()
     while waiting:
         thing = waiting.pop()
@@ -220,8 +220,8 @@ def _consented(q: Request, stream: r.Object | None) -> bool:
 
 
 def _check_running(q: Request, owner: str, counting: Principal) -> None:
-    """Only queries at levels that whoever counts may see are counted, so that nothing at a high level takes a place at
-    a low one."""
+    """Counts only queries at levels that the counting principal may see, so that no query at a high level takes a place
+    at a low one."""
     most = q.authorizer.limits(owner).queries
     if most is None:
         return
@@ -232,8 +232,8 @@ def _check_running(q: Request, owner: str, counting: Principal) -> None:
 
 
 def _subscribe(q: Request, x: c.Subscribe) -> Result:
-    """A subscription lasts until it is ended, whoever logs in or out; what it delivers is decided result by result. To
-    subscribe again changes nothing but the roles: whoever says so at each login goes on where it was."""
+    """A subscription lasts until it is ended, whether or not its user is logged in; delivery is decided result by
+    result. Subscribing again changes only the roles: a user who subscribes at each login continues where it was."""
     thing = q.find(x.target)
     known = q.subscriptions.find(q.principal, thing)
     if x.ends:

@@ -16,7 +16,7 @@ from headgate.lexing import quote
 
 
 def _need_role(q: Request, role: r.Role) -> None:
-    """A role is administered by its owner or by whoever may change the system; both at level U."""
+    """A role is administered by its owner or by a user who may change the system; both at level U."""
     if role.name == EVERYONE:
         raise Conflict(f"role {EVERYONE} is everyone's and cannot be changed")
     if role.owner != q.user:
@@ -39,9 +39,9 @@ def _alter(q: Request, x: s.AlterRole) -> Result:
     role = q.find_role(x.name)
     _need_role(q, role)
     q.need_system(Permission.CHANGE_SYSTEM)
-    if x.owner:  # whoever names users may look for them, so this is for administrators
+    if x.owner:  # naming users reveals whether they exist, so this is for administrators
         q.state.roles.put(replace(role, owner=q.find_user(x.owner).name))
-    else:  # limits too: an owner could free itself from those of its other roles, and end what others run
+    else:  # limits too: an owner could lift those of its other roles, and end the queries of others
         q.state.roles.put(replace(role, **_limits(x)))
     return Result(f"role {quote(role.name)} altered")
 
@@ -52,7 +52,7 @@ def _limits(x: s.CreateRole | s.AlterRole) -> dict[str, Any]:
 
 
 def _drop(q: Request, x: s.DropRole) -> Result:
-    """Everything that mentions the role goes with it."""
+    """Drops a role and everything that mentions it."""
     q.about(f"role {quote(x.name.text)}")
     role = q.find_role(x.name)
     _need_role(q, role)
@@ -80,7 +80,7 @@ def _drop(q: Request, x: s.DropRole) -> Result:
 
 
 def _without(role: r.Role, roles: tuple[str, ...]) -> tuple[str, ...]:
-    """A role that gets this name later is another one."""
+    """A role that gets this name later is a different one."""
     return tuple(name for name in roles if name != role.name)
 
 

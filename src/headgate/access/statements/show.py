@@ -1,4 +1,5 @@
-"""SHOW: everyone's own view. What a caller may not see is not counted, not named and not waited for."""
+"""SHOW: the caller's view of the catalog. INVARIANT: an object that the caller may not see is not counted, not named,
+and does not affect the response time."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def _users(q: Request) -> Rows:
 
 
 def _roles(q: Request) -> Rows:
-    """Roles are public words: whoever writes a policy has to know them."""
+    """Roles are public words: the author of a policy has to know them."""
     mine, active = q.authorizer.authorised(q.user), q.principal.roles
     for role in sorted(q.state.roles, key=lambda x: x.name):
         inherits = ", ".join(sorted(quote(e.junior) for e in q.state.inheritances.peek("senior", role.name)))
@@ -187,8 +188,8 @@ def _sessions(q: Request) -> Rows:
 
 
 def _subscriptions(q: Request) -> Rows:
-    """One's own, at one's level. A stream that one may no longer see is not listed; nothing is delivered from it
-    either."""
+    """The caller's subscriptions at its level. A stream that it may no longer see is not listed; nothing is delivered
+    from it either."""
     seen = {thing.id: thing for thing in _visible(q, Kind.STREAM)}
     mine = [(seen[x.stream], x) for x in q.subscriptions.here(q.principal) if x.stream in seen]
     for stream, x in sorted(mine, key=lambda pair: _named(pair[0])):
@@ -209,8 +210,8 @@ def _system(q: Request) -> Rows:
 
 
 def _audit(q: Request, newest: int) -> Rows:
-    """Auditors read every record; others their own and those about their objects. Nobody reads above its level, and
-    records are not numbered here: gaps would count what is hidden."""
+    """Auditors read every record; others read their own and those about their objects. Nobody reads above their level.
+    Records have no numbers here: gaps would reveal how many are hidden."""
     order, level = q.authorizer.order, q.authorizer.level
     levels = [text for text in q.work.audit_levels() if order.dominates(q.principal.level, level(text))]
     auditor = q.may(Permission.VIEW_AUDIT, q.catalog.system)

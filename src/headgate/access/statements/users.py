@@ -98,7 +98,7 @@ def _drop(q: Request, x: s.DropUser) -> Result:
 
 
 def _settle_estate(q: Request, user: r.User, heir: r.User | None, *, cascade: bool) -> None:
-    """What a dropped user owned goes to an heir, or goes away; roles always go to someone."""
+    """Objects of a dropped user go to an heir, or are dropped; roles always go to someone."""
     owned = q.state.objects.find("owner", user.name)
     if owned and not heir and not cascade:
         raise Conflict(

@@ -1,4 +1,4 @@
-"""The Java library accumulo-access, run on the same expressions: the measure to be held against.
+"""The Java library accumulo-access, run on the same expressions, for comparison.
 
 Its jar is fetched once with Maven and kept; without Java, Maven or the jar there is no comparison, only a reason.
 """
@@ -28,7 +28,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """A column of that many tuples, made of these distinct expressions."""
+    """A column of this many tuples, which repeats these distinct expressions."""
 
     tuples: int
     texts: Sequence[str]
@@ -36,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Answer:
-    """A decision for each expression; what a tuple costs, and what it costs where decisions are kept in a map."""
+    """A decision for each expression; the cost of a tuple, and its cost where decisions are cached in a map."""
 
     permitted: list[bool]
     direct: Timing
@@ -48,7 +48,7 @@ def java_version() -> str:
 
 
 def jar() -> Path:
-    """The library, from the cache or else from Maven; only the very file this bench was written for is run."""
+    """The library, from the cache or else from Maven; only the exact file for which this bench was written is run."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headgate"
     found = cache / f"{ARTIFACT}-{VERSION}.jar"
     if not found.exists():
@@ -63,7 +63,7 @@ def jar() -> Path:
 def measure(
     library: Path, authorizations: Iterable[str], blocks: Sequence[Block], *, warm_up: float, repetitions: int
 ) -> Iterator[Answer]:
-    """One answer for each block, as soon as it is there; `warm_up` in seconds."""
+    """Yields one answer for each block, as soon as it is measured; `warm_up` in seconds."""
     with tempfile.TemporaryDirectory() as directory, as_file(files(__package__) / "AccumuloBench.java") as source:
         work = Path(directory) / "expressions.txt"
         work.write_text(_written(authorizations, blocks))
@@ -73,7 +73,7 @@ def measure(
             try:
                 yield from (_answer(line.rstrip("\n")) for line in process.stdout or ())
             except BaseException:
-                process.kill()  # whoever stops asking does not wait for the rest
+                process.kill()  # a caller who stops does not wait for the rest
                 raise
             trouble = process.stderr.read().strip() if process.stderr else ""
         if process.returncode:

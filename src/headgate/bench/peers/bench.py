@@ -1,15 +1,15 @@
 """`headgate bench peers`: Headgate beside Structured Streaming, bytewax and Flink on the same work.
 
 Every run is a process of its own, on the same files, with checkpoints, on two cores, to the same kind of files. The
-clock runs from before the first query is defined until the last result has its name. What compiles itself and fills
-its memory while it runs (Spark, Flink and Headgate) has done the same work in the same process before, in one run with
-few tuples and in one with as many: Spark keeps the state of what it did, and may be the slower for it. The faster run
-counts. bytewax does neither. A run whose results are not exactly those expected has no time. Of several ways to write a
-workload in one engine the fastest counts: all are tried with few tuples, the best one is measured with many, unless it
-is so slow that this would take more than some minutes: then its rate with few counts.
+clock runs from before the first query is defined until the last result file has its name. Engines that compile code and
+fill caches while they run (Spark, Flink and Headgate) have done the same work in the same process before, once with few
+tuples and once with as many: Spark keeps the state of earlier work, and may be slower for it. The faster run counts.
+bytewax does neither. A run whose results are not exactly the expected ones has no time. Of several ways to write a
+workload in one engine the fastest counts: all are tried with few tuples, the best one is measured with many, unless
+this would take more than some minutes: then its rate with few tuples counts.
 
-The join is also measured as Structured Streaming's guide writes it, a condition on both times: whoever knows it makes
-time a further key by hand, which is several times as fast.
+The join is also measured as Structured Streaming's guide writes it, with a condition on both times; an expert adds time
+as a further key by hand, which is several times as fast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate.bench.peers.workloads import WORKLOADS
 FEW, MANY = 200_000, 2_000_000
 LIMIT, QUICK_LIMIT = 300, 120
 AGAIN = ((40.0, 1), (3.0, 3))
-"""A run that took less, in seconds, is done so many times more, and the fastest one counts."""
+"""A run that took less than so many seconds is repeated so many times, and the fastest one counts."""
 
 HEADGATE, SPARK = "headgate", "structured"
 NAMES = {SPARK: "structured streaming"}
@@ -50,12 +50,12 @@ class Way:
 
 
 AS_WRITTEN = {"W3r": Way(SPARK, "range", {"files": 1})}
-"""What one writes who takes an engine's guide by its word."""
+"""The workloads as a user writes them who follows an engine's guide literally."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: `seconds` is a lower bound where it was not done in time."""
+    """How a run ended: `seconds` is a lower bound where it did not finish in time."""
 
     way: Way
     workload: str
@@ -67,7 +67,8 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Tuples per second; an upper bound where the run was not done in time, nothing where results are wrong."""
+        """Tuples per second; an upper bound where the run did not finish in time, NaN where it failed or results are
+        wrong."""
         return float("nan") if self.failed or self.agrees is False else self.tuples / self.seconds
 
     def row(self) -> Row:
@@ -84,7 +85,7 @@ class Outcome:
 
 
 def ways(workload: str) -> dict[str, list[Way]]:
-    """Those that are tried, by engine. `files=0` reads all files at once, otherwise so many in a micro-batch."""
+    """The ways that are tried, by engine. `files=0` reads all files at once, otherwise so many in a micro-batch."""
     kind = workload[:2]
     spark = {"W1": ["filter"], "W2": ["explode", "loop"], "W3": ["bucket"], "W4": ["carried", "state"]}[kind]
     flink = ["separate", "together"] if workload in ("W2", "W3r") else ["separate"]
@@ -114,7 +115,7 @@ class Place:
         return made
 
     def run(self, way: Way, workload: str, tuples: int, *, before: int = 0) -> Outcome:
-        """`before` it, in the same process, the same with so many tuples."""
+        """Runs a workload; `before` it, in the same process, the same with so many tuples."""
         given, warm = self.streams(tuples), self.streams(before) if before else None
         found = run_one(
             way.engine, workload, way.variant, given, self.folder / "work", self.limit, way.options, warm=warm
@@ -135,13 +136,14 @@ def judged(way: Way, workload: str, tuples: int, found: Mapping[str, Any]) -> Ou
 
 
 def best(found: Iterable[Outcome]) -> Outcome | None:
-    """The fastest of those that are right; if none was done in time, one that was not."""
+    """The fastest of the correct runs; if none finished in time, one that did not."""
     right = [x for x in found if x.rate == x.rate]
     return min(right, key=lambda x: (not x.done, x.seconds), default=None)
 
 
 def measured(place: Place, workload: str, engine: str, sizes: Sequence[int], progress: Progress) -> list[Outcome]:
-    """Where there are several ways, all with few tuples, by engines that have just been started; then the best one."""
+    """If there are several ways, tries all with few tuples, on engines that have just been started; then the best
+    one."""
     every, (few, *_), many = ways(workload)[engine], sizes, sizes[-1]
     tried = []
     for way in every if len(every) > 1 else ():
@@ -184,7 +186,7 @@ def goals(found: Sequence[Outcome]) -> list[Goal]:
 
 
 def installed() -> tuple[list[str], list[str]]:
-    """The engines that are here, and what to say of the others."""
+    """The installed engines, and notes about the others."""
     here, notes = [HEADGATE, SPARK], []
     for name in ("bytewax", "flink"):
         try:
@@ -225,7 +227,7 @@ def run(quick: bool, progress: Progress) -> Report:
 
 
 def plot(found: Sequence[Outcome]) -> Plot:
-    """The rates of those that were right and in time."""
+    """The rates of runs that were correct and in time."""
     series: dict[str, list[tuple[float, float]]] = {}
     for x in found:
         if x.done and x.rate == x.rate and x.way != AS_WRITTEN.get(x.workload):

@@ -2,9 +2,9 @@
 
     python -m headgate.bench.peers.bytewax W3r DATA WORK [--set processes=1]
 
-Two processes of one worker each, because Python code of one process runs on one core at a time; with recovery on,
-a snapshot every ten seconds. The clock runs from when the first process starts the dataflow until the
-last one's has ended and its files are closed; starting Python and importing is not in it.
+Two processes of one worker each, because Python code of one process runs on one core at a time; with recovery on, a
+snapshot every ten seconds. The clock runs from when the first process starts the dataflow until that of the last one
+has ended and its files are closed; the start of Python and imports are excluded.
 
 Variants: `tuples` has a tuple as an item; `arrow` has a whole Arrow batch as an item, which makes selections cheap and
 is possible for them only: state is kept by key, and a batch has many keys.
@@ -60,7 +60,7 @@ def run(workload: str, data: Path, work: Path, *, variant: str = "", processes: 
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, all of them open at once so that they differ."""
+    """Free ports, all bound at the same time so that they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

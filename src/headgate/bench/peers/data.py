@@ -2,10 +2,10 @@
 
     python -m headgate.bench.peers.data DATA [--tuples N]
 
-A tuple comes every millisecond. Both streams start together, so many pairs lie exactly a second apart: an engine
-that gets the edge of the window wrong is found out. A stream is a folder of Parquet files, in time order by name and
-by time of modification, so that an engine that reads file by file reads in order. Each file has several row groups:
-engines that split files among cores can.
+A tuple comes every millisecond. Both streams start together, so many pairs lie exactly a second apart: an engine that
+gets the edge of the window wrong is detected. A stream is a folder of Parquet files, in time order by name and by time
+of modification, so that an engine that reads file by file reads in order. Each file has several row groups, so that
+engines can split files among cores.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _USUAL = {"hr": (75, 20, 35, 200), "bp": (120, 20, 60, 220)}  # mean, deviation,
 
 
 def generate(name: str, tuples: int) -> Stream:
-    """One stream: patients, levels and policies are even and independent, measurements normal."""
+    """One stream: patients, levels and policies are uniform and independent, measurements normal."""
     rng = np.random.default_rng(_SEEDS[name])
     mean, deviation, least, most = _USUAL[name]
     measured = np.clip(np.rint(rng.normal(mean, deviation, tuples)), least, most)
@@ -49,7 +49,7 @@ def generate(name: str, tuples: int) -> Stream:
 
 
 def write(name: str, stream: Stream, folder: Path, files: int = FILES) -> None:
-    """The stream as files of equal size; the last may be smaller."""
+    """Writes the stream as files of equal size; the last may be smaller."""
     folder.mkdir(parents=True)
     policies = pa.DictionaryArray.from_arrays(pa.array(stream.policy), pa.array(list(POLICIES))).cast(pa.string())
     table = pa.table(
@@ -70,7 +70,8 @@ def write(name: str, stream: Stream, folder: Path, files: int = FILES) -> None:
 
 
 def make(data: Path, tuples: int = TUPLES) -> None:
-    """Both streams and `expected.json`, in place of older ones; `tuples.json` last, as a sign that all is there."""
+    """Writes both streams and `expected.json`, in place of older ones; `tuples.json` last, as a sign that all are
+    complete."""
     for name in _SEEDS:
         shutil.rmtree(data / name, ignore_errors=True)
     (data / "tuples.json").unlink(missing_ok=True)

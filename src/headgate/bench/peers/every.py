@@ -2,8 +2,8 @@
 
     python -m headgate.bench.peers.every DATA WORK [W1 W2 ...] [--all-variants] [--repeat 3] [--only flink bytewax]
 
-One line of JSON for each run, as it ends; then a table: the fastest run of each, and whether all of them agree with
-what is expected. An engine that is not installed, and a run that fails, is a line that says so.
+One line of JSON for each run, as it ends; then a table: the fastest run of each, and whether all of them agree with the
+expected results. An engine that is not installed, or a run that fails, gets a line that says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headgate.bench.peers.outcome import BEGUN
 from headgate.bench.peers.workloads import WORKLOADS
 
 _STATELESS = ("W1", "W2")
-_TO_BEGIN = 300  # seconds in which an engine starts and warms up
+_TO_BEGIN = 300  # seconds for an engine to start and warm up
 ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "structured": {
         "W1": ("filter",),
@@ -41,7 +41,7 @@ ENGINES: Mapping[str, Mapping[str, Sequence[str]]] = {
         workload: ("separate", "together") if workload in ("W2", "W3r") else ("separate",) for workload in WORKLOADS
     },
 }
-"""Engine -> workload -> the ways it can be written that are there."""
+"""Engine -> workload -> the available ways to write it."""
 
 
 def run_one(
@@ -63,7 +63,7 @@ def run_one(
     known: dict[str, Any] = {"engine": engine, "workload": workload, "variant": variant or "usual"}
     shutil.rmtree(work / engine, ignore_errors=True)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        # A session of its own, so that what an engine starts in turn can be ended with it.
+        # A session of its own, so that processes that an engine starts can be ended with it.
         process = subprocess.Popen(command, stdout=out, stderr=errors, start_new_session=True)
         try:
             in_time = _ended(process, work / engine / BEGUN, limit)

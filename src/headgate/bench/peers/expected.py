@@ -1,4 +1,4 @@
-"""What each reader must get, computed from the arrays at once, by none of the engines that are compared."""
+"""The expected results of each reader, computed from whole arrays, by none of the engines that are compared."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def _selection(reader: Reader, streams: Mapping[str, Stream]) -> list[Column]:
 
 
 def _pairs(reader: Reader, streams: Mapping[str, Stream]) -> list[Column]:
-    """Pairs a reader may see are pairs of tuples that reader may see: the label of a pair is both labels."""
+    """Pairs that a reader may see are pairs of tuples that the reader may see: the label of a pair is both labels."""
     hr, bp = (streams[name][_seen(reader, streams[name])] for name in ("hr", "bp"))
-    # Patient and time as one number: what is near in time for one patient lies together and apart from other patients.
+    # Patient and time as one number: tuples of one patient that are near in time are adjacent, and apart from other
+    # patients.
     apart = int(max(hr.at.max(), bp.at.max())) - int(min(hr.at.min(), bp.at.min())) + 2 * NEAR_MICROS + 1
     first = min(hr.at.min(), bp.at.min())
     of_hr, of_bp = (side.patient.astype(np.int64) * apart + (side.at - first) for side in (hr, bp))

@@ -3,15 +3,15 @@
     python -m headgate.bench.peers.flink W3r DATA WORK [--variant together] [--set checkpoint=1000]
 
 Flink runs in a process of its own, as a local cluster, with a parallelism of two, object reuse and checkpoints. The
-seconds are the job's own by Flink's clock: from when the job was created until all its tasks had ended, with all files
-in place. Starting Python, the JVM and the cluster and
-planning the SQL are not in it; `wall` in the detail has planning and the cluster.
+seconds are the job's own by Flink's clock: from its creation until all its tasks had ended, with all files in place.
+They exclude the start of Python, the JVM and the cluster and the planning of the SQL; `wall` in the detail includes
+planning and the cluster.
 
-Flink's file source hands out files in no order, and what comes after its watermark is dropped. Selections do not mind
-and read the files as they are. Windows and joins read one file, made before the clock starts, with the tuples of all
-their streams in time order: one reader sees time go forward only, as with one partition of a log, and no stream runs
-ahead of the other. (With a file each, nothing keeps the two at one pace, and an interval join passes all that waits in
-its state of the same patient, near or not.)
+Flink's file source reads files in no order, and drops tuples behind its watermark. Selections are not affected and read
+the files as they are. Windows and joins read one file, made before the clock starts, with the tuples of all their
+streams in time order: one reader sees time go forward only, as with one partition of a log, and no stream runs ahead of
+the other. (With one file each, nothing keeps the two at one pace, and an interval join visits all waiting tuples of the
+same patient in its state, near or not.)
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _sources(workload: str, data: Path, work: Path) -> list[str]:
 
 
 def _as_one_file(names: Sequence[str], data: Path, work: Path) -> Path:
-    """In time order; each tuple has the measurement of its own stream and none of the other."""
+    """In time order; each tuple has the measurement of its own stream and NULL for the other."""
     one = work / "state" / "one-file"
     one.mkdir()
     folders = [sorted((data / name).glob("*.parquet")) for name in names]
@@ -128,7 +128,7 @@ def _columns(workload: str) -> str:
 
 
 def _sink(workload: str, reader: Reader, work: Path) -> str:
-    path = results_folder(work, reader.name)  # as it is: in a URI its `=` would be escaped
+    path = results_folder(work, reader.name)  # unescaped: in a URI its `=` would be escaped
     return (
         f"CREATE TABLE out_{reader.name} ({_columns(workload)}) "
         f"WITH ('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'parquet')"
@@ -148,7 +148,7 @@ def _permits(reader: Reader, stream: str) -> str:
 
 
 def _wants(workload: str, reader: Reader) -> str:
-    """Whether a result of one tuple, or of a pair, is this reader's."""
+    """Whether a result of one tuple, or of a pair, is for this reader."""
     threshold = [] if reader.above is None else [f"hr.hr > {reader.above}"]
     return " AND ".join(threshold + [_permits(reader, stream) for stream in streams_of(workload)])
 
@@ -162,7 +162,7 @@ def _averages(partition: str, rows: str) -> str:
 
 
 def _of_one(workload: str, reader: Reader) -> str:
-    """A query for one reader, as if there were no others; the planner shares between queries what it can."""
+    """A query for one reader, as if there were no others; the planner shares what it can between queries."""
     wants = _wants(workload, reader)
     if workload.startswith("W4"):
         return f"INSERT INTO out_{reader.name} " + _averages("lvl", f"SELECT `at`, lvl, hr FROM hr WHERE {wants}")

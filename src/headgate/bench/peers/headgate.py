@@ -2,7 +2,8 @@
 
     python -m headgate.bench.peers.headgate W3r DATA WORK
 
-The clock runs from before the first streaming query is defined until all results have their names, as for the others.
+The clock runs from before the first streaming query is defined until all result files have their names, as for the
+others.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def query_of(workload: str, reader: Reader) -> str:
 
 
 class Readers:
-    """Where each reader's results go: where those of the other engines are looked for."""
+    """Where each reader's results go: the same folders in which results of the other engines are read."""
 
     def __init__(self, headgate: Headgate) -> None:
         self._headgate = headgate
@@ -56,7 +57,7 @@ class Readers:
 
 
 def prepared(workload: str, data: Path, home: Path, *, files: int = 0) -> Headgate:
-    """A store with the streams, the queries and everybody's subscription."""
+    """A store with the streams, the queries and every reader's subscription."""
     headgate = Headgate(
         f"sqlite:///{home / 'headgate.db'}", b"a key for benches", passwords=Passwords(PasswordHasher(1, 8, 1))
     )

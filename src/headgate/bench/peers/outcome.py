@@ -1,6 +1,6 @@
-"""What a run gave: how long it took, and for each reader how many results and a checksum of them.
+"""The outcome of a run: how long it took, and for each reader the number of results and a checksum of them.
 
-A checksum is the sum of a hash of every row, so it says nothing of order and misses no row that is lost, doubled or
+A checksum is the sum of a hash of every row, so it ignores order and detects every row that is lost, doubled or
 changed. It is computed from the written files, after the clock has stopped.
 """
 
@@ -23,7 +23,7 @@ from headgate.bench.peers.workloads import WORKLOADS, columns_of, readers_of
 
 Column = NDArray[np.integer] | NDArray[np.floating]
 BEGUN = "begun"
-"""A file in the folder of a run, of the time when the run that counts began."""
+"""A file in the folder of a run; its modification time is when the run that counts began."""
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -43,7 +43,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """One workload on one engine. `tuples` counts what came in, of all its streams; `detail` is the engine's own."""
+    """One workload on one engine. `tuples` counts the input of all its streams; `detail` is the engine's own."""
 
     engine: str
     workload: str
@@ -58,7 +58,7 @@ class Run:
         return self.tuples / self.seconds
 
     def to_json(self, expected: Mapping[str, Outcome] | None) -> str:
-        """`agrees` is null where nobody has said what is expected."""
+        """`agrees` is null where no expected results are known."""
         more = {
             "tuples_per_second": round(self.tuples_per_second),
             "agrees": None if expected is None else expected == self.readers,
@@ -67,12 +67,12 @@ class Run:
 
 
 def results_folder(work: Path, reader: str) -> Path:
-    """Where an engine writes the results of one reader; the form is also the one of a partitioned table."""
+    """Where an engine writes the results of one reader; the form is also that of a partitioned table."""
     return work / "out" / f"reader={reader}"
 
 
 def read_outcomes(workload: str, work: Path) -> dict[str, Outcome]:
-    """What is in the files, for every reader: one without a file has no results."""
+    """The outcome in the files, for every reader: a reader without a file has no results."""
     return {
         reader.name: _outcome(results_folder(work, reader.name), columns_of(workload))
         for reader in readers_of(workload)
@@ -88,8 +88,8 @@ def expected_of(data: Path, workload: str) -> dict[str, Outcome] | None:
 
 
 def main(run: Callable[..., Run], variants: Sequence[str] = (), run_warm: Callable[..., Run] | None = None) -> None:
-    """The command line all engines share; options of an engine are given as NAME=VALUE. An engine that runs in another
-    process of its own has `run_warm`, which does both runs there."""
+    """The command line that all engines share; options of an engine are given as NAME=VALUE. An engine that runs in
+    another process of its own has `run_warm`, which does both runs there."""
     parser = argparse.ArgumentParser()
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("data", type=Path, help="the folder that `headgate.bench.peers.data` made")
@@ -114,7 +114,7 @@ def main(run: Callable[..., Run], variants: Sequence[str] = (), run_warm: Callab
 
 
 def empty(work: Path) -> Path:
-    """The folder as an absolute path, with `out` and `state` in it and nothing in these of an earlier run."""
+    """The folder as an absolute path, with empty `out` and `state` in it."""
     for name in ("out", "state"):
         shutil.rmtree(work / name, ignore_errors=True)
         (work / name).mkdir(parents=True)
@@ -125,7 +125,7 @@ def _outcome(folder: Path, columns: Sequence[str]) -> Outcome:
     rows, total = 0, 0
     for file in sorted(folder.rglob("*")):
         if file.is_dir() or any(part.startswith((".", "_")) for part in file.relative_to(folder).parts):
-            continue  # what engines keep beside the results
+            continue  # other files that engines keep beside the results
         table = pq.ParquetFile(file).read(columns=list(columns))
         rows += table.num_rows
         total += _sum([table.column(name).to_numpy() for name in columns])
@@ -135,7 +135,7 @@ def _outcome(folder: Path, columns: Sequence[str]) -> Outcome:
 def _sum(columns: Sequence[Column]) -> int:
     hashes = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        # An average of at most 20 integers is known by six digits; no such average lies between two of them.
+        # Six digits determine an average of at most 20 integers, and none lies halfway between two such numbers.
         whole = np.rint(column * 1e6) if column.dtype.kind == "f" else column
         hashes = _mixed(hashes + whole.astype(np.int64).astype(np.uint64) + _STEP)
     return int(hashes.sum(dtype=np.uint64))

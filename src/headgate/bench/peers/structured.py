@@ -1,10 +1,11 @@
-"""Plain Structured Streaming, without Headgate: each workload as one who knows Spark would write it.
+"""Plain Structured Streaming, without Headgate: each workload as a Spark expert would write it.
 
     python -m headgate.bench.peers.structured W3r DATA WORK [--variant bucket] [--set files=2 partitions=4]
 
-The clock runs from before the first streaming query is defined until the last one has ended: planning, generated code,
-reading, state, checkpoints and written results are in it; starting Python, the JVM and the session is not. The JVM is
-as cold as in any process that has just been started, or, with `--warm`, has done the same on other streams before.
+The clock runs from before the first streaming query is defined until the last one has ended: this includes planning,
+generated code, reading, state, checkpoints and written results, and excludes the start of Python, the JVM and the
+session. The JVM is as cold as in any process that has just been started, or, with `--warm`, has done the same on other
+streams before.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SETTINGS = {
     "spark.driver.memory": "4g",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.sql.files.openCostInBytes": "65536",  # or one core would read a file alone and the other wait
+    "spark.sql.files.openCostInBytes": "65536",  # otherwise one core would read a file alone and the other wait
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # nothing waits for a watermark at the end
 }
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -56,7 +57,7 @@ class Job:
         )
 
     def write(self, results: DataFrame, *reader: str) -> StreamingQuery:
-        """The results of one reader, or of all by the column `reader`."""
+        """Writes the results of one reader, or of all by the column `reader`."""
         writing = results.writeStream.format("parquet").trigger(availableNow=True)
         if not reader:
             writing = writing.partitionBy("reader")
@@ -70,13 +71,14 @@ def permits(reader: Reader, policy: str = "policy") -> Column:
 
 
 def mask(readers: Sequence[Reader]) -> Column:
-    """Who may see the tuple, as bits: the text is looked at once, and what nobody may see can go at once."""
+    """Who may see the tuple, as bits: the text is checked once, and tuples that nobody may see can be dropped at
+    once."""
     bits = [F.when(permits(reader), F.lit(1 << i)).otherwise(F.lit(0)) for i, reader in enumerate(readers)]
     return reduce(Column.__add__, bits).alias("mask")
 
 
 def for_each(readers: Sequence[Reader], wants: Callable[[int, Reader], Column]) -> Column:
-    """The names of those who want the row, a row for each."""
+    """The names of the readers who want the row, a row for each."""
     names = F.array(*(F.when(wants(i, reader), F.lit(reader.name)) for i, reader in enumerate(readers)))
     return F.explode(F.array_compact(names)).alias("reader")
 
@@ -113,7 +115,7 @@ def a_row_each(job: Job) -> list[StreamingQuery]:
 
 
 def _sides(job: Job) -> tuple[DataFrame, DataFrame]:
-    """What the join needs of both streams. Time never goes back within a stream, so nothing is waited for."""
+    """What the join needs of both streams. Time never goes back within a stream, so the watermark has no delay."""
     by_roles = len(job.readers) > 1
 
     def side(name: str, at: str) -> DataFrame:
@@ -151,7 +153,8 @@ def join_by_range(job: Job) -> list[StreamingQuery]:
 
 
 def join_by_bucket(job: Job) -> list[StreamingQuery]:
-    """Seconds as a further key: bp is there thrice, for its own second and both beside it, so a key has few tuples."""
+    """Seconds as a further key: bp is there three times, for its own second and both neighbours, so a key has few
+    tuples."""
     hr, bp = _sides(job)
     second = F.expr(f"unix_micros(at) DIV {NEAR_MICROS}")
     beside = F.expr(
@@ -183,7 +186,7 @@ VARIANTS: Mapping[str, Mapping[str, Callable[[Job], list[StreamingQuery]]]] = {
     "W3": {"range": join_by_range, "bucket": join_by_bucket},
     "W4": {"carried": windows_by_carried_rows, "state": windows_by_state},
 }
-"""Ways to write each workload; the first is run if none is named. Which is best, `every --all-variants` tells."""
+"""Ways to write each workload; the first is run if none is named. `every --all-variants` tells which is best."""
 
 
 def run(

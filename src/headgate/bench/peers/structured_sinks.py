@@ -20,7 +20,7 @@ def each_reader_in_a_loop(
 ) -> StreamingQuery:
     """The micro-batch is kept in memory and filtered once for each reader.
 
-    A batch that is done again after a failure replaces what it wrote before: hence a folder for each batch.
+    A batch that is repeated after a failure replaces what it wrote before: hence a folder for each batch.
     """
 
     def write(batch: DataFrame, number: int) -> None:

@@ -1,6 +1,6 @@
 """Windows of the last rows in Structured Streaming, which has none of its own: two ways to write them.
 
-Both take the columns at, lvl, hr and reader, and give reader, lvl and average.
+Both take the columns at, lvl, hr and reader, and return reader, lvl and average.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def _averages(key: tuple[str, int], parts: Iterator[pd.DataFrame], state: GroupS
 
 
 def averages_by_carried_rows(seen: DataFrame, work: Path) -> StreamingQuery:
-    """SQL windows over the micro-batch and the last rows before it, which each batch leaves for the next one.
+    """SQL windows over the micro-batch and the last rows before it, which each batch saves for the next one.
 
-    Results and rows left are in a folder for each batch, so a batch done again finds what it found before.
+    Results and saved rows are in a folder for each batch, so a batch that is repeated finds what it found before.
     """
     window = Window.partitionBy(*_WINDOW).orderBy("at")
     last = Window.partitionBy(*_WINDOW).orderBy(F.desc("at"))

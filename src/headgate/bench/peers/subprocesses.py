@@ -1,4 +1,4 @@
-"""Programs in another engine's environment: started with its Python, ended by us if they fail."""
+"""Programs in another engine's environment: started with its Python, terminated by us if they fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PROGRAMS = Path(__file__).parent / "programs"
 
 
 class NotInstalled(Exception):
-    """The engine is not there; that is no fault, it is optional."""
+    """The engine is not installed; that is no fault, it is optional."""
 
 
 class ProgramFailed(Exception):
@@ -22,7 +22,7 @@ class ProgramFailed(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """One that runs; what it says besides its result is kept for when it fails."""
+    """A running program; its standard error is kept for the case that it fails."""
 
     name: str
     process: subprocess.Popen[str]
@@ -38,7 +38,8 @@ def peer(name: str) -> Path:
 
 
 def start(python: Path, program: str, task: str, *arguments: str) -> Program:
-    """Gives the task on standard input. Its `bin` comes first in PATH: engines start further Pythons by name."""
+    """Passes the task on standard input. The engine's `bin` comes first in PATH: engines start further Pythons by
+    name."""
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
     process = subprocess.Popen(
         [str(python), str(_PROGRAMS / program), *arguments],
@@ -56,7 +57,7 @@ def start(python: Path, program: str, task: str, *arguments: str) -> Program:
 
 
 def run_module(python: Path, module: str, *arguments: str) -> None:
-    """A module of the engine itself, to its end."""
+    """Runs a module of the engine itself to its end."""
     command = [str(python), "-m", module, *arguments]
     done = subprocess.run(command, env=_environment(python), capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -64,7 +65,8 @@ def run_module(python: Path, module: str, *arguments: str) -> None:
 
 
 def finish(program: Program) -> str:
-    """What it wrote to standard output; an error with its last words if it failed."""
+    """Returns what the program wrote to standard output; if it failed, raises an error with the end of its standard
+    error."""
     try:
         output, _ = program.process.communicate()
     finally:
@@ -79,6 +81,6 @@ def finish(program: Program) -> str:
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """Without what points to our own packages."""
+    """The environment without variables that point to our own packages."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return kept | {"PATH": f"{python.parent}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -35,12 +35,13 @@ POLICIES: Mapping[str, Sequence[frozenset[str]]] = {
         "(R1 & R2) | R4": "R1&R2 R4",
     }.items()
 }
-"""Text of the expression -> the sets of roles of which one must be held whole."""
+"""Text of the expression -> the sets of roles, of which one must be held completely."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Someone who gets results: everyone's, where `roles` is None; of heart rates above `above`, where that is said."""
+    """A person who receives results: all of them where `roles` is None; of heart rates above `above`, where that is
+    given."""
 
     name: str
     roles: frozenset[str] | None = None
@@ -74,14 +75,14 @@ def streams_of(workload: str) -> Sequence[str]:
 
 
 def columns_of(workload: str) -> Sequence[str]:
-    """What a result row holds, in this order; `average` is a double, all others are integers."""
+    """The columns of a result row, in this order; `average` is a double, all others are integers."""
     if workload.startswith("W3"):
         return ("patient", "hr", "bp")
     return ("lvl", "average") if workload.startswith("W4") else ("patient", "hr")
 
 
 def known(workload: str) -> str:
-    """The workload itself, or an error that names those there are."""
+    """The workload itself, or an error that names the existing ones."""
     if workload not in WORKLOADS:
         raise ValueError(f"`{workload}` is no workload; there are {', '.join(WORKLOADS)}")
     return workload

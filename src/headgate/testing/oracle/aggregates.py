@@ -12,7 +12,7 @@ from headgate.testing.oracle.casts import fitted
 
 
 def aggregate(call: AggregateCall, values: Iterable[Value]) -> Value:
-    """`values` are those of the argument, one of each row; for COUNT(*), anything."""
+    """`values` are those of the argument, one for each row; for COUNT(*), anything."""
     given = list(values)
     if call.argument is None:
         return len(given)

@@ -24,8 +24,9 @@ def exact(
     level: Level = LEAST,
     ends: dict[str, int] | None = None,
 ) -> dict[str, list[Result]]:
-    """What each subscriber receives, each by its own view. `lateness` is by stream, in milliseconds; `tables` are the
-    tuples of all tables; `ends` is told with which event the views of some ended that exceeded a limit."""
+    """What each subscriber receives, each from its own view. `lateness` is by stream, in milliseconds; `tables` are the
+    tuples of all tables; `ends` receives, for each subscriber whose view exceeded a limit, the number of the event
+    at which the view ended."""
     setting = Setting(query, tuple(tables), rules or Rules(), lateness or {}, level, masking=True)
     return {name: _replay(setting, events, {name: subscribers[name]}, ends)[name] for name in subscribers}
 

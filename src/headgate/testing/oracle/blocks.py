@@ -1,6 +1,7 @@
-"""One block of a query over tuples as they are read: what enters its windows, its rows, what it yields (SPEC.md, 4.2).
+"""One block of a query over tuples as they are read: which tuples enter its windows, its rows, its results (SPEC.md,
+4.2).
 
-Nothing here moves: windows and rights are those of one moment. `meaning` and `arrival` say which moments there are.
+Everything here is of one moment: windows and rights do not change. `meaning` and `arrival` say which moments there are.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Yield = tuple[tuple[Value, ...], Label]
 
 
 class BlockOver:
-    """A block of a query of this level over these tuples, of whose columns these are `hidden` at the moment, by stream.
-    What was found out is kept, so nothing of it must change."""
+    """A block of a query of this level over these tuples; the columns in `hidden`, by stream, are hidden at the moment.
+    Computed values are cached, so the arguments must not change."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class BlockOver:
         return any(self.enters(source, position) for source in range(len(self.block.readings)))
 
     def partition(self, source: int) -> Callable[[Position], Hashable]:
-        """What a partitioned window tells its tuples apart by."""
+        """The key of a tuple's partition in a partitioned window."""
         window = self.block.readings[source].window
         columns = window.partition if window else ()
         return lambda position: tuple(self.tuples[position].values.get(column.name) for column in columns)
@@ -88,7 +89,8 @@ class BlockOver:
         return self._joins[row]
 
     def _value(self, expr: Expr, row: Row, rows: Sequence[Row] = ()) -> Value:
-        """The value of an expression for a row; for a group of rows, of which it is the first, aggregates have one."""
+        """The value of an expression for a row. Aggregates have a value for a group of rows, of which `row` is the
+        first."""
 
         def read(part: Column | AggregateCall) -> Value:
             if isinstance(part, Column):
@@ -101,7 +103,7 @@ class BlockOver:
     # Results ---------------------------------------------------------------------------------------------------------
 
     def yields(self, now: Sequence[Row], before: Sequence[Row], *, sliding: bool) -> list[Yield]:
-        """What an instant yields, given its rows and those of the instant before."""
+        """The results of an instant, given its rows and those of the previous instant."""
         return self._groups(now, before, sliding) if self.block.aggregated else self._stream(now, before)
 
     def _groups(self, now: Sequence[Row], before: Sequence[Row], sliding: bool) -> list[Yield]:
@@ -127,7 +129,7 @@ class BlockOver:
                 return [self._yield(rows) for rows in are.values()]
 
     def _identity(self, row: Row) -> Hashable:
-        """Rows are the same if they combine the same tuples, with DISTINCT if they have the same results."""
+        """Rows are the same if they combine the same tuples; with DISTINCT, if they have the same results."""
         return self._results(row) if self.block.distinct else row
 
     def _results(self, row: Row, rows: Sequence[Row] = ()) -> tuple[Value, ...]:
@@ -137,7 +139,7 @@ class BlockOver:
         return self._results(rows[0], rows), self._label(rows)
 
     def _label(self, rows: Sequence[Row]) -> Label:
-        """All that protects what was read for these rows."""
+        """The combined label of everything that was read for these rows."""
         read = {(source, position) for row in rows for source, position in enumerate(row)}
         labels = [*(self.tuples[position].label for _, position in sorted(read)), *self._columns]
         label = reduce(self._rules.combine, dict.fromkeys(labels), self._least_label)
@@ -152,7 +154,7 @@ def _told_apart(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Has
 
 
 def _column_labels(block: Block, source: int, hidden: Mapping[str, frozenset[str]]) -> list[Label]:
-    """The labels of the labelled columns that the block reads from one of its sources, but for hidden ones."""
+    """The labels of the labelled columns that the block reads from one of its sources, except hidden ones."""
     reading = block.readings[source]
     partition = reading.window.partition if reading.window else ()
     exprs = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups, *partition]

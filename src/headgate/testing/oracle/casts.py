@@ -1,4 +1,4 @@
-"""What fits which type, and what a value of one type is in another (SPEC.md, 4.1). What does not fit is NULL."""
+"""Which values fit which type, and casts from one type to another (SPEC.md, 4.1). A value that does not fit is NULL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.plan.expressions import Type, Value
 
 _BITS = {Type.INT: 31, Type.BIGINT: 63}
 _TRUTHS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
-_WHOLE = re.compile(r"([+-]?)0*([0-9]{1,19})")  # whatever has more digits does not fit
+_WHOLE = re.compile(r"([+-]?)0*([0-9]{1,19})")  # a number with more digits does not fit
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]+)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(
@@ -25,7 +25,7 @@ _FARTHEST = dt.timedelta(hours=18)
 
 
 def fitted(number: int | float, type_: Type) -> int | float | None:
-    """A number as one of this type: rounded to a FLOAT or DOUBLE, cut off to a whole number."""
+    """A number as one of this type: rounded to a FLOAT or DOUBLE, truncated to a whole number."""
     if isinstance(number, float) and not math.isfinite(number):
         return None
     if type_ in _BITS:
@@ -35,7 +35,7 @@ def fitted(number: int | float, type_: Type) -> int | float | None:
 
 
 def _rounded(number: int | float) -> float | None:
-    """The nearest number of 32 bits. A whole number must not be rounded to a DOUBLE on its way."""
+    """The nearest number of 32 bits. A whole number must not be rounded to a DOUBLE first."""
     if isinstance(number, int):
         return float(np.int64(number).astype(np.float32))
     try:

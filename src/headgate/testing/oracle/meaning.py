@@ -1,7 +1,7 @@
 """The meaning of a query over given tuples (SPEC.md, 4.2): no arrival, no rights, every tuple read as a whole.
 
-At each instant the windows are looked up in all that has entered, as the text says; nothing is carried along but the
-rows of the instant before.
+At each instant the contents of windows are selected from all tuples that have entered, as the text says; the only state
+is the rows of the previous instant.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _instants(over: BlockOver) -> list[Instant]:
 
 
 def _contents(over: BlockOver, instant: Instant) -> list[list[Position]]:
-    """What each window holds; where there is none, the one tuple that passes through."""
+    """The content of each window; where there is no window, the one tuple that passes through."""
     contents = []
     for source, reading in enumerate(over.block.readings):
         entered = sorted(p for p in over.tuples if over.enters(source, p) and Instant.of(p) <= instant)

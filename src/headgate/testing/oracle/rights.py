@@ -1,4 +1,4 @@
-"""Who looks at a query, and what labels permit them to see."""
+"""The subscribers of a query, and what labels permit them to see."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Rights:
-    """Who looks at a view. All look from the level of the query; who cannot come there sees nothing."""
+    """The subscribers of a view. All read at the level of the query; a subscriber who cannot log in there sees
+    nothing."""
 
     setting: Setting
     subscribers: Subscribers
@@ -38,8 +39,9 @@ class Rights:
         return replace(clearance, level=level)
 
     def permit(self, label: Label, block: Block) -> list[str]:
-        """The subscribers whom the label of something that a block reads permits. Blocks with aggregates read what may
-        only be read so; a join reads a WEAK stream for whoever may read another of its streams."""
+        """The subscribers whom the label of a tuple that a block reads permits. Blocks with aggregates also read what
+        may be read only in aggregates; a join reads a WEAK stream for a subscriber who may read another of its
+        streams."""
         found = ((name, self.of(name)) for name in self.subscribers)
         rules, how = self.setting.rules, block.aggregated
         return [

@@ -1,4 +1,4 @@
-"""One block at work: which tuples its windows hold as time goes on, and what it yields of them (SPEC.md, 4.3)."""
+"""One running block: which tuples its windows hold as time passes, and which results they yield (SPEC.md, 4.3)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
 
 
 class Run:
-    """One block of a view: the tuples it may see, what its windows hold, what they held at the last instant, and the
-    rows there were then."""
+    """One block of a view: the tuples it may see, the contents of its windows now and at the previous instant, and the
+    rows of that instant."""
 
     def __init__(self, block: Block, setting: Setting, rights: Rights) -> None:
         self.block = block
@@ -36,19 +36,19 @@ class Run:
         return next((x.stream for x in self.block.readings if x.stream.name == name), None)
 
     def _tables(self) -> dict[Position, Seen]:
-        """All tuples of the tables that the block reads, as they are."""
+        """All tuples of the tables that the block reads, unmasked."""
         given = enumerate(self._setting.tables)
         return {Position.in_table(x, number): Seen.whole(x) for number, x in given if self.stream(x.stream)}
 
     def pass_through(self, position: Position, seen: Seen) -> list[Yield]:
-        """What a stateless block makes of a tuple; nothing of it stays."""
+        """The results of a stateless block for a tuple; it keeps no state."""
         over = self._fresh({position: seen})
         return over.yields(over.rows([[position]] if over.enters(0, position) else [[]]), [], sliding=False)
 
     def lose(self, rights: Rights) -> None:
-        """What the rights no longer permit is gone, from the windows and from the last instant: its rows are those
-        that what is left of it makes, as it reads now. Tables are there as they may be seen now, and count as never
-        having been there otherwise."""
+        """Removes what the rights no longer permit from the windows and from the previous instant, whose rows are
+        recomputed from the remaining tuples, as they read now. Tables hold what may be seen now, as if they had never
+        held anything else."""
         self._hidden = self._hidden_by(rights)
         there = {position: seen for position, seen in self.tuples.items() if position.time > BEGINNING} | self._tables()
         self.tuples = {
@@ -65,7 +65,7 @@ class Run:
         self._before = self._over.rows(self._held)
 
     def _left_of(self, source: int, content: list[Position]) -> list[Position]:
-        """Partitions that are one, now that a column reads as NULL, hold no more than one does."""
+        """Partitions that are one, now that a column reads as NULL, together hold no more than one does."""
         left = [x for x in content if x in self.tuples and self._over.enters(source, x)]
         window = self.block.readings[source].window
         if window is None or window.kind != "PARTITIONED":
@@ -73,7 +73,7 @@ class Run:
         return held(window, left, BEGINNING, self._over.partition(source))
 
     def yields(self, instant: Instant) -> list[Yield]:
-        """What the block yields at an instant to which its windows have moved."""
+        """The results of the block at an instant to which its windows have moved."""
         slides = bool(slide_of(self.block))
         if instant.slides != slides or self._passed_over():
             return []
@@ -83,7 +83,7 @@ class Run:
         return found
 
     def holds(self, time: int) -> int:
-        """How many tuples the windows hold at a time, those of all sources together. Tables have none."""
+        """How many tuples the windows of all sources hold at a time. Tables do not count."""
         return sum(
             len(held(reading.window, content, time, self._over.partition(source)))
             for source, (reading, content) in enumerate(zip(self.block.readings, self._contents, strict=True))
@@ -91,7 +91,7 @@ class Run:
         )
 
     def moves(self, until: float) -> list[Instant]:
-        """Tuples that come into windows, and instants of sliding, whose time has now passed."""
+        """Tuples that enter windows, and instants of sliding, whose time has now passed."""
         if until <= self.passed:
             return []
         there = (x for x in self.tuples if x.time > BEGINNING and self.passed <= x.time < until)
@@ -114,7 +114,7 @@ class Run:
             self._contents[source] = content
 
     def _passed_over(self) -> bool:
-        """A block with windows that slide is not looked at while all of those are empty."""
+        """A block with sliding windows is not evaluated while all of them are empty."""
         windows = zip(self._contents, self.block.readings, strict=True)
         sliding = [content for content, reading in windows if reading.window and reading.window.slide]
         return bool(sliding) and not any(sliding)

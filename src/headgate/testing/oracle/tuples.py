@@ -1,4 +1,4 @@
-"""What goes into the oracle, tuples and changes of rights in the order of their arrival, and what comes out: results.
+"""The oracle's inputs, tuples and changes of rights in the order of their arrival, and its outputs: results.
 
 Times are event times, in milliseconds since 1970. Values are Python's; a TIMESTAMP is a `datetime` in UTC, and a column
 that is left out is NULL.
@@ -20,8 +20,8 @@ BEGINNING = -(1 << 62)
 
 @dataclass(frozen=True)
 class Tuple:
-    """One tuple arrives, when the `clock` stands at so many milliseconds (None: ahead of whatever comes). That of a
-    table is there from the beginning, whatever its time."""
+    """One tuple arrives, when the `clock` shows so many milliseconds (None: ahead of all times). A tuple of a table is
+    present from the beginning, whatever its time."""
 
     stream: str
     time: int
@@ -37,7 +37,7 @@ class Tuple:
 
 @dataclass(frozen=True)
 class Change:
-    """From here on a subscriber has this clearance; None if it is no subscriber any more."""
+    """From here on a subscriber has this clearance; None if it is no longer a subscriber."""
 
     subscriber: str
     clearance: Clearance | None
@@ -57,8 +57,8 @@ Event = Tuple | Change | Limit
 
 @dataclass(frozen=True)
 class Result:
-    """What a subscriber receives. `block` is the number of the block that yielded it, `after` the number of the event
-    after which it was delivered: as many as there are events for what came with the end of the replay."""
+    """A result that a subscriber receives. `block` is the number of its block; `after` is the number of the event after
+    which it was delivered, or the number of all events for results of the end of the replay."""
 
     time: int
     values: tuple[Value, ...]
@@ -68,7 +68,7 @@ class Result:
 
 
 class Position(NamedTuple):
-    """The place of a tuple in the order of all tuples, and its name; `number` counts arrivals."""
+    """The position of a tuple in the order of all tuples, and its identity; `number` counts arrivals."""
 
     time: int
     stream: str
@@ -91,11 +91,11 @@ class Seen:
         return cls({**tuple_.values, LEVEL: level_text(tuple_.label)}, tuple_.label)
 
     def without(self, hidden: frozenset[str]) -> Seen:
-        """What was hidden once stays hidden."""
+        """INVARIANT: a column that was hidden once stays hidden."""
         values = {name: None if name in hidden else value for name, value in self.values.items()}
         return Seen(values, self.label)
 
 
 def level_text(label: Label) -> str:
-    """The level of a tuple as it is written in its label; `U` says nothing there, and is said here."""
+    """The level of a tuple as text; `U`, which labels leave out, is written here."""
     return ", ".join(map(str, sorted(label.levels, key=Level.sort_key))) or str(LEAST)

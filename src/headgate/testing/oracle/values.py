@@ -1,6 +1,6 @@
-"""The value of an expression (SPEC.md, 4.1), said as plainly as it can be said.
+"""The value of an expression (SPEC.md, 4.1), as plainly as possible.
 
-There are no errors here: what has no value is NULL, which is Python's None.
+There are no errors here: an expression without a value is NULL, which is Python's None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def value_of(expr: Expr, read: Read) -> Value:
-    """`read` answers the value of a column and, where there are any, of an aggregate."""
+    """`read` gives the value of a column and, where there are any, of an aggregate."""
     match expr:
         case e.Column() | e.AggregateCall():
             return read(expr)
@@ -95,14 +95,14 @@ def widened(value: Value, type_: Type | None) -> Value:
 
 
 def _compared(comparison: str, left: Value, right: Value, type_: Type | None) -> bool | None:
-    """Both are read as the wider of their types."""
+    """Compares both as the wider of their types."""
     if left is None or right is None:
         return None
     return _COMPARISONS[comparison](widened(left, type_), widened(right, type_))
 
 
 def _calculated(sign: str, operands: list[Any], result: Type) -> Value:
-    """On whole numbers exactly, otherwise on DOUBLEs."""
+    """Exact on whole numbers, otherwise on DOUBLEs."""
     if None in operands:
         return None
     numbers = operands if result == Type.BIGINT else [float(x) for x in operands]

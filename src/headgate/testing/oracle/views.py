@@ -1,7 +1,8 @@
-"""A view holds what may be seen: by one subscriber for exact answers, by at least one of all for cumulative ones.
+"""A view holds the tuples that may be seen: by one subscriber for exact answers, by at least one of all for cumulative
+ones.
 
-Its windows move on with its watermark, and keep nothing that they lost. Of tables it holds what may be seen at the
-moment, whatever could be seen before. One that exceeds a limit ends.
+Its windows move with its watermark, and keep no tuple that they lost. Of tables it holds what may be seen at the
+moment, whatever could be seen before. A view that exceeds a limit ends.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class View:
         return exceeds
 
     def _counted(self, results: list[Result]) -> list[Result]:
-        """As many as may come in a second, that of the latest that came; with one more the view ends. What came while
-        there was no limit does not count."""
+        """As many results as the limit allows in the second of the latest one; with one more the view ends. Results
+        from before there was a limit do not count."""
         if self.limit.results is None:
             return results
         for number, result in enumerate(results):
@@ -79,7 +80,8 @@ class View:
             run.lose(self.rights)
 
     def advance(self, until: float, number: int) -> list[Result]:
-        """Evaluates all instants before `until` that were not yet, as far as the windows hold no more than they may."""
+        """Evaluates all instants before `until` that were not evaluated yet, as long as the windows stay within their
+        limit."""
         found: list[Result] = []
         moves = [set(run.moves(until)) for run in self._runs]
         for instant in sorted(set().union(*moves)):

@@ -1,4 +1,4 @@
-"""What windows hold, and when a block with windows is looked at (SPEC.md, 4.2)."""
+"""The contents of windows, and when a block with windows is evaluated (SPEC.md, 4.2)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Instant(NamedTuple):
 
 
 def slide_of(block: Block) -> int:
-    """By what time the block's windows slide; 0 if none does."""
+    """The time by which the block's windows slide; 0 if none does."""
     return max(reading.window.slide if reading.window else 0 for reading in block.readings)
 
 
 def slides_over(
     window: Window, position: Position, since: float = -math.inf, until: float = math.inf
 ) -> Iterator[Instant]:
-    """The instants, from a time on and before another, at which a sliding window holds this tuple; there are none
+    """The instants, from `since` on and before `until`, at which a sliding window holds this tuple; there are none
     after the year 9999."""
     first = -(-int(max(position.time, since)) // window.slide) * window.slide
     return map(Instant.sliding, range(first, int(min(position.time + window.range, until, LAST + 1)), window.slide))
@@ -47,7 +47,7 @@ def slides_over(
 def held(
     window: Window, entered: Sequence[Position], time: int, partition: Callable[[Position], Hashable]
 ) -> list[Position]:
-    """What a window holds at a time, of the tuples that entered it, given in their order."""
+    """The tuples that a window holds at a time, out of those that entered it, given in their order."""
     match window.kind:
         case "ROWS":
             return list(entered[-window.rows :])

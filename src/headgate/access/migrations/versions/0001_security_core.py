@@ -140,7 +140,7 @@ def upgrade() -> None:
 
 
 def _make_append_only(table: str) -> None:
-    """The database itself refuses to change or remove what was written."""
+    """The database itself refuses changes and removals of written rows."""
     if op.get_bind().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
             op.execute(

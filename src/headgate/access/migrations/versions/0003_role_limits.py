@@ -1,4 +1,4 @@
-"""Roles limit what the queries of their holders keep and yield."""
+"""Roles limit the state and the results of their holders' queries."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The index of audit records by object leaves out what owners do themselves: that is found by user."""
+"""The index of audit records by object omits actions of owners on their own objects: those are found by user."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who lets results out at this moment."""
+"""Leases: who publishes results at this moment."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,7 +1,7 @@
-"""Subscriptions belong to users, not to sessions; wrong passwords are counted by where they come from.
+"""Subscriptions belong to users, not to sessions; wrong passwords are counted by the place they come from.
 
-What sessions had subscribed to their users have now, at the same level. Where several sessions of a user at one level
-had subscribed to the same stream there is one subscription, with the roles of the session that was used last.
+Users take over the subscriptions of their sessions, at the same level. Where several sessions of a user at one level
+had subscribed to the same stream, one subscription remains, with the roles of the session used last.
 """
 
 import sqlalchemy as sa

@@ -1,1 +1,1 @@
-"""Programs that run in another engine's environment; nothing of Headgate can be imported there."""
+"""Programs that run in another engine's environment; they cannot import Headgate."""

@@ -15,7 +15,7 @@ Convert = Callable[[pa.RecordBatch], list[Any]]
 
 
 class Part(StatefulSourcePartition):
-    """Some files, in order, a batch at a time; its state is how many batches were read."""
+    """Some files, in order, a batch at a time; its state is the number of batches read."""
 
     def __init__(self, files: list[str], columns: list[str], size: int, convert: Convert, done: int) -> None:
         batches = (
@@ -26,7 +26,7 @@ class Part(StatefulSourcePartition):
         self._batches, self._convert, self._done = batches, convert, done
 
     def next_batch(self) -> Iterable[Any]:
-        batch = next(self._batches)  # its StopIteration is how bytewax is told of the end
+        batch = next(self._batches)  # its StopIteration tells bytewax that the part has ended
         self._done += 1
         return self._convert(batch)
 
@@ -35,7 +35,7 @@ class Part(StatefulSourcePartition):
 
 
 class Files(FixedPartitionedSource):
-    """Each part is read in order, different parts at once."""
+    """Each part is read in order, different parts at the same time."""
 
     def __init__(self, parts: list[list[str]], columns: list[str], size: int, convert: Convert) -> None:
         self._parts = {f"{number:03}": files for number, files in enumerate(parts)}
@@ -89,7 +89,7 @@ class Writers(StatelessSinkPartition):
 
 
 class ReaderFiles(DynamicSink):
-    """Every worker writes the results it has."""
+    """Every worker writes its own results."""
 
     def __init__(self, out: str, readers: list[str], columns: dict[str, str]) -> None:
         self._out, self._readers = Path(out), readers

@@ -1,9 +1,9 @@
-"""One process of a bytewax cluster. Python of `.peers/bytewax`, not Headgate's.
+"""One process of a bytewax cluster. Runs in the Python of `.peers/bytewax`, not in Headgate's.
 
-Reads its task as JSON from standard input; `headgate.bench.peers.bytewax` says what is in it. Writes one line of JSON:
+Reads its task as JSON from standard input; `headgate.bench.peers.bytewax` defines its content. Writes one line of JSON:
 when the dataflow began and ended, by the clock of the machine.
 
-A tuple is looked at once for all readers: bits say who may see it.
+A tuple is checked once for all readers: a bit mask says who may see it.
 """
 
 import json
@@ -30,7 +30,7 @@ Result = tuple[int, Any]
 
 
 def lists(batch: pa.RecordBatch) -> list[list[Any]]:
-    """Columns as Python's own values; times as microseconds, which costs far less than a datetime each."""
+    """Columns as Python's own values; times as microseconds, which cost far less than datetimes."""
     return [
         (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
         for column in batch.columns
@@ -52,7 +52,7 @@ def members(readers: list[Task]) -> list[list[int]]:
 
 
 def select_tuples(task: Task, flow: Dataflow) -> Any:
-    """For each policy the thresholds in order: those who want a heart rate are the first of the list."""
+    """For each policy the thresholds in order: the readers who want a heart rate are the first of the list."""
     by_policy: dict[str, list[tuple[int, int]]] = {}
     for position, reader in enumerate(task["readers"]):
         for policy in reader["permitted"]:
@@ -83,15 +83,15 @@ def select_tuples(task: Task, flow: Dataflow) -> Any:
 
 
 def select_batches(task: Task, flow: Dataflow) -> Any:
-    """The same with whole Arrow batches as items: the engine carries them, Arrow selects."""
+    """The same with whole Arrow batches as items: the engine moves them, Arrow selects."""
 
     def select(batch: pa.RecordBatch) -> Iterable[Result]:
         for position, reader in enumerate(task["readers"]):
-            pushdown = pc.greater(batch.column("hr"), reader["above"])
+            selected = pc.greater(batch.column("hr"), reader["above"])
             if len(task["readers"]) > 1:
                 permitted = pc.is_in(batch.column("policy"), value_set=pa.array(reader["permitted"]))
-                pushdown = pc.and_(pushdown, permitted)
-            found = batch.select(["patient", "hr"]).filter(pushdown)
+                selected = pc.and_(selected, permitted)
+            found = batch.select(["patient", "hr"]).filter(selected)
             if found.num_rows:
                 yield position, found
 
@@ -101,10 +101,8 @@ def select_batches(task: Task, flow: Dataflow) -> Any:
 
 
 class Near(StatefulBatchLogic):
-    """One patient's tuples of both streams. Exact however the streams interleave, as long as each is in order:
-
-    a tuple leaves when the other stream has come so far that nothing of it can be near any more.
-    """
+    """One patient's tuples of both streams. Exact however the streams interleave, as long as each is in order: a tuple
+    is dropped when the other stream has advanced so far that no later tuple of it can be near."""
 
     def __init__(self, near: int, of: list[list[int]], sides: Any) -> None:
         self._near, self._of = near, of
@@ -150,7 +148,7 @@ def join(task: Task, flow: Dataflow) -> Any:
 
 
 class Last(StatefulBatchLogic):
-    """One level: for each reader the last values that reader may see."""
+    """One level: for each reader the last values that this reader may see."""
 
     def __init__(self, last: int, of: list[list[int]], state: Any) -> None:
         self._of = of

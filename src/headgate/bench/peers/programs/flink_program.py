@@ -1,9 +1,9 @@
-"""Runs SQL on Flink in this process and tells how long it took. Python of `.peers/flink`, not Headgate's.
+"""Runs SQL on Flink in this process and measures it. Runs in the Python of `.peers/flink`, not in Headgate's.
 
-Reads {"settings": {...}, "jobs": [{"statements": [...], "inserts": [...]}], "begun": FILE} from standard input; the
-inserts of a job are run together, one job after the other, and FILE is of the time when the last one began. Writes one
-line of JSON about the last job: `seconds` is its own time by Flink's clock, from when it was created until its last
-task had ended and its files were committed; `wall` also has planning and the start of the local cluster.
+Reads {"settings": {...}, "jobs": [{"statements": [...], "inserts": [...]}], "begun": FILE} from standard input. The
+inserts of a job are run together, one job after the other; the modification time of FILE is when the last one began.
+Writes one line of JSON about the last job: `seconds` is its own time by Flink's clock, from its creation until its last
+task had ended and its files were committed; `wall` also includes planning and the start of the local cluster.
 """
 
 import json

@@ -31,8 +31,9 @@ PLAIN = {
     "i > 120": ("(i > CAST('120' AS INT))", "(i > CAST('120' AS INTEGER))"),
     "l + l2": ("try_add(l, l2)", "TRY_CAST(CAST(l AS HUGEINT) + CAST(l2 AS HUGEINT) AS BIGINT)"),
     "s = 'it''s'": ("(s IN (CAST(X'69742773' AS STRING)))", "(s IN (decode(unhex('69742773'))))"),
-    "s LIKE 'a%'": ("(s LIKE 'a%' ESCAPE '^')", "(s LIKE 'a%')"),
-    "s LIKE 'a\\%'": ("(s LIKE 'a^%' ESCAPE '^')", "(s LIKE 'a^%' ESCAPE '^')"),
+    "s LIKE 'a%'": ("startswith(s, 'a')", "(s LIKE 'a%')"),
+    "s LIKE 'a\\%'": ("(s = 'a%')", "(s LIKE 'a^%' ESCAPE '^')"),
+    "s LIKE 'a%b%c'": ("(s LIKE 'a%b%c' ESCAPE '^')", "(s LIKE 'a%b%c')"),
     "SUBSTRING(s, 0, 2)": ("substring(s, 1, 1)", "substring(s, 1, 1)"),
     "d / d2": (
         "nanvl(try_divide(d, d2) % CAST('Infinity' AS DOUBLE), CAST(NULL AS DOUBLE))",

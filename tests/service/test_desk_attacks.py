@@ -232,7 +232,7 @@ def test_of_streams_that_cannot_be_read_everyone_is_told_what_is_theirs_to_know(
         ward.run("SUBSCRIBE TO root.twice", token)
     assert RunClient(ward.headgate, ward.root, everyone=True).unread(failed) == [failed["root.hr"].message]
     assert RunClient(ward.headgate, ward.root).unread(failed) == [failed["root.hr"].message]
-    assert RunClient(ward.headgate, ned).unread(failed) == ["what root.twice is made of cannot be read"]
+    assert RunClient(ward.headgate, ned).unread(failed) == ["root.twice: an input stream is unavailable"]
     assert RunClient(ward.headgate, eve).unread(failed) == []
 
 

@@ -185,7 +185,7 @@ class RunClient:
         known = [str(error) for name, error in failed.items() if self._everyone or self._owns(name)]
         keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in snapshot.concerned(name)}
         mine = sorted(self._headgate.snapshots.outgoing(*key).stream for key in keys)
-        return known + [f"what {stream} is made of cannot be read" for stream in mine]
+        return known + [f"{stream}: an input stream is unavailable" for stream in mine]
 
     def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
         """Messages about streams, for their owners and the operator."""

@@ -48,6 +48,7 @@ def test_late_tuples_are_counted_apart_and_once(tmp_path: Path) -> None:
     for name, text in QUERIES.items():
         bench.query(name, text)
     bench.subscribed(ann=("windowed", "r"), bob=("windowed", "r,q"), cyd=("passing", "r"), dan=("again", "r"))
+    bench.clock.advance(60)
     bench.take("s", ("r", 1), ("r", 9), ("r", 9), times=after(10, 5, 11))  # the second is late
     assert told(bench) == (3, 0, 1)
     bench.take("s", ("r", 1), ("FALSE", 1), ("q", 1), times=after(1, 1, 1))  # so are r and, for bob, q

@@ -126,8 +126,10 @@ class Working:
             self.error = error
 
     def size(self) -> int:
-        """All that lies where ned looks."""
-        return sum(x.stat().st_size for x in (self.out / "ned").rglob("*") if x.is_file())
+        """How many bytes of results lie where ned looks; that the subscription is suspended is no result."""
+        files = [x for x in (self.out / "ned").rglob("*") if x.is_file()]
+        notices = [x for file in files for x in file.read_bytes().splitlines(True) if x.startswith(b'{"suspended": ')]
+        return sum(x.stat().st_size for x in files) - sum(map(len, notices))
 
     def close(self) -> None:
         self.thread.join(60)

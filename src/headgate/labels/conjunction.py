@@ -15,7 +15,7 @@ from math import prod
 from headgate.errors import LabelError
 from headgate.labels.roles import FALSE, TRUE, RoleExpression
 
-MAX_SHOWN_PRODUCTS = 512
+MAX_SHOWN_PRODUCTS = 16
 MAX_SHOWN = 8
 """Expressions that a text shows one by one. Of more it shows only the number, and can no longer be parsed."""
 _MOST_REMEMBERED = 100_000

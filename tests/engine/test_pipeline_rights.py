@@ -236,7 +236,7 @@ FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
         "__init__",
         lambda self, times, kind, kinds, clock: _ARRIVED(self, times, kind, kinds, clock and clock - 5000),
     ),
-    "results go to the wrong view": (ResultFilter, "parcels", _to_the_next),
+    "results go to the wrong view": (ResultFilter, "result_batches", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
     "what is lost comes back": (VisibilityPolicy, "both", lambda _, before, now: max(before, now)),
     "views forget when they part": (VisibilityIndex, "part", _forgetful),

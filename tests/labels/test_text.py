@@ -215,7 +215,8 @@ def test_no_error_repeats_a_string(secret: str) -> None:
 
 def test_the_limits_of_section_2_are_exact() -> None:
     said = re.search(
-        r"Limits of a text: ([\d,]+) characters, (\d+) nested parentheses, (\d+) levels; (\d+) alternatives", section("2")
+        r"Limits of a text: ([\d,]+) characters, (\d+) nested parentheses, (\d+) levels; (\d+) alternatives",
+        section("2"),
     )
     assert said is not None
     length, depth, levels, alternatives = (int(number.replace(",", "")) for number in said.groups())

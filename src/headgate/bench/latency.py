@@ -50,7 +50,7 @@ GRANT VIEW OBJECT, READ TUPLE, SUBSCRIBE ON STREAM q TO PUBLIC;
 CREATE USER ann PASSWORD '{secret}'; GRANT ROLE R1 TO USER ann; GRANT ROLE R2 TO USER ann;"""
 
 PARTS: Mapping[str, tuple[type, str]] = {
-    "reading": (SparkBatch, "compact"),
+    "reading": (SparkBatch, "decoded"),
     "kernel": (QueryGraph, "batch"),
     "state": (StateFolder, "save"),
     "delivery": (Pipeline, "_deliver"),

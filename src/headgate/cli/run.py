@@ -31,9 +31,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
 
 @click.command()
 @click.argument("script", type=click.File(encoding="utf-8"), required=False)
-@click.option(
-    "--follow", is_flag=True, help="Keep processing new data until interrupted."
-)
+@click.option("--follow", is_flag=True, help="Keep processing new data until interrupted.")
 @click.option(
     "--everyone", is_flag=True, help="Write the results of all subscribers, not only yours (needs CHANGE SYSTEM)."
 )

@@ -44,6 +44,14 @@ def writing(url: str, prefix: str, first: int, last: int) -> Iterator[subprocess
         process.communicate()
 
 
+def _rest(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a process that ends has still written. `communicate` would leave out lines that were read ahead."""
+    assert process.stdout is not None and process.stderr is not None
+    found = process.stdout.read(), process.stderr.read()
+    process.wait(PATIENCE)
+    return found
+
+
 @dataclass
 class Rounds:
     """Rounds of writing and killing on one store; every round adds to what the ones before left."""
@@ -64,7 +72,7 @@ class Rounds:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(self.random.uniform(0.0, 0.006))
             process.send_signal(signal.SIGKILL)
-            rest, said = process.communicate(timeout=PATIENCE)
+            rest, said = _rest(process)
             assert process.returncode == -signal.SIGKILL, said
         acknowledged += [int(line) for line in rest.split("\n")[:-1]]
         self.judge(f"r{number}", acknowledged)
@@ -192,7 +200,7 @@ def _kill_servers(server: Breakable, seed: str, rounds: int, most: int) -> None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(kill.random.uniform(0.0, 0.006))
                 server.kill()
-                rest, said = process.communicate(timeout=PATIENCE)
+                rest, said = _rest(process)
                 assert process.returncode == 1, said
                 assert "StoreError" in said, said
             server.start_again()

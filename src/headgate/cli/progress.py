@@ -46,6 +46,8 @@ class Bar:
 
     def stop(self) -> None:
         self._progress.stop()
+        if self._log is not None:
+            self._log.begin()
 
     def show(self, counts: Counts) -> None:
         told = f"{counts.received.total():,} results"
@@ -63,10 +65,16 @@ class _Log:
         self._due: float | None = None
         self._said = ""
 
+    def begin(self) -> None:
+        """Says that the sources are read, once: also if that was all there was to read."""
+        if self._due is None:
+            self._write("ready")
+            self._due = self._clock.now() + self._pause
+
     def note(self, told: str) -> None:
         now = self._clock.now()
         if self._due is None:
-            self._write("ready")
+            self.begin()
         elif now < self._due or told == self._said:
             return
         else:

@@ -97,11 +97,23 @@ def _nothing_left_behind() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        for process in _descendants() - before:
+        stopped = set[int]()
+        while more := {x for x in _descendants() - before - stopped if _is_spark(x)}:
+            for process in more:  # stopped first: one that runs could start another while this looks
+                with suppress(OSError):
+                    os.kill(process, signal.SIGSTOP)
+            stopped |= more
+        for process in stopped:
             with suppress(OSError):
-                if b"org.apache.spark" in Path(f"/proc/{process}/cmdline").read_bytes():
-                    os.kill(process, signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
         raise
+
+
+def _is_spark(process: int) -> bool:
+    try:
+        return b"org.apache.spark" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _descendants() -> set[int]:

@@ -36,11 +36,11 @@ def event(name: str, what: str, *, level: int = logging.INFO, **facts: object) -
     logging.getLogger(f"headgate.{name}").log(level, what, extra={_FACTS: facts})
 
 
-def failure(name: str, what: str, error: BaseException, **facts: object) -> None:
+def failure(name: str, what: str, error: BaseException, *, level: int = logging.ERROR, **facts: object) -> None:
     """Something failed: its kind, and the places it passed, innermost last."""
     stack = [f"{Path(x.filename).name}:{x.lineno} {x.name}" for x in extract_tb(error.__traceback__)]
     extra = {_FACTS: {**facts, "error": type(error).__name__}, _STACK: stack}
-    logging.getLogger(f"headgate.{name}").error(what, extra=extra)
+    logging.getLogger(f"headgate.{name}").log(level, what, extra=extra)
 
 
 def _facts(record: logging.LogRecord) -> dict[str, object]:

@@ -117,7 +117,7 @@ def _visibly() -> Iterator[None]:
 @click.option(
     "--log-level",
     type=click.Choice(logs.LEVELS),
-    default="warning",
+    default="error",
     envvar="HEADGATE_LOG_LEVEL",
     show_default=True,
     help="What is logged on standard error: runs, batches, failures; never values. [env: HEADGATE_LOG_LEVEL]",

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from logging import WARNING
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ class Ingress:
         try:
             return self._taken(batch, now)
         except Exception as error:
-            failure("ingress", "a batch could not be validated", error, stream=self._descriptor.name)
+            failure("ingress", "a batch could not be validated", error, level=WARNING, stream=self._descriptor.name)
             what = "table" if self._descriptor.table else "stream"
             text = f"{what} {self._descriptor.name} could not be taken in ({type(error).__name__})"
             raise SourceError(text) from None

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from logging import WARNING
 from pathlib import Path
 from threading import Lock
 
@@ -91,7 +92,7 @@ class SparkBatch:
         except HeadgateError:
             raise
         except Exception as error:
-            failure("ingress", "a batch could not be read", error, stream=self.source.name)
+            failure("ingress", "a batch could not be read", error, level=WARNING, stream=self.source.name)
             raise _stuck(self.source.name, error) from None
 
 
@@ -220,7 +221,7 @@ class Runner:
                 self._pipeline.take(source.name, number, given, clock_of(place, number))
                 self._troubles.pop(source.name, None)
             except Exception as error:
-                failure("ingress", "a batch failed", error, stream=source.name, batch=number)
+                failure("ingress", "a batch failed", error, level=WARNING, stream=source.name, batch=number)
                 self._faults[source.name] = error
                 raise
 

@@ -140,7 +140,7 @@ class Working:
 @contextmanager
 def working(server: Server, folder: Path, kind: str = "jsonl") -> Iterator[Working]:
     """The first batch is out; others come."""
-    engine = Working(server, folder, kind)
+    engine = again(lambda: Working(server, folder, kind))
     try:
         engine.pipeline.take("joe.hr", 0, batch(0, rows=10))
         assert engine.size() > 0, engine.error

@@ -19,7 +19,7 @@ from headgate.labels import parse_label
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, delivered_results
 from headgate.operators.partition import PartitionState, ViewGroup
-from headgate.recovery.state import KEPT, Saved, StateFolder
+from headgate.recovery.state import FORMAT, KEPT, Saved, StateFolder
 
 
 def saved(version: int) -> Saved:
@@ -191,3 +191,17 @@ def test_parquet_waits_where_no_reader_looks_and_goes_out_once(tmp_path: Path) -
         "ann/joe.q/000000002.parquet",
         "bob/joe.q/000000001.parquet",
     ]
+
+
+@pytest.mark.parametrize(("format_", "said"), [(None, "an older"), (1, "an older"), (99, "a newer")])
+def test_a_state_of_another_version_is_named_as_such_and_not_as_damage(
+    tmp_path: Path, format_: int | None, said: str
+) -> None:
+    states = StateFolder(tmp_path)
+    states.save(Saved(1, {}, {}))
+    (file,) = tmp_path.glob("*/state.json")
+    whole = json.loads(file.read_text())
+    assert whole.pop("format") == FORMAT
+    file.write_text(json.dumps(whole | ({} if format_ is None else {"format": format_})))
+    with pytest.raises(StoreError, match=rf"{said} version of Headgate wrote it .format .*--fresh"):
+        StateFolder(tmp_path).newest()

@@ -25,6 +25,8 @@ from headgate.labels.plain import labels_of, plain_labels
 from headgate.model.results import Recipient, ResultBatch
 from headgate.operators.partition import PartitionState, ViewGroup
 
+FORMAT = 2
+"""The format of the state. Every change of what is written here or in what is saved raises it."""
 KEPT = 2
 _TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"
 _OUT, _TABLES, _LABELS = "out.json", "tables", "labels"
@@ -123,6 +125,15 @@ class StateFolder:
                 hint="see to that and run again: nothing is lost",
             ) from None
 
+    def _check_format(self, found: object) -> None:
+        if isinstance(found, int) and found != FORMAT:
+            older = "an older" if found < FORMAT else "a newer"
+            raise StoreError(
+                f"cannot read the state in `{self._folder}`: {older} version of Headgate wrote it "
+                f"(format {found}, this version reads {FORMAT})",
+                hint="use that version, or read everything again with --fresh",
+            )
+
     def _damaged(self, path: Path) -> StoreError:
         hint = "put back a copy of the whole folder above it, or read everything again with --fresh"
         return StoreError(f"the state in `{path}` is damaged", hint=hint)
@@ -148,7 +159,8 @@ class StateFolder:
         plain = [_plain_partition(*partition) for partition in partitions]
         _write(new / _RESULTS, b"".join(written := [_ipc(_result_table(x)) for x in saved.results]))
         result_batches = [_plain_results(x, len(size)) for x, size in zip(saved.results, written, strict=True)]
-        _write(new / _REST, json.dumps({"cells": plain, "rest": dict(saved.rest), "results": result_batches}).encode())
+        whole = {"format": FORMAT, "cells": plain, "rest": dict(saved.rest), "results": result_batches}
+        _write(new / _REST, json.dumps(whole).encode())
         _sync(new)
         new.rename(target)
         _sync(self._folder)
@@ -159,6 +171,7 @@ class StateFolder:
         folder = self._folder / f"{version:015}"
         try:
             whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
+            self._check_format(whole.get("format", 1) if "rest" in whole else FORMAT)
             groups = dict.fromkeys(partition["share"] for partition in whole["cells"])
             tables = {group: _read(folder / _TUPLES.format(number)) for number, group in enumerate(groups)}
             results = _result_batches(whole["results"], (folder / _RESULTS).read_bytes())

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from engine.harness import Bench, stream
 
 from headgate import logs
+from headgate.cli import main
 from headgate.execution import executors
+from headgate.service.run_client import RunClient
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +63,19 @@ def test_a_failure_is_logged_with_its_place_and_without_any_value(
     found = written.getvalue()
     assert "ValueError" in found and "test_logs.py" in found and "batch done" in found
     assert "CANARY" not in found and "doctor" not in found
+
+
+@pytest.mark.parametrize("everyone", [False, True])
+def test_only_who_runs_the_queries_of_everyone_sees_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, everyone: bool
+) -> None:
+    """A reader's own run would tell of streams and of tuples that are hidden from the reader."""
+    monkeypatch.setenv("HEADGATE_PASSWORD", "correct horse")
+    monkeypatch.setattr(RunClient, "has_work", lambda _: False)
+    words = ["--home", str(tmp_path), "--log-level", "debug"]
+    script = tmp_path / "s.cql"
+    script.write_text("SHOW STREAMS")
+    run = ["run", str(script), *(["--everyone", "--out", str(tmp_path / "out")] if everyone else [])]
+    for command in (["init", "--admin", "joe"], ["login", "joe"], run):
+        assert CliRunner().invoke(main, [*words, *command]).exit_code == 0
+    assert logging.getLogger("headgate").isEnabledFor(logging.ERROR) == everyone

@@ -31,6 +31,12 @@ def configure(level: str, form: str, stream: TextIO | None = None) -> None:
     _ROOT.propagate = False
 
 
+def silence() -> None:
+    """From now on nothing is logged: streams, batches and how many tuples they hold are for operators, and whoever runs
+    only their own queries may not be permitted to see them."""
+    _ROOT.setLevel(logging.CRITICAL + 1)
+
+
 def event(name: str, what: str, *, level: int = logging.INFO, **facts: object) -> None:
     """Something happened in the part of the engine called `name`."""
     logging.getLogger(f"headgate.{name}").log(level, what, extra={_FACTS: facts})

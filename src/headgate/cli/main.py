@@ -120,7 +120,8 @@ def _visibly() -> Iterator[None]:
     default="error",
     envvar="HEADGATE_LOG_LEVEL",
     show_default=True,
-    help="What is logged on standard error: runs, batches, failures; never values. [env: HEADGATE_LOG_LEVEL]",
+    help="What `run --everyone` logs on standard error: runs, batches, failures; never values. "
+    "[env: HEADGATE_LOG_LEVEL]",
 )
 @click.option(
     "--log-format",

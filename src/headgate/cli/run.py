@@ -13,6 +13,7 @@ from typing import TextIO
 
 import click
 
+from headgate import logs
 from headgate.cli.aside import Aside, write_out
 from headgate.cli.context import Place, complain, pass_place, reported, say, show
 from headgate.cli.progress import Bar
@@ -157,6 +158,8 @@ def _process(
     place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
 ) -> None:
     client = RunClient(headgate, place.token(), everyone=everyone)
+    if not everyone:
+        logs.silence()
     if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
     home = client.home(place.home)

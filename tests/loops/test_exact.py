@@ -80,7 +80,9 @@ def test_sums_of_squares_are_exact(values: list[float], gone: list[float]) -> No
 
 
 def held(limbs: np.ndarray[tuple[int, ...], np.dtype[np.int64]], low: int, group: int) -> Fraction:
-    return sum((Fraction(int(limb)) * Fraction(2) ** (low + 32 * n) for n, limb in enumerate(limbs[group])), Fraction(0))
+    return sum(
+        (Fraction(int(limb)) * Fraction(2) ** (low + 32 * n) for n, limb in enumerate(limbs[group])), Fraction(0)
+    )
 
 
 @fast

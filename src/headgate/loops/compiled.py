@@ -49,5 +49,6 @@ def compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """The same for short functions called with every tuple: they become part of their caller."""
-    return compiled(function, forceinline=True)
+    """The same for short functions called with every tuple: they become part of their caller. They create no array, so
+    references to arrays are not counted: counting took most of the time."""
+    return compiled(function, forceinline=True, _nrt=False)

@@ -7,36 +7,26 @@ with a random seed, because senders choose the values.
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 import numpy.typing as npt
 
 from headgate.loops.compiled import compiled, inlined
+from headgate.loops.siphash import hash_pair, new_seed
 
 Ints = npt.NDArray[np.int64]
-Seed = npt.NDArray[np.uint64]
 
 _GROUP, _CODE, _COUNT = range(3)
 _FEWEST = 16
 
 
 @inlined
-def _mix(number: np.uint64) -> np.uint64:
-    """Every bit changes every other (the finisher of SplitMix64)."""
-    number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    number = (number ^ (number >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return number ^ (number >> np.uint64(31))
-
-
-@inlined
-def _home(seed: Seed, mask: int, group: int, code: int) -> int:
+def _home(seed: np.uint64, mask: int, group: int, code: int) -> int:
     """Where the search for an entry starts."""
-    return np.int64(_mix(_mix(np.uint64(code) ^ seed[0]) ^ np.uint64(group) ^ seed[1])) & mask
+    return int(hash_pair(group, code, seed)) & mask
 
 
 @inlined
-def _find(table: Ints, seed: Seed, group: int, code: int) -> int:
+def _find(table: Ints, seed: np.uint64, group: int, code: int) -> int:
     """The place of the entry, or the empty one where it belongs."""
     mask = len(table) - 1
     place = _home(seed, mask, group, code)
@@ -46,13 +36,13 @@ def _find(table: Ints, seed: Seed, group: int, code: int) -> int:
 
 
 @inlined
-def count(table: Ints, seed: Seed, group: int, code: int) -> int:
+def count(table: Ints, seed: np.uint64, group: int, code: int) -> int:
     """How often the group has the code."""
     return int(table[_find(table, seed, group, code), _COUNT])
 
 
 @inlined
-def change(table: Ints, seed: Seed, used: Ints, group: int, code: int, step: int) -> int:
+def change(table: Ints, seed: np.uint64, used: Ints, group: int, code: int, step: int) -> int:
     """Adds `step` to a count and returns the new one. INVARIANT: room for a new entry was reserved."""
     place = _find(table, seed, group, code)
     old = table[place, _COUNT]
@@ -69,7 +59,7 @@ def change(table: Ints, seed: Seed, used: Ints, group: int, code: int, step: int
 
 
 @compiled
-def _vacate(table: Ints, seed: Seed, place: int) -> None:
+def _vacate(table: Ints, seed: np.uint64, place: int) -> None:
     """Empties a place; each entry after it that a search would no longer reach moves into the gap."""
     mask, gap = len(table) - 1, place
     while True:
@@ -85,7 +75,7 @@ def _vacate(table: Ints, seed: Seed, place: int) -> None:
 
 
 @compiled
-def _rehash(table: Ints, seed: Seed, into: Ints) -> None:
+def _rehash(table: Ints, seed: np.uint64, into: Ints) -> None:
     for place in range(len(table)):
         if table[place, _COUNT]:
             free = _find(into, seed, table[place, _GROUP], table[place, _CODE])
@@ -103,7 +93,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.table: Ints = np.zeros((_FEWEST, 3), np.int64)
-        self.seed: Seed = np.frombuffer(secrets.token_bytes(16), np.uint64)
+        self.seed = new_seed()
         self.used: Ints = np.zeros(1, np.int64)
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ _NONE = 1 << 20  # no exponent is as great
 @inlined
 def _parts(value: float) -> tuple[int, int]:
     """Mantissa and exponent of the magnitude: mantissa * 2**exponent. The mantissa is 0 if it is not finite."""
-    bits = np.float64(value).view(np.int64)
+    bits: int = np.float64(value).view(np.int64)  # type: ignore[assignment]  # compiled, they are one
     exponent, mantissa = (bits >> 52) & _EXPONENT, bits & _FRACTION
     if exponent == _EXPONENT:
         return 0, 0

@@ -37,7 +37,7 @@ def _make_positive(limbs: Ints, group: int) -> bool:
     if negative:
         _negate(limbs, group)
         carry(limbs, group)
-    return negative
+    return bool(negative)
 
 
 @inlined
@@ -80,7 +80,7 @@ def _nearest(window: np.uint64, exponent: int, more: bool) -> float:
         kept += np.uint64(1)
     if kept == 0:
         return 0.0
-    if exponent + drop + _bits(np.int64(kept)) > _ABOVE:
+    if exponent + drop + _bits(int(kept)) > _ABOVE:
         return math.inf
     return math.ldexp(float(kept), exponent + drop)
 

@@ -6,7 +6,7 @@ three arrays by slot: a member's first child, its next sibling, and before it in
 for a first child, its parent.
 
 Keys are, by the type of `keys`: numbers by slot (NaN is the greatest); rows of whole numbers, `keys[slot, :]`, compared
-from left to right; or texts (begin by slot, length by slot, bytes), compared by bytes, which for UTF-8 is by code point.
+from left to right; or texts (begin by slot, length by slot, bytes), compared by bytes: for UTF-8, by code points.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def _number_before(keys: Any, a: int, b: int) -> bool:
     return bool(one < other or (other != other and one == one))  # NaN differs from itself
 
 
-def _row_before(keys: Ints, a: int, b: int) -> bool:
+def _row_before(keys: Any, a: int, b: int) -> bool:
     for column in range(keys.shape[1]):
         if keys[a, column] != keys[b, column]:
             return bool(keys[a, column] < keys[b, column])
     return False
 
 
-def _text_before(keys: Texts, a: int, b: int) -> bool:
+def _text_before(keys: Any, a: int, b: int) -> bool:
     begin, length, data = keys
     one, other = begin[a], begin[b]
     for n in range(min(length[a], length[b])):
@@ -59,8 +59,8 @@ def _before(keys: Keys, a: int, b: int) -> bool:
     return _number_before(keys, a, b) if keys.ndim == 1 else _row_before(keys, a, b)
 
 
-@overload(_before, inline="always")
-def _compiled_before(keys: Any, a: Any, b: Any) -> Any:  # noqa: ARG001  # the signature is that of `_before`
+@overload(_before)
+def _compiled_before(keys: Any, a: int, b: int) -> Any:  # noqa: ARG001  # numba wants the parameters of the chosen one
     if isinstance(keys, types.BaseTuple):
         return _text_before
     return _number_before if keys.ndim == 1 else _row_before

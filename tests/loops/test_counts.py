@@ -19,7 +19,7 @@ def changed(counts: Counts, group: int, code: int, step: int) -> int:
     return change(counts.table, counts.seed, counts.used, group, code, step)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps)
 def test_counts_are_those_of_a_counter(given_steps: list[tuple[int, int, int]]) -> None:
     counts, wanted = Counts(), Counter[tuple[int, int]]()

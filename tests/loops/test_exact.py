@@ -24,7 +24,7 @@ doubles = st.one_of(
 )
 close = st.floats(-1.0, 1.0).map(lambda number: 1e9 + number * 1e-3)
 whole = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-100, 100), st.sampled_from([-(2**63), 2**63 - 1]))
-fast = settings(max_examples=400, deadline=None)
+fast = settings(max_examples=200, deadline=None)
 
 
 def as_double(number: Fraction) -> float:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headgate.loops.compiled import compiled
 from headgate.loops.heaps import GREATEST, LEAST, NO_SLOT, Heaps, Keys, push, remove
 
-fast = settings(max_examples=200, deadline=None)
+fast = settings(max_examples=60, deadline=None)
 GROUPS, SLOTS = 3, 40
 wholes = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 doubles = st.one_of(st.floats(), st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.0]))

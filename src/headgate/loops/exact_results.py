@@ -87,7 +87,8 @@ def _nearest(window: np.uint64, exponent: int, more: bool) -> float:
 
 @compiled
 def mean(limbs: Ints, low: int, group: int, count: int) -> float:
-    """The sum / count, correctly rounded. The mean is finite even where the sum exceeds the doubles."""
+    """The sum / count, correctly rounded. The mean is finite even where the sum exceeds the doubles.
+    INVARIANT: 0 < count < 2**31."""
     negative = _make_positive(limbs, group)
     window, exponent, more = _divided(limbs, low, group, count)
     found = _nearest(window, exponent, more)
@@ -105,7 +106,8 @@ def rounded(limbs: Ints, low: int, group: int) -> float:
 
 @inlined
 def _subtract(limbs: Ints, low: int, group: int, value: float, sign: int) -> None:
-    """Subtracts a multiple of 2**low that is at most about the sum; the highest limb takes all higher bits."""
+    """Subtracts the rounded sum (sign 1), or adds it again (sign -1). It may be a bit longer than the limbs, so the
+    highest limb takes all higher bits. INVARIANT: the value is a multiple of 2**low."""
     fraction, exponent = math.frexp(abs(value))
     mantissa, place = np.int64(math.ldexp(fraction, _DOUBLE)), exponent - _DOUBLE - low
     if place < 0:

@@ -1,1 +1,1 @@
-"""Building blocks of compiled incremental loops: arrays that grow, and functions that change them one tuple at a time."""
+"""Building blocks of compiled incremental loops: arrays that grow, and functions that change them tuple by tuple."""

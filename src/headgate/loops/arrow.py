@@ -30,7 +30,8 @@ def number_type(type_: pa.DataType) -> np.dtype[Any]:
     if pa.types.is_boolean(type_):
         return np.dtype(np.bool_)
     if pa.types.is_signed_integer(type_) or pa.types.is_float32(type_) or pa.types.is_float64(type_):
-        return np.dtype(type_.to_pandas_dtype())
+        kind: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return kind
     raise ValueError(f"cannot keep values of type `{type_}`: loops have no form for them")
 
 
@@ -53,7 +54,8 @@ def numbers_of(array: pa.Array) -> Array:
     if not len(array):
         return np.empty(0, kind)
     values = np.frombuffer(array.buffers()[1], kind)[array.offset : array.offset + len(array)]
-    return np.where(valid_of(array), values, kind.type(0)) if array.null_count else values
+    valid = valid_of(array)
+    return values if valid is None else np.where(valid, values, kind.type(0))
 
 
 def bytes_of(array: pa.Array) -> tuple[Bytes, Ints]:

@@ -58,7 +58,9 @@ class Interner:
 
     def keys(self) -> tuple[Ints, Ints]:
         """Both parts of all keys, by number."""
-        return self.a[: len(self)].copy(), (self.b[: len(self)].copy() if len(self.b) else np.zeros(len(self), np.int64))
+        return self.a[: len(self)].copy(), (
+            self.b[: len(self)].copy() if len(self.b) else np.zeros(len(self), np.int64)
+        )
 
     def reserve(self, more: int) -> None:
         """Makes room for this many new keys."""
@@ -89,23 +91,29 @@ def _part(b: Ints, n: int) -> int:
 
 
 @inlined
+def entry(hashed: np.uint64, number: int) -> np.uint64:
+    """The word in the table for a key with this hash and this number."""
+    return (hashed & ~NUMBER) | np.uint64(number + 1)
+
+
+@inlined
+def number_in(word: np.uint64) -> int:
+    """The number in an entry; -1 if it is empty."""
+    return int(np.int64(word & NUMBER)) - 1
+
+
+@inlined
 def _place(table: Words, keys_a: Ints, keys_b: Ints, a: int, b: int, hashed: np.uint64) -> np.uint64:
     """Where the key is in the table, or the empty entry where it would be."""
     mask = np.uint64(len(table) - 1)
     place = hashed & mask
     while table[place] != 0:
         if (table[place] ^ hashed) <= NUMBER:
-            number = np.int64(table[place] & NUMBER) - 1
+            number = number_in(table[place])
             if keys_a[number] == a and _part(keys_b, number) == b:
                 break
         place = (place + _ONE) & mask
     return place
-
-
-@inlined
-def entry(hashed: np.uint64, number: int) -> np.uint64:
-    """The word in the table for a key with this hash and this number."""
-    return (hashed & ~NUMBER) | np.uint64(number + 1)
 
 
 @inlined
@@ -116,8 +124,8 @@ def find_or_add(
     hashed = hash_pair(a, b, seed)
     place = _place(table, keys_a, keys_b, a, b, hashed)
     if table[place] != 0:
-        return np.int64(table[place] & NUMBER) - 1
-    number = size[0]
+        return number_in(table[place])
+    number = int(size[0])
     table[place] = entry(hashed, number)
     keys_a[number] = a
     if len(keys_b):
@@ -142,7 +150,7 @@ def _numbers(
 def _found(table: Words, keys_a: Ints, keys_b: Ints, a: Ints, b: Ints, found: Ints, seed: np.uint64) -> None:
     for n in range(len(a)):
         place = _place(table, keys_a, keys_b, a[n], _part(b, n), hash_pair(a[n], _part(b, n), seed))
-        found[n] = np.int64(table[place] & NUMBER) - 1
+        found[n] = number_in(table[place])
 
 
 @inlined

@@ -29,17 +29,20 @@ class KeyCodes:
             raise ValueError("there is nothing to tell rows apart by")
         self._kinds = [_kind(type_) for type_ in types]
         self._texts = [TextInterner() if is_text(type_) else None for type_ in types]
-        self._folds = [None if not n and is_text(type_) else Interner() for n, type_ in enumerate(types)]
+        # The numbers of texts are codes already, so a first column of texts is not folded.
+        self._folds = [Interner() if n or texts is None else None for n, texts in enumerate(self._texts)]
 
     def __len__(self) -> int:
-        return len(self._folds[-1] or self._texts[0] or ())
+        last = self._texts[-1] if self._folds[-1] is None else self._folds[-1]
+        assert last is not None  # noqa: S101  each column has one of them
+        return len(last)
 
     def codes(self, arrays: Sequence[pa.Array | pa.ChunkedArray], *, null_is_a_value: bool) -> Ints:
         """One code for each row. NULL is a value of its own (groups) or makes the code -1 (joins)."""
         columns = [one_chunk(array) for array in arrays]
         if [_kind(column.type) for column in columns] != self._kinds:
-            found = ", ".join(str(column.type) for column in columns)
-            raise ValueError(f"cannot compare keys of types `{found}`: they are {', '.join(self._kinds)}")
+            types = ", ".join(str(column.type) for column in columns)
+            raise ValueError(f"cannot compare keys of types `{types}`: they are {', '.join(self._kinds)}")
         if null_is_a_value or not any(column.null_count for column in columns):
             return self._folded(columns)
         whole = np.ones(len(columns[0]), np.bool_)

@@ -97,8 +97,8 @@ class ColumnStore:
     @property
     def nbytes(self) -> int:
         """The memory of all columns."""
-        arrays = [*self._numbers.values(), *self._texts.values(), *self._valid.values()]
-        return sum(array.nbytes for array in arrays)
+        arrays = [*self._numbers.values(), *self._valid.values()]
+        return sum(array.nbytes for array in arrays) + sum(texts.nbytes for texts in self._texts.values())
 
     def _check(self, slots: Ints, below: int) -> None:
         """Refuses slots out of range: loops do not check, and would read and write memory of others."""

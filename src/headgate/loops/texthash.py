@@ -1,5 +1,7 @@
-"""Dense numbers for texts, as `hashing.py` gives them to whole numbers: each text is hashed and compared as bytes, where
-it lies, and only new ones are copied."""
+"""Dense numbers for texts, as `hashing.py` gives them to whole numbers.
+
+Each text is hashed and compared as bytes, where it lies in its Arrow column; only new ones are copied.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.loops.compiled import inlined
-from headgate.loops.hashing import NUMBER, entry
+from headgate.loops.hashing import NUMBER, entry, number_in
 from headgate.loops.siphash import hash_bytes, new_seed
 
 Ints = npt.NDArray[np.int64]
@@ -23,8 +25,8 @@ _SIZE, _END, _NULL = range(3)
 class TextInterner:
     """Numbers for texts; NULL is a text of its own.
 
-    State: `_table`; `_ends`: by number plus 1, where the text ends in `_heap`; `_state`: how many texts there are, where
-    the last one ends, the number of NULL or -1.
+    `_table` is as in `hashing.py`; text n has the bytes of `_heap` from `_ends[n]` to `_ends[n + 1]`; `_state` is how
+    many texts there are, where the last one ends, and the number of NULL or -1.
     """
 
     def __init__(self) -> None:
@@ -68,10 +70,10 @@ class TextInterner:
 def _same(heap: Bytes, start: int, end: int, data: Bytes, first: int, size: int) -> bool:
     if end - start != size:
         return False
-    for n in range(size):
-        if heap[start + n] != data[first + n]:
-            return False
-    return True
+    n = 0
+    while n < size and heap[start + n] == data[first + n]:
+        n += 1
+    return n == size
 
 
 @inlined
@@ -95,9 +97,9 @@ def _find_or_add(
     place = hashed & mask
     while table[place] != 0:
         if (table[place] ^ hashed) <= NUMBER:
-            number = np.int64(table[place] & NUMBER) - 1
+            number = number_in(table[place])
             if _same(heap, ends[number], ends[number + 1], data, first, size):
-                return int(number)
+                return number
         place = (place + _ONE) & mask
     table[place] = entry(hashed, state[_SIZE])
     return _append(ends, heap, state, data, first, size)

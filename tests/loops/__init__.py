@@ -1,1 +1,1 @@
-"""Tests of the building blocks of compiled loops, each against a plain Python model."""
+"""Tests of the building blocks of compiled loops, against plain Python: fractions, sorted lists, counters."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.loops import hashing
 from headgate.loops.hashing import Interner, find_or_add
 from headgate.loops.texthash import TextInterner
 
@@ -92,3 +95,14 @@ def test_a_text_longer_than_all_before_is_numbered() -> None:
     data = np.frombuffer(b"x" * 100_000, np.uint8)
     assert interner.numbers(data, np.array([0, 1, 100_000, 100_000])).tolist() == [0, 1, 2]
     assert interner.numbers(data, np.array([0, 99_999, 100_000])).tolist() == [1, 0]
+
+
+def test_loops_are_compiled_once_whatever_arrays_they_are_given() -> None:
+    interner, keys = Interner(), np.arange(20)
+    fixed = keys.copy()
+    fixed.flags.writeable = False
+    for given_keys in (keys, fixed, keys[::2]):
+        interner.numbers(given_keys)
+        interner.numbers(given_keys, given_keys)
+    loop: Any = hashing._numbers
+    assert len(loop.signatures) == 1

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.errors import HeadgateError
 from headgate.loops.slots import SlotPool
 from headgate.loops.store import ColumnStore
 
@@ -173,3 +174,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
 def test_types_without_a_form_are_refused(type_: pa.DataType) -> None:
     with pytest.raises(ValueError, match=r"^cannot keep values of type `.*`: loops have no form for them$"):
         ColumnStore(pa.schema({"x": type_}))
+
+
+def test_more_texts_than_one_column_can_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headgate.loops.store.MOST_BYTES", 5)
+    store = ColumnStore(pa.schema({"x": pa.string()}))
+    store.put(np.arange(2), {"x": pa.array(["abc", "de"])})
+    assert store.take("x", np.array([0, 1])).to_pylist() == ["abc", "de"]
+    with pytest.raises(HeadgateError, match=r"^cannot read 2 texts of `x` at once: they are longer than 2 GB$"):
+        store.take("x", np.array([0, 0]))

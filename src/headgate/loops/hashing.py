@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headgate.loops.arguments import whole
 from headgate.loops.compiled import inlined
 from headgate.loops.siphash import hash_pair, new_seed
 
@@ -42,18 +43,18 @@ class Interner:
 
     def numbers(self, a: Ints, b: Ints | None = None) -> Ints:
         """The number of each key; keys that are new get the next numbers in the order in which they come."""
-        second = self._second(a, b)
+        first, second = whole(a), self._second(a, b)
         found = np.empty(len(a), np.int64)
         done = 0
-        while (done := _numbers(self.table, self.a, self.b, self.size, a, second, done, found, self.seed)) < len(a):
+        while (done := _numbers(self.table, self.a, self.b, self.size, first, second, done, found, self.seed)) < len(a):
             self.reserve(1)
         return found
 
     def find(self, a: Ints, b: Ints | None = None) -> Ints:
         """The number of each key; -1 for those that have none."""
-        second = self._second(a, b)
+        first, second = whole(a), self._second(a, b)
         found = np.empty(len(a), np.int64)
-        _found(self.table, self.a, self.b, a, second, found, self.seed)
+        _found(self.table, self.a, self.b, first, second, found, self.seed)
         return found
 
     def keys(self) -> tuple[Ints, Ints]:
@@ -77,12 +78,12 @@ class Interner:
 
     def _second(self, a: Ints, b: Ints | None) -> Ints:
         if b is None:
-            return np.empty(0, np.int64)
+            return whole(np.empty(0, np.int64))
         if len(b) != len(a):
             raise ValueError(f"cannot pair {len(a)} first with {len(b)} second parts of keys")
         if not len(self.b):
             self.b = np.zeros(len(self.a), np.int64)
-        return b
+        return whole(b)
 
 
 @inlined

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headgate.loops.arguments import whole
 from headgate.loops.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
@@ -48,7 +49,7 @@ class SlotPool:
     def give(self, slots: Ints) -> None:
         """Takes slots back. A slot that is not taken is an error: two rows would get it."""
         last = self._first + self._fresh - self.used
-        given = _give(slots, self._taken, self._queue, last)
+        given = _give(whole(slots), self._taken, self._queue, last)
         self.used -= given
         if given < len(slots):
             raise ValueError(f"cannot free slot {slots[given]}: it is not taken")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headgate.loops.arguments import read_only, whole
 from headgate.loops.compiled import inlined
 from headgate.loops.hashing import NUMBER, entry, number_in
 from headgate.loops.siphash import hash_bytes, new_seed
@@ -42,11 +43,12 @@ class TextInterner:
     def numbers(self, data: Bytes, places: Ints, valid: Bools | None = None) -> Ints:
         """The number of each text; text n has the bytes from place n to place n + 1. New ones get the next numbers."""
         found = np.empty(len(places) - 1, np.int64)
-        some = np.empty(0, np.bool_) if valid is None else valid
+        texts = read_only(data, np.uint8), whole(places)
+        some = read_only(np.empty(0) if valid is None else valid, np.bool_)
         done = 0
         while True:
             done = _numbers(
-                self._table, self._ends, self._heap, self._state, data, places, some, done, found, self._seed
+                self._table, self._ends, self._heap, self._state, *texts, some, done, found, self._seed
             )  # fmt: skip
             if done == len(found):
                 return found

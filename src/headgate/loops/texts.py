@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headgate.loops.arguments import whole
 from headgate.loops.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
@@ -46,20 +47,20 @@ class TextHeap:
             heap[: self._end] = self.heap[: self._end]
             self.heap = heap
         self.heap[self._end : end] = data
-        self._live += _point(slots, places, self._end, self.begin, self.length)
+        self._live += _point(whole(slots), whole(places), self._end, self.begin, self.length)
         self._end = end
         self._rewrite_if_worth_it()
 
     def drop(self, slots: Ints) -> None:
         """Leaves these slots without a text."""
-        self._live -= _forget(slots, self.length)
+        self._live -= _forget(whole(slots), self.length)
         self._rewrite_if_worth_it()
 
     def take(self, slots: Ints) -> tuple[Bytes, Ints]:
         """The texts of these slots, one after the other, and their places."""
         places = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(self.length[slots], out=places[1:])
-        return _gathered(slots, self.begin, self.heap, places), places
+        return _gathered(whole(slots), self.begin, self.heap, whole(places)), places
 
     def _rewrite_if_worth_it(self) -> None:
         """A rewrite visits all slots and all live bytes, so it waits until as many bytes are garbage: then each byte

@@ -45,8 +45,9 @@ class Interner:
         """The number of each key; keys that are new get the next numbers in the order in which they come."""
         first, second = whole(a), self._second(a, b)
         found = np.empty(len(a), np.int64)
+        _hash(first, second, found, self.seed)
         done = 0
-        while (done := _numbers(self.table, self.a, self.b, self.size, first, second, done, found, self.seed)) < len(a):
+        while (done := _numbers(self.table, self.a, self.b, self.size, first, second, done, found)) < len(a):
             self.reserve(1)
         return found
 
@@ -54,7 +55,8 @@ class Interner:
         """The number of each key; -1 for those that have none."""
         first, second = whole(a), self._second(a, b)
         found = np.empty(len(a), np.int64)
-        _found(self.table, self.a, self.b, first, second, found, self.seed)
+        _hash(first, second, found, self.seed)
+        _found(self.table, self.a, self.b, first, second, found)
         return found
 
     def keys(self) -> tuple[Ints, Ints]:
@@ -122,7 +124,13 @@ def find_or_add(
     table: Words, keys_a: Ints, keys_b: Ints, size: Ints, a: int, b: int, seed: np.uint64
 ) -> int:  # fmt: skip
     """The number of one key. INVARIANT: there is room for one more, and `keys_b` is not empty if `b` is not 0."""
-    hashed = hash_pair(a, b, seed)
+    return _find_or_add(table, keys_a, keys_b, size, a, b, hash_pair(a, b, seed))
+
+
+@inlined
+def _find_or_add(
+    table: Words, keys_a: Ints, keys_b: Ints, size: Ints, a: int, b: int, hashed: np.uint64
+) -> int:  # fmt: skip
     place = _place(table, keys_a, keys_b, a, b, hashed)
     if table[place] != 0:
         return number_in(table[place])
@@ -136,21 +144,32 @@ def find_or_add(
 
 
 @inlined
+def _hash(a: Ints, b: Ints, into: Ints, seed: np.uint64) -> None:
+    """Hashes all keys. In a loop of its own, because it then computes several at a time."""
+    if len(b):
+        for n in range(len(a)):
+            into[n] = np.int64(hash_pair(a[n], b[n], seed))
+    else:
+        for n in range(len(a)):
+            into[n] = np.int64(hash_pair(a[n], 0, seed))
+
+
+@inlined
 def _numbers(
-    table: Words, keys_a: Ints, keys_b: Ints, size: Ints, a: Ints, b: Ints, start: int, found: Ints, seed: np.uint64
+    table: Words, keys_a: Ints, keys_b: Ints, size: Ints, a: Ints, b: Ints, start: int, found: Ints
 ) -> int:  # fmt: skip
-    """Numbers the keys from `start` on; returns before which key there was no more room."""
+    """Numbers the keys from `start` on, whose hashes are in `found`; returns before which there was no more room."""
     for n in range(start, len(a)):
         if size[0] == len(keys_a):
             return n
-        found[n] = find_or_add(table, keys_a, keys_b, size, a[n], _part(b, n), seed)
+        found[n] = _find_or_add(table, keys_a, keys_b, size, a[n], _part(b, n), np.uint64(found[n]))
     return len(a)
 
 
 @inlined
-def _found(table: Words, keys_a: Ints, keys_b: Ints, a: Ints, b: Ints, found: Ints, seed: np.uint64) -> None:
+def _found(table: Words, keys_a: Ints, keys_b: Ints, a: Ints, b: Ints, found: Ints) -> None:
     for n in range(len(a)):
-        place = _place(table, keys_a, keys_b, a[n], _part(b, n), hash_pair(a[n], _part(b, n), seed))
+        place = _place(table, keys_a, keys_b, a[n], _part(b, n), np.uint64(found[n]))
         found[n] = number_in(table[place])
 
 

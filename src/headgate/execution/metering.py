@@ -15,54 +15,35 @@ import pyarrow as pa
 
 from headgate.columns.sorting import Bools, Ints
 from headgate.execution.executors import Executor
-from headgate.execution.partitions import PartitionStates
 from headgate.execution.results import result_order
 from headgate.model.results import BlockResults
 from headgate.model.view import View
-from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
-from headgate.operators.program import ARRIVAL, TIME, VISIBILITY
+from headgate.model.visibility import Visibility
 from headgate.visibility.index import VisibilityIndex
 from headgate.visibility.role_limits import HOLDS, NEVER, YIELDS, too_many_results, too_much_held
 
 
-def begin(visibility_index: VisibilityIndex, coming: int, partitions: PartitionStates, changed: Ints | None) -> None:
+def begin(visibility_index: VisibilityIndex, coming: int, executor: Executor) -> None:
     """Before `coming` tuples enter: reset the per-batch fields of limited views, and list the waiting tuples of each
     view that could exceed its limit with them."""
-    rows = sum(partition.table.num_rows for partition in partitions.values())
     for view in _limited(visibility_index.views):
         view.ended_early, view.waiting, view.cutoff = False, None, None
         view.marks.clear()
-        if coming and rows + coming > _most_state(view) and view.windowed:
-            view.waiting = _waiting(view, partitions, changed, visibility_index.table)
-
-
-def _waiting(view: View, partitions: PartitionStates, changed: Ints | None, table: VisibilityRows) -> Ints:
-    """The times of the tuples that wait to become final for this view. A tuple that several partition groups keep
-    counts once."""
-    seen = (table[:, view.windowed] != HIDDEN).any(axis=1)
-    arrivals, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for partition in partitions.values():
-        if partition.table.num_rows:
-            visibilities = partition.table.column(VISIBILITY).to_numpy()
-            own = partition.table.column(TIME).to_numpy()
-            here = seen[visibilities if changed is None else changed[visibilities]] & (own >= view.passed)
-            arrivals.append(partition.table.column(ARRIVAL).to_numpy()[here])
-            times.append(own[here])
-    _, first = np.unique(np.concatenate(arrivals), return_index=True)
-    return np.concatenate(times)[first]
+        if coming and len(executor) + coming > _most_state(view) and view.windowed:
+            view.waiting = executor.waiting(view.windowed, visibility_index.table, view.passed)
 
 
 def with_cutoffs(
-    views: Iterable[View], visibility: Visibility, arriving: pa.Table, executor: Executor, changed: Ints | None
+    views: Iterable[View], visibility: Visibility, arriving: pa.Table, tables: pa.Table | None, executor: Executor
 ) -> Visibility:
     """Compute a cutoff for each view whose windows would hold too much: from that position on the view sees nothing.
     This happens before anything is joined, so an excess costs nothing."""
-    rows = arriving.num_rows + sum(partition.table.num_rows for partition in executor.partitions.values())
+    rows = arriving.num_rows + len(executor)
     near = [view for view in _limited(views) if _holds_at_most(view, rows) > _most_state(view)]
     if not near:
         return visibility
     columns = frozenset(column for view in near for column in view.windowed)
-    changes = executor.state_changes(arriving, visibility, changed, columns)
+    changes = executor.state_changes(arriving, visibility, tables, columns)
     for view in near:
         mine = [x for x in changes if not set(x.views).isdisjoint(view.columns)]
         view.cutoff = too_much_held(mine, _most_state(view)) if mine else None

@@ -231,14 +231,14 @@ class Processor:
             self.forget_visibilities()
         tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
-        metering.begin(self._index, coming, self._executor.partitions, self._changed)
+        if self._changed is not None:
+            self._executor.renumber_visibility(self._changed)
+            self._changed = None
+        metering.begin(self._index, coming, self._executor)
         entered = [self._entered(x, clock) for x in arrivals] or [self.schema.empty_table()]
         table = entered[0] if len(entered) == 1 else pa.concat_tables(entered)
-        visibility = metering.with_cutoffs(
-            self.views, self._index.batch(last=last), table, self._executor, self._changed
-        )
-        found = self._executor.run(table, visibility, self._changed, tables)
-        self._changed = None
+        visibility = metering.with_cutoffs(self.views, self._index.batch(last=last), table, tables, self._executor)
+        found = self._executor.run(table, visibility, tables)
         for view in self.views:
             budget = visibility.budgets.get(view.columns[0])
             view.spent = budget.spent if budget else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
+from typing import Protocol
 
 import numpy as np
 
@@ -13,38 +14,43 @@ from headgate.labels import Rules
 from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
-from headgate.operators.partition import GroupResults
-from headgate.operators.program import ARRIVAL, STREAM
-from headgate.operators.tuples import VisibleTuples
+from headgate.operators.program import ARRIVAL, STREAM, TIME
+from headgate.operators.view_group import BlockEmitted
 
 
-def packed(found: GroupResults, *, stateless: bool, alone: bool = False) -> BlockResults:
+class Numbered(Protocol):
+    """Tuples with numbers."""
+
+    def numbers(self, name: str) -> Ints: ...
+
+
+def packed(found: BlockEmitted, tuples: Numbered, *, stateless: bool, alone: bool = False) -> BlockResults:
     """Convert the results of one view group and block to columns, without the tuples they were computed from. `alone`:
     the query has no other results, so they need no order."""
-    yielded, block = found.yielded, found.block
+    emitted, block = found.emitted, found.block
     if found.exceeded:
-        nothing = yielded.time
+        nothing = emitted.time
         return BlockResults(block.query, block.number, found.views, nothing, (), nothing, (), (), found.exceeded)
-    numbers, sets = yielded.labels.numbers, yielded.labels.sets
+    numbers, sets = emitted.labels.numbers, emitted.labels.sets
     if len(sets) > 1:
         there = used(numbers, len(sets))
         if not there.all():
             sets, numbers = tuple(compress(sets, there)), renumbered(numbers, positions_of(there))
     order: tuple[Ints, ...] = ()
     if not alone:
-        order = (found.tuples.numbers(ARRIVAL)[yielded.rows[0]],) if stateless else _order(yielded, found.tuples)
-    return BlockResults(block.query, block.number, found.views, yielded.time, yielded.values, numbers, sets, order)
+        order = (tuples.numbers(ARRIVAL)[emitted.rows[0]],) if stateless else _order(emitted, tuples)
+    return BlockResults(block.query, block.number, found.views, emitted.time, emitted.values, numbers, sets, order)
 
 
-def _order(yielded: Emitted, tuples: VisibleTuples) -> tuple[Ints, ...]:
-    arrivals = tuples.numbers(ARRIVAL)
-    nothing = np.zeros(len(yielded.time), np.int64)
+def _order(emitted: Emitted, tuples: Numbered) -> tuple[Ints, ...]:
+    arrivals, times = tuples.numbers(ARRIVAL), tuples.numbers(TIME)
+    nothing = np.zeros(len(emitted), np.int64)
     slides, stream, arrival = nothing + 1, nothing, nothing
-    if not yielded.slides:
-        last = yielded.passed - 1
-        slides, stream, arrival = nothing, tuples.numbers(STREAM)[last].astype(np.int64), arrivals[last]
-    rows = tuple(key[side] for side in yielded.rows for key in (tuples.times, arrivals))
-    return yielded.time, slides, stream, arrival, *rows
+    if len(emitted.instant):
+        slides, stream = nothing, tuples.numbers(STREAM)[emitted.instant].astype(np.int64)
+        arrival = arrivals[emitted.instant]
+    rows = tuple(key[side] for side in emitted.rows for key in (times, arrivals))
+    return emitted.time, slides, stream, arrival, *rows
 
 
 def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:

@@ -1,45 +1,39 @@
-"""The state of one partition of a running plan, and how a batch advances it: the tuples it keeps, and which of them
-each view's windows hold.
+"""The state of one partition of a running plan, and how a batch advances it.
 
 Views that see the same tuples with the same columns form one view group, which is computed once, however many views and
 subscribers it has. A view group splits when its views come to see different tuples, and two merge again when their
 states are equal. Views of stateless blocks are not part of this: their tuples are not kept.
 
-A partition does not keep the tuples of tables: it receives them with every batch, and each view has of them what it
-sees then.
+A partition keeps each tuple once. Operators are kept from batch to batch; what they hold can be written down
+(`PartitionState`), and they can be built again from that: after a restart, when rights change, when views part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.sorting import Ints, in_sequence
+from headgate.columns.sorting import Ints
 from headgate.expressions.limits import Evaluate, limited
 from headgate.model.budget import Budget, LimitExceeded, Meter
-from headgate.model.times import BEGINNING
-from headgate.model.visibility import HIDDEN, Position, Visibility
-from headgate.operators.emit import Emitted
-from headgate.operators.label_sets import LabelSets
-from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Block, Program
-from headgate.operators.state_size import changes
+from headgate.model.visibility import HIDDEN, Position, Visibility, VisibilityRows
+from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Program
 from headgate.operators.threads import in_threads
-from headgate.operators.tuples import Tuples, VisibleTuples, in_order
-from headgate.operators.view_group import ViewRun
-from headgate.plan import nodes as n
+from headgate.operators.tuple_store import TupleStore, VisibleTuples
+from headgate.operators.view_group import BlockEmitted, Held, Operators
+from headgate.operators.waiting import Waiting
 
 
 @dataclass(frozen=True)
 class ViewGroup:
-    """Views that are computed together.
+    """Views that are computed together, as they are written down.
 
     views: the numbers of the views
-    held: what each window holds for them, as positions in the partition's table, by the window's key; and what some
-    windows held at the previous instant of a block that compares with it (`previous_instant.name_of`)
+    held: what each window holds for them, as positions in the partition's table, by name (`view_group.Held`)
     last: the time of the last instant of each block, by the key of its rows
     """
 
@@ -59,109 +53,272 @@ class PartitionState:
     classes: tuple[ViewGroup, ...] = ()
 
 
-@dataclass(frozen=True)
-class GroupResults:
-    """The results of one block for some views. `tuples` are the tuples whose positions `yielded` contains. If the views
-    `exceeded` a limit, this is the reason and there are no results."""
+@dataclass
+class _Group:
+    """A view group: its views, its operators (None: they are built with the next batch from `held`), and what its views
+    see in each visibility row."""
 
-    block: Block
     views: tuple[int, ...]
-    yielded: Emitted
-    tuples: VisibleTuples
-    exceeded: str = ""
+    held: Held
+    operators: Operators | None = None
+    seen: tuple[Ints, VisibilityRows] = (np.empty(0, np.int64), np.empty(0, np.int32))
+
+    def state(self) -> Held:
+        return self.held if self.operators is None else self.operators.held()
 
 
-def judged(
-    block: Block, looking: Sequence[int], yielded: Emitted, tuples: VisibleTuples, meter: Meter, exceeded: str
-) -> Iterator[GroupResults]:
-    """The results of a block for its views, or the limit that is exceeded: by all of them, or by some."""
-    for view, reason in meter.exceeded.items():
-        yield GroupResults(block, (view,), NOTHING, tuples, reason)
-    left = tuple(view for view in looking if view not in meter.exceeded)
-    if left and (exceeded or len(yielded.instant)):
-        yield GroupResults(block, left, yielded, tuples, exceeded)
+class Partition:
+    def __init__(self, program: Program, schema: pa.Schema, evaluate: Evaluate) -> None:
+        self._program = program
+        self._schema = schema
+        self._evaluate = evaluate
+        self._store = TupleStore(program, schema)
+        self._waiting = Waiting(self._store)
+        self._groups: list[_Group] = []
+        self._fed: pa.Table | None = None
+        self._arrived: pa.Table | None = None
+        """The tuples of the next batch, if they are here already."""
+        self._tables: Ints = np.empty(0, np.int64)
 
+    # State ------------------------------------------------------------------------------------------------------------
 
-_NONE = np.empty(0, np.int64)
-NOTHING = Emitted(_NONE, _NONE, _NONE, False, (_NONE,), (), LabelSets(_NONE, ()))
+    def __len__(self) -> int:
+        """How many tuples it keeps, without those of tables."""
+        return len(self._store) - len(self._tables)
 
+    def load(self, state: PartitionState) -> None:
+        """Continue from a state; the partition is new."""
+        tuples = self._store.add(state.table)
+        for class_ in state.classes:
+            held = {name: tuples[places] for name, places in class_.held.items()}
+            for places in held.values():
+                self._store.hold(places)
+            self._groups.append(_Group(class_.views, Held(held, class_.last)))
+        self._waiting.add(tuples)
 
-def advance(
-    program: Program,
-    partition: PartitionState,
-    arriving: pa.Table,
-    visibility: Visibility,
-    evaluate: Evaluate,
-    tables: pa.Table | None = None,
-) -> tuple[PartitionState, list[GroupResults]]:
-    """Process the next batch: tuples arrive, and times become final. `tables` holds the tuples of tables, in order."""
-    tuples, classes, policies = _begun(program, partition, arriving, visibility, tables)
-    run = _Batch(program, tuples, visibility, evaluate)
-    results = in_threads(run.class_results, classes, _sizes(classes, tuples, visibility))
-    after = [moved for moved, _ in results]
-    return _kept(tuples, _joined(after, policies), visibility), [x for _, found in results for x in found]
+    def state(self) -> PartitionState:
+        """What it keeps, as it can be written down."""
+        kept = self._store.kept
+        if len(self._tables):
+            kept = np.setdiff1d(kept, self._tables)
+        kept = self._store.in_order(kept)
+        place = np.zeros(int(kept.max(initial=-1)) + 1, np.int64)
+        place[kept] = np.arange(len(kept))
+        classes = []
+        for group in self._groups:
+            held = group.state()
+            windows = {name: place[tuples] for name, tuples in held.windows.items()}
+            classes.append(ViewGroup(group.views, windows, held.last))
+        return PartitionState(self._store.table(kept), tuple(classes))
 
+    def renumber_visibility(self, changed: Ints) -> None:
+        """Replace each visibility row by another: rights have changed."""
+        present = self._store.present
+        for group in self._groups:
+            rows, seen = group.seen
+            there = np.isin(rows, present)
+            group.seen = changed[rows[there]], seen[there]
+        self._store.renumber_visibility(changed)
+        self._waiting.changed()
 
-def _sizes(classes: Sequence[ViewGroup], tuples: Tuples, visibility: Visibility) -> list[int]:
-    """How many tuples each view group sees."""
-    counts = np.bincount(tuples.numbers(VISIBILITY), minlength=len(visibility.table))
-    return [int(counts[visibility.visible(class_.views[0])].sum()) for class_ in classes]
+    def visibilities(self) -> Ints:
+        """The visibility rows that its tuples refer to."""
+        return self._store.present
 
+    def waiting(self, views: Sequence[int], table: VisibilityRows, since: int) -> tuple[Ints, Ints]:
+        """Arrival numbers and times of the tuples that wait for one of these views to become final."""
+        tuples = self._waiting.all()
+        seen = (table[:, views] != HIDDEN).any(axis=1)[self._store.numbers(VISIBILITY)[tuples]]
+        times = self._store.numbers(TIME)[tuples]
+        chosen = seen & (times >= since)
+        return self._store.numbers(ARRIVAL)[tuples][chosen], times[chosen]
 
-def state_changes(
-    program: Program,
-    partition: PartitionState,
-    arriving: pa.Table,
-    visibility: Visibility,
-    evaluate: Evaluate,
-    pushdown: Collection[int],
-) -> list[tuple[tuple[int, ...], tuple[Ints, ...]]]:
-    """The tuples that the next batch would bring into the windows of these views and take out of them, block by block.
-    Nothing is joined or computed, so an exceeded limit is known before it costs anything."""
-    tuples, classes, _ = _begun(program, partition, arriving, visibility)
-    run = _Batch(program, tuples, visibility, evaluate)
-    return [
-        x for class_ in classes if not set(pushdown).isdisjoint(class_.views) for x in run.changes(class_, pushdown)
-    ]
+    # Batches ----------------------------------------------------------------------------------------------------------
 
+    def advance(
+        self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None
+    ) -> list[tuple[BlockEmitted, VisibleTuples]]:
+        """Process the next batch: tuples arrive, and times become final. `tables` holds the tuples of tables."""
+        views = self._begin(arriving, visibility, tables)
+        groups = [group for group in self._groups if group.views]
+        sizes = [len(self._store)] * len(groups)
+        found = in_threads(lambda group: self._group_results(group, visibility), groups, sizes)
+        self._store.settle()
+        self._waiting.keep(
+            [int(visibility.until[group.views[0]]) for group in groups],
+            [visibility.visible(group.views[0]) for group in groups],
+        )
+        self._merge(views)
+        return [x for some in found for x in some]
 
-def _begun(
-    program: Program,
-    partition: PartitionState,
-    arriving: pa.Table,
-    visibility: Visibility,
-    tables: pa.Table | None = None,
-) -> tuple[Tuples, list[ViewGroup], dict[int, bytes]]:
-    views = [view for view, target in enumerate(visibility.targets) if target in program.windowed]
-    there = [] if tables is None else [_entering(tables, visibility, views)]
-    tuples, classes = _ordered(program, there, partition, _entering(arriving, visibility, views))
-    policies = _policies(views, visibility, tuples.present)
-    return tuples, _refined(with_copied(classes, visibility.copied), policies), policies
+    def _begin(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> dict[int, bytes]:
+        views = [view for view, target in enumerate(visibility.targets) if target in self._program.windowed]
+        self._feed(tables)
+        if arriving is not self._arrived:
+            self._waiting.add(self._store.add(_entering(arriving, visibility, views)))
+        self._arrived = None
+        policies = _policies(views, visibility, self._store.present)
+        self._regroup(visibility, policies)
+        return policies
+
+    def _feed(self, tables: pa.Table | None) -> None:
+        if tables is self._fed:
+            return
+        if len(self._tables):
+            self._store.release(self._tables)
+        self._fed = tables
+        self._tables = np.empty(0, np.int64) if tables is None else self._store.add(tables)
+        for group in self._groups:
+            self._suspend(group)
+
+    def _suspend(self, group: _Group) -> None:
+        """Write down what the group's windows hold; its operators are built again with the next batch."""
+        if group.operators is not None:
+            group.held = group.operators.held()
+            for tuples in group.held.windows.values():
+                self._store.hold(tuples)
+            group.operators.close()
+            group.operators = None
+
+    def _regroup(self, visibility: Visibility, policies: Mapping[int, bytes]) -> None:
+        """Split groups into views that see the same of the tuples that are there; new views begin with nothing."""
+        for new, old in visibility.copied:
+            for group in self._groups:
+                if old in group.views and new not in group.views:
+                    group.views = (*group.views, new)
+        known = {view for group in self._groups for view in group.views}
+        fresh = tuple(view for view in policies if view not in known)
+        found = []
+        for group in [*self._groups, _Group(fresh, Held())]:
+            together: dict[bytes, list[int]] = {}
+            for view in group.views:
+                if view in policies:
+                    together.setdefault(policies[view], []).append(view)
+            parts = [tuple(views) for views in together.values()]
+            if parts != [group.views] or self._changed(group, visibility):
+                self._suspend(group)
+            found += self._parted(group, parts)
+        self._groups = found
+
+    def _parted(self, group: _Group, parts: Sequence[tuple[int, ...]]) -> list[_Group]:
+        if len(parts) == 1:
+            group.views = parts[0]
+            return [group]
+        for _ in range(len(parts) - 1):
+            for tuples in group.held.windows.values():
+                self._store.hold(tuples)
+        if not parts:
+            for tuples in group.held.windows.values():
+                self._store.release(tuples)
+        return [_Group(views, group.held) for views in parts]
+
+    def _changed(self, group: _Group, visibility: Visibility) -> bool:
+        """Whether the group sees tuples that are there otherwise than when its operators were built."""
+        if group.operators is None:
+            return False
+        rows, before = group.seen
+        there = np.isin(rows, self._store.present)
+        return bool((visibility.table[rows[there], group.views[0]] != before[there]).any())
+
+    def _operators(self, group: _Group, visibility: Visibility) -> Operators:
+        view = group.views[0]
+        if group.operators is None:
+            targets = {visibility.targets[view] for view in group.views}
+            blocks = [block for block in self._program.blocks if block.target in targets]
+            seen = visibility.visible(view)[self._store.numbers(VISIBILITY)]
+            held = Held({name: x[seen[x]] for name, x in group.held.windows.items()}, group.held.last)
+            group.operators = Operators(self._store, blocks, visibility, view, self._evaluate, self._tables, held)
+            for tuples in group.held.windows.values():
+                self._store.release(tuples)
+            group.held = Held()
+        group.seen = np.arange(len(visibility.table)), visibility.table[:, view].copy()
+        return group.operators
+
+    def _final(self, group: _Group, visibility: Visibility) -> tuple[Ints, int, int, int]:
+        """The tuples that become final for the group, the bounds of their times, and how many wait."""
+        view = group.views[0]
+        since, until = int(visibility.since[view]), int(visibility.until[view])
+        seen = visibility.visible(view)
+        tuples = self._waiting.between(since, until)
+        tuples = tuples[seen[self._store.numbers(VISIBILITY)[tuples]]]
+        if view in visibility.cutoff:
+            cutoff = visibility.cutoff[view]
+            return tuples[: self._before(tuples, cutoff)], since, cutoff.time, 0
+        later = self._waiting.between(until, 1 << 62)
+        return tuples, since, until, int(np.count_nonzero(seen[self._store.numbers(VISIBILITY)[later]]))
+
+    def _before(self, tuples: Ints, position: Position) -> int:
+        """How many of these tuples are before a position."""
+        keys = zip(*(self._store.numbers(x)[tuples].tolist() for x in (TIME, STREAM, ARRIVAL)), strict=True)
+        return sum(key < position for key in keys)
+
+    def _group_results(self, group: _Group, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleTuples]]:
+        operators = self._operators(group, visibility)
+        tuples, since, until, waiting = self._final(group, visibility)
+        seen = VisibleTuples(self._store, visibility, group.views[0])
+        found = operators.advance(tuples, since, until, waiting, visibility, group.views)
+        return [(x, seen) for x in found]
+
+    def _merge(self, policies: Mapping[int, bytes]) -> None:
+        """Let groups with equal states be one again."""
+        alike: dict[tuple[object, ...], list[_Group]] = {}
+        for group in self._groups:
+            if group.operators is not None:
+                key = policies[group.views[0]], group.operators.sizes()
+                alike.setdefault(key, []).append(group)
+        for first, *others in alike.values():
+            for other in others:
+                if _equal(first.state(), other.state()):
+                    self._join(first, other)
+        self._groups = [group for group in self._groups if group.views]
+
+    def _join(self, group: _Group, other: _Group) -> None:
+        same = group.operators is not None and other.operators is not None
+        if not same or {x.target for x in group.operators.blocks} != {x.target for x in other.operators.blocks}:  # type: ignore[union-attr]
+            self._suspend(group)
+        self._suspend(other)
+        for tuples in other.held.windows.values():
+            self._store.release(tuples)
+        group.views = tuple(sorted((*group.views, *other.views)))
+        other.views = ()
+
+    # Limits -----------------------------------------------------------------------------------------------------------
+
+    def state_changes(
+        self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None, wanted: Collection[int]
+    ) -> list[tuple[tuple[int, ...], tuple[Ints, ...]]]:
+        """The tuples that the next batch would bring into the windows of these views and take out of them, block by
+        block. Nothing is joined or computed, so an exceeded limit is known before it costs anything. The batch itself
+        comes next, with the same tuples."""
+        self._begin(arriving, visibility, tables)
+        self._arrived = arriving
+        found = []
+        for group in self._groups:
+            if not set(wanted).isdisjoint(group.views):
+                found += self._changes(group, visibility, wanted)
+        return found
+
+    def _changes(
+        self, group: _Group, visibility: Visibility, wanted: Collection[int]
+    ) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
+        """A block that exceeds the limits of every view has no changes."""
+        operators = self._operators(group, visibility)
+        finals, *_ = self._final(group, visibility)
+        looking: dict[tuple[str, int], list[int]] = {}
+        for view in group.views:
+            if view in wanted:
+                looking.setdefault(visibility.targets[view], []).append(view)
+        for block in (block for block in self._program.blocks if block.target in looking):
+            views = tuple(looking[block.target])
+            alone = Meter({view: Budget(visibility.limits.bytes) for view in views})
+            with suppress(LimitExceeded), limited(visibility.limits, alone):
+                yield views, operators.changes(block, finals, visibility, group.views[0])
 
 
 def _entering(arriving: pa.Table, visibility: Visibility, views: list[int]) -> pa.Table:
     """The tuples that at least one view of a windowed block sees."""
     seen = (visibility.table[:, views] != HIDDEN).any(axis=1)[arriving.column(VISIBILITY).to_numpy()]
     return arriving if seen.all() else arriving.filter(pa.array(seen))
-
-
-def _ordered(
-    program: Program, tables: list[pa.Table], partition: PartitionState, arriving: pa.Table
-) -> tuple[Tuples, tuple[ViewGroup, ...]]:
-    """All tuples in the order of SPEC.md, 4.2, and the view groups with their positions in that order."""
-    table = pa.concat_tables([x for x in (*tables, partition.table) if x.num_rows] + [arriving])
-    first = sum(x.num_rows for x in tables)
-    order = in_order(table, len(program.streams))
-    tuples = Tuples(program, table, order)
-    if order is None and not first:
-        return tuples, partition.classes
-    place = np.arange(len(tuples))
-    if order is not None:
-        place[order] = np.arange(len(order))
-    return tuples, tuple(
-        replace(c, held={key: in_sequence(place[held + first]) for key, held in c.held.items()})
-        for c in partition.classes
-    )
 
 
 def _policies(views: list[int], visibility: Visibility, present: Ints) -> dict[int, bytes]:
@@ -175,151 +332,9 @@ def _policies(views: list[int], visibility: Visibility, present: Ints) -> dict[i
     }
 
 
-def with_copied(classes: Sequence[ViewGroup], copied: Sequence[tuple[int, int]]) -> tuple[ViewGroup, ...]:
-    """Views that begin as copies belong to the view group of the view they were copied from."""
-    for new, old in copied:
-        classes = [replace(c, views=(*c.views, new)) if old in c.views and new not in c.views else c for c in classes]
-    return tuple(classes)
-
-
-def _refined(classes: Sequence[ViewGroup], policies: Mapping[int, bytes]) -> list[ViewGroup]:
-    """Split view groups into views that see the same of the tuples that are there; new views begin with nothing."""
-    known = {view for class_ in classes for view in class_.views}
-    fresh = ViewGroup(tuple(view for view in policies if view not in known))
-    found = []
-    for class_ in (*classes, fresh):
-        together: dict[bytes, list[int]] = {}
-        for view in class_.views:
-            if view in policies:
-                together.setdefault(policies[view], []).append(view)
-        found += [replace(class_, views=tuple(views)) for views in together.values()]
-    return found
-
-
-def _joined(classes: Sequence[ViewGroup], policies: Mapping[int, bytes]) -> list[ViewGroup]:
-    together: dict[tuple[object, ...], ViewGroup] = {}
-    for class_ in classes:
-        held = tuple(sorted((key, places.tobytes()) for key, places in class_.held.items() if len(places)))
-        state = policies[class_.views[0]], held, tuple(sorted(class_.last.items()))
-        if state in together:
-            class_ = replace(class_, views=tuple(sorted((*together[state].views, *class_.views))))
-        together[state] = class_
-    return list(together.values())
-
-
-def _kept(tuples: Tuples, classes: Sequence[ViewGroup], visibility: Visibility) -> PartitionState:
-    """Keep the tuples that some window still holds, and those that are not final for some view that sees them."""
-    needed = np.zeros(len(tuples), np.bool_)
-    times, visibilities = tuples.numbers(TIME), tuples.numbers(VISIBILITY)
-    for class_ in classes:
-        view = class_.views[0]
-        open_ = np.searchsorted(times, visibility.until[view])
-        needed[open_:] |= visibility.visible(view)[visibilities[open_:]]
-        for held in class_.held.values():
-            needed[held] = True
-    places = np.flatnonzero(needed)
-    moved = tuple(
-        replace(c, held={key: np.searchsorted(places, held) for key, held in c.held.items()}) for c in classes
-    )
-    return PartitionState(tuples.taken(places), moved)
-
-
-class _Batch:
-    def __init__(self, program: Program, tuples: Tuples, visibility: Visibility, evaluate: Evaluate) -> None:
-        self._program = program
-        self._tuples = tuples
-        self._visibility = visibility
-        self._evaluate = evaluate
-
-    def _run(self, class_: ViewGroup) -> tuple[ViewRun, VisibleTuples, Ints, int]:
-        """The run of a view group, its tuples, their positions among all, and how many visible tuples are not final
-        yet."""
-        view = class_.views[0]
-        since, until = int(self._visibility.since[view]), int(self._visibility.until[view])
-        seen = self._visibility.visible(view)[self._tuples.numbers(VISIBILITY)]
-        held = {key: places[seen[places]] for key, places in class_.held.items()}
-        times = self._tuples.numbers(TIME)
-        tables, first, last = np.searchsorted(times, [BEGINNING + 1, since, until]).tolist()
-        waiting = int(np.count_nonzero(seen[last:]))
-        if view in self._visibility.cutoff:
-            last, until, waiting = self._before(self._visibility.cutoff[view]), self._visibility.cutoff[view].time, 0
-        taken = np.zeros(len(seen), np.bool_)
-        taken[:tables] = seen[:tables]
-        taken[first:last] = seen[first:last]
-        for places in held.values():
-            taken[places] = True
-        places = np.flatnonzero(taken)
-        tuples = VisibleTuples(self._tuples, places if len(places) < len(taken) else None, self._visibility, view)
-        run = ViewRun(
-            tuples,
-            {key: np.searchsorted(places, at) for key, at in held.items()},
-            self._evaluate,
-            since,
-            until,
-            class_.last,
-        )
-        return run, tuples, places, waiting
-
-    def _before(self, position: Position) -> int:
-        """How many tuples are before a position."""
-        first, end = np.searchsorted(self._tuples.numbers(TIME), [position.time, position.time + 1]).tolist()
-        names = zip(*(self._tuples.numbers(x)[first:end].tolist() for x in (STREAM, ARRIVAL)), strict=True)
-        return int(first + sum(name < position[1:] for name in names))
-
-    def _looking(self, class_: ViewGroup) -> dict[tuple[str, int], list[int]]:
-        """The views of a view group by their target block."""
-        looking: dict[tuple[str, int], list[int]] = {}
-        for each in class_.views:
-            looking.setdefault(self._visibility.targets[each], []).append(each)
-        return looking
-
-    def changes(
-        self, class_: ViewGroup, pushdown: Collection[int]
-    ) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
-        """The changes of state for the requested views; a block that exceeds the limits of every view has none."""
-        run, tuples, *_ = self._run(class_)
-        looking = self._looking(class_)
-        for block in (block for block in self._program.blocks if block.target in looking):
-            views = tuple(view for view in looking[block.target] if view in pushdown)
-            if views:
-                found = None
-                alone = Meter(
-                    {view: Budget(self._visibility.limits.bytes) for view in views}
-                )  # charged to a budget of its own: the batch computes it again
-                with suppress(LimitExceeded), limited(self._visibility.limits, alone):
-                    found = changes(block.top, run.rows, tuples)
-                if found is not None:
-                    yield views, found
-
-    def class_results(self, class_: ViewGroup) -> tuple[ViewGroup, list[GroupResults]]:
-        """The view group after the batch, and the results of its blocks."""
-        run, tuples, places, waiting = self._run(class_)
-        looking = self._looking(class_)
-        found, going_on = list[GroupResults](), list[tuple[Block, ViewRun]]()
-        for block in (block for block in self._program.blocks if block.target in looking):
-            own, meter = run.alone(block.top), self._visibility.meter(looking[block.target])
-            yielded, exceeded = NOTHING, ""
-            try:
-                with limited(self._visibility.limits, meter):
-                    yielded = own.results(block.top)
-                    own.fits(block.top, waiting)
-                going_on.append((block, own))
-            except LimitExceeded as error:
-                yielded, exceeded = NOTHING, str(error)
-            found += judged(block, looking[block.target], yielded, tuples, meter, exceeded)
-        return self._after(class_, going_on, places), found
-
-    def _after(self, class_: ViewGroup, going_on: Sequence[tuple[Block, ViewRun]], places: Ints) -> ViewGroup:
-        windows = {node.key: node for block, _ in going_on for node in block.top.walk() if isinstance(node, n.Window)}
-        runs = list({id(run): run for _, run in going_on}.values())
-        held, last = dict[str, Ints](), dict(class_.last)
-        for key, window in windows.items():
-            content = [run.content(window) for run in runs if run.evaluated(window)]
-            held[key] = content[0] if len(content) == 1 else np.unique(np.concatenate(content))
-        for block, run in going_on:
-            held |= run.remembers(block.top)
-            last |= run.last_instants()
-        return ViewGroup(class_.views, {key: places[x] for key, x in held.items()}, last)
+def _equal(a: Held, b: Held) -> bool:
+    held, other = ({name: x for name, x in own.windows.items() if len(x)} for own in (a, b))
+    return a.last == b.last and held.keys() == other.keys() and all(np.array_equal(held[x], other[x]) for x in held)
 
 
 def empty(table: pa.Schema) -> PartitionState:

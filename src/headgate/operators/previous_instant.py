@@ -8,10 +8,6 @@ return. For all other windows, time alone tells what they held.
 
 from __future__ import annotations
 
-import numpy as np
-
-from headgate.columns.sorting import Ints
-from headgate.operators.rows import BEFORE, NEVER, Rows
 from headgate.plan import nodes as n
 
 
@@ -29,21 +25,3 @@ def previous_rows(block: n.Node) -> tuple[n.Window, ...]:
 def name_of(block: n.Node, window: n.Window) -> str:
     """The name under which these rows are kept, beside what windows hold, whose names are the windows' keys."""
     return f"{window.key} {block.key}"
-
-
-def with_gone(rows: Rows, before: Ints) -> Rows:
-    """The rows of a window, and the tuples that were there `before` and have left since: these are there at no future
-    instant."""
-    gone = np.setdiff1d(before, rows.sides[0])
-    if not len(gone):
-        return rows
-    places = np.concatenate([gone, rows.sides[0]])
-    start = np.concatenate([np.full(len(gone), BEFORE), rows.start])
-    end = np.concatenate([np.zeros(len(gone), np.int64), rows.end])
-    until = np.concatenate([np.full(len(gone), NEVER), rows.until])
-    return Rows((places,), start, end, until).at(np.argsort(places, kind="stable"))
-
-
-def there_at(rows: Rows, passed: int) -> Ints:
-    """What a window by count holds after `passed` tuples."""
-    return rows.sides[0][np.flatnonzero((rows.start < passed) & (passed <= rows.end))]

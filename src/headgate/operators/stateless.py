@@ -13,13 +13,13 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.limits import Evaluate, Values, bounded, limited
 from headgate.model.budget import LimitExceeded, charge
 from headgate.model.visibility import HIDDEN, Visibility
-from headgate.operators.emit import Emitted
+from headgate.operators.emit import NOTHING, Emitted
 from headgate.operators.label_sets import LabelSets
-from headgate.operators.partition import NOTHING, GroupResults, judged
 from headgate.operators.program import TIME, VISIBILITY, Block, Program
 from headgate.operators.reading import meets
 from headgate.operators.threads import in_threads
 from headgate.operators.tuples import Tuples, VisibleTuples
+from headgate.operators.view_group import BlockEmitted, judged
 from headgate.plan import expressions as e
 from headgate.plan.expressions import Expr
 
@@ -31,7 +31,7 @@ _LARGE = 1 << 62
 
 def stateless_results(
     program: Program, arriving: pa.Table, visibility: Visibility, evaluate: Evaluate
-) -> list[GroupResults]:
+) -> list[tuple[BlockEmitted, VisibleTuples]]:
     """The results of all stateless blocks, for tuples in the order of their arrival. Views that see the same of these
     tuples form one view group: expressions that their blocks have in common are computed once."""
     looking: dict[tuple[str, int], list[int]] = {}
@@ -48,13 +48,13 @@ def stateless_results(
             classes.setdefault(policies[view].tobytes(), {}).setdefault(block, []).append(view)
     by_sight = _BySight(tuples.numbers(VISIBILITY), tuples.present)
 
-    def results_of(class_: dict[Block, list[int]]) -> list[GroupResults]:
+    def results_of(class_: dict[Block, list[int]]) -> list[tuple[BlockEmitted, VisibleTuples]]:
         view = next(iter(class_.values()))[0]
         places = by_sight.of(policies[view] != HIDDEN)
         if places is not None and not len(places):
             return []
         seen = VisibleTuples(tuples, places, visibility, view)
-        return list(_results(class_, seen, bounded(evaluate), visibility))
+        return [(x, seen) for x in _results(class_, seen, bounded(evaluate), visibility)]
 
     each = len(tuples) * len(classes) // len(blocks)  # many small steps are not worth threads
     return [x for some in in_threads(results_of, list(classes.values()), [each] * len(classes)) for x in some]
@@ -100,7 +100,7 @@ def _places_in(present: Ints) -> Ints:
 
 def _results(
     class_: Mapping[Block, list[int]], seen: VisibleTuples, evaluate: Evaluate, visibility: Visibility
-) -> Iterator[GroupResults]:
+) -> Iterator[BlockEmitted]:
     """The results of each block, if any, or the limit that it exceeds.
 
     Blocks that bound one column from the same side are evaluated from the weakest bound to the strongest. A tuple that
@@ -131,7 +131,7 @@ def _results(
                         yielded = chosen.yielded(items)
             except LimitExceeded as error:
                 exceeded = str(error)
-            yield from judged(block, class_[block], yielded, seen, meter, exceeded)
+            yield from judged(block, class_[block], yielded, meter, exceeded)
 
 
 def _ladders(blocks: Sequence[Block]) -> dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]]:
@@ -208,8 +208,7 @@ class _Rows:
         charge(sum(self._seen.size(self._stream, item.name, self.places) for item in again))
         answers = iter(self._evaluate(computed, self._values(computed), len(self.places)) if computed else ())
         values = tuple(self._column(item) if isinstance(item, e.Column) else next(answers) for item in items)
-        number = np.arange(len(self.places))
-        return Emitted(number, self._times, self.places + 1, False, (self.places,), values, self._labels)
+        return Emitted(self._times, np.empty(0, np.int64), (self.places,), values, self._labels)
 
     @cached_property
     def _times(self) -> Ints:

@@ -1,0 +1,102 @@
+"""The changes of a window: which rows enter it and which leave it, in order, one compiled loop for all kinds of windows.
+
+A *step* is an instant of the block. A row that leaves at a step leaves before others enter at it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from headgate.loops.compiled import compiled
+
+Ints = npt.NDArray[np.int64]
+Signs = npt.NDArray[np.int8]
+
+
+@compiled
+def interleaved(
+    entering: Ints, enters_at: Ints, leaving: Ints, leaves_at: Ints, row: Ints, sign: Signs, step: Ints
+) -> None:
+    """Merge the rows that enter and those that leave, both in the order of their steps."""
+    i = j = 0
+    for k in range(len(row)):
+        if j < len(leaving) and (i >= len(entering) or leaves_at[j] <= enters_at[i]):
+            row[k], sign[k], step[k] = leaving[j], -1, leaves_at[j]
+            j += 1
+        else:
+            row[k], sign[k], step[k] = entering[i], 1, enters_at[i]
+            i += 1
+
+
+@compiled
+def last_of_each(
+    entering: Ints,
+    partition: Ints,
+    most: int,
+    head: Ints,
+    tail: Ints,
+    count: Ints,
+    following: Ints,
+    left: Ints,
+    left_at: Ints,
+) -> int:
+    """The rows that leave a PARTITIONED window while others enter: each partition keeps its last `most` rows, as a
+    queue (`head`, `tail`, `following`). Fills in the rows that left and the number of the row that displaced each;
+    returns how many there are."""
+    found = 0
+    for i in range(len(entering)):
+        row, own = entering[i], partition[i]
+        following[row] = -1
+        if count[own] == 0:
+            head[own] = row
+        else:
+            following[tail[own]] = row
+        tail[own] = row
+        count[own] += 1
+        if count[own] > most:
+            left[found], left_at[found] = head[own], i
+            head[own] = following[head[own]]
+            count[own] -= 1
+            found += 1
+    return found
+
+
+@compiled
+def slides_over(times: Ints, covered: int, span: int, slide: int, since: int, until: int, found: Ints) -> int:
+    """The multiples of `slide` in [since, until) at which a window (T - span, T] holds a tuple: one of `times`
+    (ascending), or an earlier one, which it holds before `covered`. Fills as many as there is room for; returns how
+    many there are."""
+    count = 0
+    at = -(-since // slide) * slide
+    for i in range(-1, len(times)):
+        if i >= 0:
+            first = -(-times[i] // slide) * slide
+            at = max(at, first)
+            end = min(times[i] + span, until)
+        else:
+            end = min(covered, until)
+        while at < end:
+            if count < len(found):
+                found[count] = at
+            count += 1
+            at += slide
+    return count
+
+
+@compiled
+def first_held(order: Ints, times: Ints, span: int, now: int) -> int:
+    """How many of these rows, in order, a window by time no longer holds at a time."""
+    count = 0
+    while count < len(order) and times[order[count]] + span < now:
+        count += 1
+    return count
+
+
+@compiled
+def came_before(order: Ints, positions: Ints, passed: int) -> int:
+    """How many of these rows, in order, came before a position; most of them did."""
+    count = len(order)
+    while count and positions[order[count - 1]] >= passed:
+        count -= 1
+    return count

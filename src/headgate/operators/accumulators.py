@@ -1,0 +1,245 @@
+"""Accumulators: what is kept of each group for one aggregate of SPEC.md, 4.1, while rows come and go.
+
+Each takes the changes of a batch and returns a value for each emission. Sums are exact, so they do not depend on what
+came and went before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headgate.columns.sorting import Bools, Ints
+from headgate.expressions.sql import arrow_type
+from headgate.loops import sums
+from headgate.loops.arrays import grown
+from headgate.loops.counts import Counts
+from headgate.loops.exact import ExactSums
+from headgate.loops.heaps import GREATEST, LEAST, Heaps
+from headgate.loops.keys import KeyCodes
+from headgate.loops.store import ColumnStore
+from headgate.plan.expressions import INTEGERS, AggregateCall
+
+if TYPE_CHECKING:
+    from headgate.operators.grouping import Changes, Emissions
+
+_NONE = np.empty(0, np.int64)
+_ALL: Bools = np.empty(0, np.bool_)
+_SAFE, _BIGINT, _EXACT = 1 << 62, 1 << 63, 1 << 53
+_VALUE = "value"
+
+
+def accumulator(call: AggregateCall) -> Accumulator:
+    whole = call.argument is not None and call.argument.type in INTEGERS
+    match call.function:
+        case "COUNT":
+            return Count(call)
+        case "MIN" | "MAX":
+            return Extreme(call)
+        case "STDDEV":
+            return Deviation(call)
+        case _:
+            return WholeSum(call) if whole else DoubleSum(call)
+
+
+class Accumulator:
+    """`advance` takes the new rows with the values of the argument (None: COUNT(*)), and all changes with their
+    groups."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        self.call = call
+        self._store: ColumnStore | None = None
+        if call.argument is not None:
+            self._store = ColumnStore(pa.schema([(_VALUE, arrow_type(call.argument.type))]))
+        self._once = _Once(call) if call.distinct and call.function not in ("MIN", "MAX") else None
+
+    def advance(
+        self, changes: Changes, group: Ints, new: Ints, argument: pa.Array | None, found: Emissions, groups: int,
+        capacity: int,
+    ) -> pa.Array:  # fmt: skip
+        if self._store is not None:
+            self._store.put(new, {_VALUE: argument}, capacity=capacity)
+        sign = changes.sign
+        if self._once is not None:
+            sign = self._once.counting(changes, group, new, argument, self._known(), capacity)
+        values = self._advance((changes.row, group, sign), argument, (found.after, found.of), groups, capacity)
+        if self._store is not None:
+            self._store.drop(changes.row[changes.sign < 0])
+        return values
+
+    def _known(self) -> Bools:
+        """Which rows have a value, by row; empty if all have."""
+        valid = None if self._store is None else self._store.valid(_VALUE)
+        return _ALL if valid is None else valid
+
+    def _values(self) -> Any:
+        assert self._store is not None  # noqa: S101  only COUNT(*) has no argument
+        return self._store.numbers(_VALUE)
+
+    def _advance(
+        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
+    ) -> pa.Array:
+        raise NotImplementedError
+
+
+class _Once:
+    """DISTINCT: each value of a group counts once."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        assert call.argument is not None  # noqa: S101  COUNT(DISTINCT *) is not CQL
+        self._codes = KeyCodes(arrow_type(call.argument.type))
+        self._code = _NONE
+        self._counts = Counts()
+
+    def counting(
+        self, changes: Changes, group: Ints, new: Ints, argument: pa.Array | None, known: Bools, capacity: int
+    ) -> Any:
+        self._code = grown(self._code, capacity)
+        if len(new):
+            self._code[new] = self._codes.codes([argument], null_is_a_value=True)
+        self._counts.reserve(len(new))
+        sign = np.empty(len(changes.row), np.int8)
+        counts = self._counts
+        sums.first_and_last(
+            changes.row, group, changes.sign, self._code, known, counts.table, counts.seed, counts.used, sign
+        )
+        return sign
+
+
+class Count(Accumulator):
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._count = _NONE
+
+    def _advance(
+        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
+    ) -> pa.Array:
+        self._count = grown(self._count, groups)
+        counts = np.empty(len(found[0]), np.int64)
+        sums.counted(*changes, self._known(), *found, self._count, counts)
+        return pa.array(counts, pa.int64())
+
+
+class WholeSum(Accumulator):
+    """SUM and AVG of whole numbers."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._count = self._high = self._low = _NONE
+
+    def _advance(
+        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
+    ) -> pa.Array:
+        self._count, self._high, self._low = (grown(x, groups) for x in (self._count, self._high, self._low))
+        count, high, low = (np.empty(len(found[0]), np.int64) for _ in range(3))
+        known = self._known()
+        sums.counted(*changes, known, *found, self._count, count)
+        sums.whole_sums(*changes, self._values(), known, *found, self._high, self._low, high, low)
+        if self.call.function == "SUM":
+            return _whole(high, low, count == 0)
+        total = high.astype(np.float64) * 2.0**32 + low
+        if not (np.abs(total) < _EXACT).all():
+            with np.errstate(all="ignore"):
+                return _doubles((high.astype(np.longdouble) * 2.0**32 + low) / count, count == 0)
+        with np.errstate(all="ignore"):
+            return _doubles(total / count, count == 0)
+
+
+class DoubleSum(Accumulator):
+    """SUM and AVG of doubles."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._sums = ExactSums()
+        self._count = _NONE
+
+    def _advance(
+        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
+    ) -> pa.Array:
+        self._sums.cover(_as_doubles(argument))
+        self._sums.grow(groups)
+        self._count = grown(self._count, groups)
+        values, counts = np.zeros(len(found[0])), np.empty(len(found[0]), np.int64)
+        kind = sums.MEAN if self.call.function == "AVG" else sums.SUM
+        sums.double_sums(
+            kind, *changes, self._values(), self._known(), *found, self._sums.limbs, self._sums.low, self._count,
+            values, counts,
+        )  # fmt: skip
+        return _doubles(values, counts == 0)
+
+
+class Deviation(Accumulator):
+    """STDDEV: the sample standard deviation."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._sums, self._squares = ExactSums(), ExactSums(squares=True)
+        self._count = _NONE
+
+    def _advance(
+        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
+    ) -> pa.Array:
+        given = _as_doubles(argument)
+        for kept in (self._sums, self._squares):
+            kept.cover(given)
+            kept.grow(groups)
+        self._count = grown(self._count, groups)
+        values, counts = np.zeros(len(found[0])), np.empty(len(found[0]), np.int64)
+        sums.deviations(
+            *changes, self._values(), self._known(), *found, self._sums.limbs, self._sums.low, self._squares.limbs,
+            self._squares.low, self._count, values, counts,
+        )  # fmt: skip
+        return _doubles(values, counts < 2)
+
+
+class Extreme(Accumulator):
+    """MIN and MAX."""
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call)
+        self._heaps = Heaps()
+
+    def _advance(
+        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
+    ) -> pa.Array:
+        assert self._store is not None  # noqa: S101  MIN and MAX have an argument
+        heaps, rows = self._heaps, np.empty(len(found[0]), np.int64)
+        heaps.grow(groups, capacity)
+        order = LEAST if self.call.function == "MIN" else GREATEST
+        sums.extremes(
+            order, *changes, self._keys(), self._known(), *found, heaps.root, heaps.child, heaps.following,
+            heaps.previous, rows,
+        )  # fmt: skip
+        missing = rows < 0
+        found_values = self._store.take(_VALUE, np.where(missing, 0, rows)) if len(rows) else argument
+        if not missing.any():
+            return found_values
+        return pc.if_else(pa.array(~missing), found_values, pa.scalar(None, found_values.type))
+
+    def _keys(self) -> Any:
+        assert self._store is not None  # noqa: S101
+        if pa.types.is_string(self._store.schema.field(_VALUE).type):
+            texts = self._store.texts(_VALUE)
+            return texts.begin, texts.length, texts.heap
+        return self._store.numbers(_VALUE)
+
+
+def _as_doubles(array: pa.Array | None) -> Any:
+    assert array is not None  # noqa: S101  sums have an argument
+    return array.cast(pa.float64()).drop_null().to_numpy(zero_copy_only=False)
+
+
+def _doubles(values: Any, missing: Bools) -> pa.Array:
+    plain = np.asarray(values, np.float64)
+    return pa.array(plain, pa.float64(), mask=missing | ~np.isfinite(plain))
+
+
+def _whole(high: Ints, low: Ints, missing: Bools) -> pa.Array:
+    """high * 2^32 + low, NULL where that is not a BIGINT."""
+    fits = np.abs(high.astype(np.float64)) * 2.0**32 + low.astype(np.float64) < _SAFE
+    for place in np.flatnonzero(~fits):
+        fits[place] = -_BIGINT <= (int(high[place]) << 32) + int(low[place]) < _BIGINT
+    return pa.array((high << 32) + low, pa.int64(), mask=missing | ~fits)

@@ -1,0 +1,445 @@
+"""Sets of rows with validity: the content of a window, the tuples of a table, the combinations that a join makes.
+
+A row has a number (its slot), which is its own while it is there. It came with the tuple at a position, is there until a
+time (`until`), and until the tuple at a position displaces it (`gone`). Each batch brings new rows (`new`) and tells
+which rows leave (`leaving`); both cost what comes and goes, never what is held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from headgate.columns.sorting import Bools, Ints
+from headgate.expressions.sql import arrow_type
+from headgate.loops.arrays import grown
+from headgate.loops.keys import KeyCodes
+from headgate.loops.windows import first_held, last_of_each
+from headgate.operators.sequence import Sequence
+from headgate.operators.visible import Reader
+from headgate.plan import nodes as n
+from headgate.plan.expressions import Expr
+
+NEVER = 1 << 62
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Instants:
+    """The instants of a block in one batch, in order.
+
+    time: the time of each instant
+    passed: how many tuples of the view group became final up to it, since the group exists
+    tuples: the tuple of each instant, by its slot in the store; empty if the block slides
+    """
+
+    time: Ints
+    passed: Ints
+    tuples: Ints
+    slides: bool
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def enter(self, came: Ints) -> Ints:
+        """The first instants at which rows that came at these positions are there."""
+        return np.searchsorted(self.passed, came, side="right")
+
+    def leave(self, until: Ints, gone: Ints) -> Ints:
+        """The first instants at which rows are no longer there."""
+        by_time = np.searchsorted(self.time, until, side="right")
+        return np.minimum(by_time, np.searchsorted(self.passed, gone, side="right"))
+
+
+class RowSet(Protocol):
+    """Rows by slot.
+
+    fifo: whether rows leave in the order in which they came
+    entered: all slots that were taken with this batch
+    new: the rows that came with this batch, in order
+    displaced: the rows that a tuple of this batch displaced
+    came, until, gone: by slot
+    """
+
+    fifo: bool
+    entered: Ints
+    new: Ints
+    displaced: Ints
+    came: Ints
+    until: Ints
+    gone: Ints
+
+    @property
+    def capacity(self) -> int: ...
+
+    @property
+    def held(self) -> int:
+        """How many tuples its windows hold."""
+        ...
+
+    def sides(self, rows: Ints) -> tuple[Ints, ...]:
+        """The tuples of rows, by their slots in the store, one array for each source."""
+        ...
+
+    def kinds(self) -> Ints:
+        """The labels of the tuples of each row, as [row, side]."""
+        ...
+
+    def orders(self) -> Ints:
+        """What rows are ordered by, as [row, side]: the positions of their tuples."""
+        ...
+
+    def windows(self) -> list[WindowSet | PartitionedSet]: ...
+
+    def advance(self, reader: Reader) -> None:
+        """Take what came with this batch."""
+        ...
+
+    def entering(self, instants: Instants) -> tuple[Ints, Ints]:
+        """The rows that these instants are the first to see, and which does, in order."""
+        ...
+
+    def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        """The rows that leave with these instants, and with which, in the order in which they leave."""
+        ...
+
+    def release(self) -> None:
+        """Forget the rows that have left; their slots may be taken again."""
+        ...
+
+
+class WindowSet:
+    """The content of a window over a shared sequence: ROWS, RANGE, NOW or UNBOUNDED; with the conditions after it.
+
+    joined: whether its rows are joined, so that `until` and `gone` are needed by row
+    first: the number of the first row that has not left
+    kept: the number of the first row that the window holds now; it may be ahead of `first` until the next instant
+    applied: the number of the first row that no instant has seen yet
+    """
+
+    fifo = True
+
+    def __init__(
+        self, window: n.Window, stream: str, conditions: frozenset[Expr], sequence: Sequence, *, joined: bool
+    ) -> None:
+        self.window = window
+        self._stream = stream
+        self._conditions = conditions
+        self.sequence = sequence
+        self._joined = joined
+        self._span = _span(window)
+        self._most = window.rows if window.kind == "ROWS" else NEVER
+        self.first = self.kept = self.applied = sequence.first
+        self._displaced_before = sequence.first
+        self.entered = self.new = self.displaced = self.until = self.gone = _NONE
+        self._passes: Bools = np.zeros(0, np.bool_)
+
+    @property
+    def came(self) -> Ints:
+        return self.sequence.positions
+
+    @property
+    def capacity(self) -> int:
+        return self.sequence.capacity
+
+    @property
+    def held(self) -> int:
+        return self.sequence.end - self.kept
+
+    def sides(self, rows: Ints) -> tuple[Ints, ...]:
+        return (self.sequence.tuples[rows],)
+
+    def kinds(self) -> Ints:
+        return self.sequence.kinds[:, np.newaxis]
+
+    def orders(self) -> Ints:
+        return self.sequence.positions[:, np.newaxis]
+
+    def windows(self) -> list[WindowSet | PartitionedSet]:
+        return [self]
+
+    def content(self) -> Ints:
+        """The tuples that the window holds, in order, by their slots in the store."""
+        return self.sequence.tuples[self.sequence.order(self.kept, self.sequence.end)]
+
+    def content_before(self) -> Ints:
+        """The tuples that it held at the last instant."""
+        return self.sequence.tuples[self.sequence.order(self.first, self.applied)]
+
+    def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:
+        """Continue with what the window held (`held`), and what it held at the last instant (`before`), by slots in the
+        store: the end of the sequence. `last` is the time of that instant."""
+        numbers, end = self.sequence.number_of, self.sequence.end
+        self.kept = self._displaced_before = numbers(held[0]) if len(held) else end
+        self.first = min(self.kept, numbers(before[0]) if len(before) else end)
+        self.entered = self.sequence.order(self.first, end).copy()
+        self._take(reader)
+        displaced = self.sequence.order(self.first, self.kept)
+        seen = end
+        if slides:
+            times = self.sequence.times[self.sequence.order(self.first, end)]
+            seen = self.first + int(np.searchsorted(times, last, side="right"))
+        if self._joined:
+            unseen = self.sequence.order(seen, end)
+            self.gone[displaced] = self.sequence.positions[unseen[0]] if len(unseen) else 0
+        if self._span < NEVER:  # kept for another block; here it has left
+            left = first_held(self.sequence.order(self.first, seen), self.sequence.times, self._span, last)
+            self.first += left
+            self.kept = max(self.kept, self.first)
+            self.new = self.new[self.sequence.numbers[self.new] >= self.first]
+        self.applied = self.first  # the caller applies what the last instant saw
+
+    def advance(self, reader: Reader) -> None:
+        self.entered = self.sequence.entered
+        self._take(reader)
+        kept = max(self.kept, self.sequence.end - self._most)
+        self.displaced = self.sequence.order(self.kept, kept).copy()
+        if self._joined and len(self.displaced):
+            by = self.sequence.order(self.kept + self._most, kept + self._most)
+            self.gone[self.displaced] = self.sequence.positions[by]
+        self.kept = kept
+
+    def _take(self, reader: Reader) -> None:
+        rows = self.new = self.entered
+        if self._joined:
+            self.until, self.gone = grown(self.until, self.capacity), grown(self.gone, self.capacity)
+            self.until[rows] = np.minimum(self.sequence.times[rows] + self._span, NEVER)
+            self.gone[rows] = NEVER
+        if self._conditions:
+            passes = reader.meets([self._stream], (self.sequence.tuples[rows],), self._conditions)
+            self._passes = grown(self._passes, self.capacity)
+            self._passes[rows] = passes
+            self.new = rows[passes]
+
+    def entering(self, instants: Instants) -> tuple[Ints, Ints]:
+        end = self.sequence.number_at(int(instants.passed[-1])) if len(instants) else self.applied
+        rows = self.sequence.order(self.applied, end).copy()
+        self.applied = end
+        if self._conditions:
+            rows = rows[self._passes[rows]]
+        return rows, instants.enter(self.sequence.positions[rows])
+
+    def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        sequence, end = self.sequence, self.first
+        if not len(instants):
+            return _NONE, _NONE
+        came = sequence.number_at(int(instants.passed[-1]))
+        if self._span < NEVER:
+            end += first_held(sequence.order(end, came), sequence.times, self._span, int(instants.time[-1]))
+        if self._most < NEVER:
+            end = max(end, self._displaced_before, min(self.kept, came - self._most))
+        rows = sequence.order(self.first, end).copy()
+        steps = instants.leave(np.minimum(sequence.times[rows] + self._span, NEVER), self._gone(self.first, end))
+        self.first = end
+        self.kept = max(self.kept, end)
+        if self._conditions:
+            passes = self._passes[rows]
+            return rows[passes], steps[passes]
+        return rows, steps
+
+    def _gone(self, first: int, end: int) -> Ints:
+        """The positions at which the rows with these numbers are displaced."""
+        gone = np.full(end - first, NEVER)
+        if self._most < NEVER:
+            before = max(self._displaced_before - first, 0)
+            gone[:before] = -NEVER
+            by = self.sequence.order(first + before + self._most, self.sequence.end)[: end - first - before]
+            gone[before : before + len(by)] = self.sequence.positions[by]
+        return gone
+
+    def release(self) -> None:
+        """The view group trims the sequence when all its readers have left a row."""
+
+
+class PartitionedSet:
+    """The content of a PARTITIONED window: the last rows of each partition. It has a sequence of its own."""
+
+    fifo = False
+
+    def __init__(self, window: n.Window, stream: str, conditions: frozenset[Expr], sequence: Sequence) -> None:
+        self.window = window
+        self._stream = stream
+        self._conditions = conditions
+        self.sequence = sequence
+        self._codes = KeyCodes(*(arrow_type(column.type) for column in window.partition))
+        self._head = self._tail = self._count = self._following = _NONE
+        self.entered = self.new = self.displaced = self.until = self.gone = _NONE
+        self._passes: Bools = np.zeros(0, np.bool_)
+        self._waiting = self._displaced = self._left = _NONE
+        self._alive: Bools = np.zeros(0, np.bool_)
+        self.held = 0
+
+    @property
+    def came(self) -> Ints:
+        return self.sequence.positions
+
+    @property
+    def capacity(self) -> int:
+        return self.sequence.capacity
+
+    def sides(self, rows: Ints) -> tuple[Ints, ...]:
+        return (self.sequence.tuples[rows],)
+
+    def kinds(self) -> Ints:
+        return self.sequence.kinds[:, np.newaxis]
+
+    def orders(self) -> Ints:
+        return self.sequence.positions[:, np.newaxis]
+
+    def windows(self) -> list[WindowSet | PartitionedSet]:
+        return [self]
+
+    def content(self) -> Ints:
+        rows = np.flatnonzero(self._alive)
+        rows = rows[self.gone[rows] == NEVER]
+        return self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
+
+    def content_before(self) -> Ints:
+        rows = np.setdiff1d(np.flatnonzero(self._alive), self._waiting)
+        return self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
+
+    def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:
+        """As `WindowSet.begin`; the sequence has the tuples of both. Where partitions became one, it keeps the last
+        rows of all."""
+        rows = self.sequence.order(self.sequence.first, self.sequence.end).copy()
+        there = np.isin(self.sequence.tuples[rows], held)
+        unseen = (self.sequence.times[rows] > last) & slides
+        self.entered = rows[there]
+        self._take(reader)
+        gone = rows[~there]
+        surplus = self.displaced
+        if len(gone):
+            self._alive[gone] = True
+            self.gone = grown(self.gone, self.capacity)
+            self.until = grown(self.until, self.capacity)
+            self.until[gone] = NEVER
+            first = rows[unseen]
+            self.gone[gone] = self.sequence.positions[first[0]] if len(first) else 0
+            self._passed(gone, reader)
+            self._displaced = gone
+            self.new = np.union1d(self.new, gone)
+            self.new = self.new[np.argsort(self.sequence.positions[self.new])]
+        self._displaced = np.setdiff1d(self._displaced, surplus)
+        self._alive[surplus] = False
+        self._waiting = rows[~np.isin(rows, surplus)]
+        self.new = self.new[~np.isin(self.new, surplus)]
+        self.displaced = _NONE
+        if len(surplus):
+            self.sequence.drop(surplus)
+        self.sequence.unorder()
+
+    def close(self) -> None:
+        """Let go of all rows."""
+        self.sequence.drop(np.flatnonzero(self._alive))
+        self._alive[:] = False
+
+    def advance(self, reader: Reader) -> None:
+        self.entered = self.sequence.entered
+        self._take(reader)
+        self._displaced = np.concatenate([self._displaced, self.displaced])
+        self._waiting = np.concatenate([self._waiting, self.entered])
+
+    def _passed(self, rows: Ints, reader: Reader) -> Bools:
+        passes = np.ones(len(rows), np.bool_)
+        if self._conditions:
+            passes = reader.meets([self._stream], (self.sequence.tuples[rows],), self._conditions)
+            self._passes = grown(self._passes, self.capacity)
+            self._passes[rows] = passes
+        return passes
+
+    def _take(self, reader: Reader) -> None:
+        rows, size = self.entered, self.capacity
+        self.until, self.gone = grown(self.until, size), grown(self.gone, size)
+        self._following, self._alive = grown(self._following, size), grown(self._alive, size)
+        self.until[rows], self.gone[rows], self._alive[rows] = NEVER, NEVER, True
+        tuples = self.sequence.tuples[rows]
+        columns = [reader.tuples.column(self._stream, x.name, tuples) for x in self.window.partition]
+        codes = self._codes.codes(columns, null_is_a_value=True) if len(rows) else _NONE
+        parts = len(self._codes)
+        self._head, self._tail, self._count = (grown(x, parts) for x in (self._head, self._tail, self._count))
+        left, left_at = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        found = last_of_each(
+            rows, codes, self.window.rows, self._head, self._tail, self._count, self._following, left, left_at
+        )
+        self.displaced = left[:found]
+        self.gone[self.displaced] = self.sequence.positions[rows[left_at[:found]]]
+        self.held += len(rows) - found
+        self.new = rows[self._passed(rows, reader)]
+
+    def entering(self, instants: Instants) -> tuple[Ints, Ints]:
+        passed = int(instants.passed[-1]) if len(instants) else -NEVER
+        there = self.sequence.positions[self._waiting] < passed
+        rows, self._waiting = self._waiting[there], self._waiting[~there]
+        if self._conditions:
+            rows = rows[self._passes[rows]]
+        return rows, instants.enter(self.sequence.positions[rows])
+
+    def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        passed = int(instants.passed[-1]) if len(instants) else -NEVER
+        there = self.gone[self._displaced] < passed
+        rows, self._displaced = self._displaced[there], self._displaced[~there]
+        self._left = rows
+        if self._conditions:
+            rows = rows[self._passes[rows]]
+        steps = instants.leave(self.until[rows], self.gone[rows])
+        return rows, steps
+
+    def release(self) -> None:
+        self._alive[self._left] = False
+        self.sequence.drop(self._left)
+        self._left = _NONE
+
+
+class TableSet:
+    """The tuples of a table that meet the conditions on it. They were there before everything else, and stay."""
+
+    fifo = False
+    held = 0
+
+    def __init__(self, tuples: Ints, kinds: Ints) -> None:
+        self._tuples = tuples
+        self._kinds = kinds
+        self.entered = self.new = np.arange(len(tuples))
+        self.displaced = _NONE
+        self.came = self.new - len(tuples) - NEVER
+        self.until = self.gone = np.full(len(tuples), NEVER)
+
+    @property
+    def capacity(self) -> int:
+        return len(self._tuples)
+
+    def sides(self, rows: Ints) -> tuple[Ints, ...]:
+        return (self._tuples[rows],)
+
+    def kinds(self) -> Ints:
+        return self._kinds[:, np.newaxis]
+
+    def orders(self) -> Ints:
+        return np.arange(len(self._tuples))[:, np.newaxis]
+
+    def windows(self) -> list[WindowSet | PartitionedSet]:
+        return []
+
+    def advance(self, reader: Reader) -> None:
+        self.entered = self.new = _NONE
+
+    def entering(self, instants: Instants) -> tuple[Ints, Ints]:
+        return _NONE, _NONE
+
+    def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        return _NONE, _NONE
+
+    def release(self) -> None:
+        """Nothing leaves."""
+
+
+def _span(window: n.Window) -> int:
+    """How long a row is there after its time."""
+    match window.kind:
+        case "RANGE":
+            return window.range - (1 if window.slide else 0)
+        case "NOW":
+            return 0
+    return NEVER

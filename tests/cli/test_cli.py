@@ -205,7 +205,7 @@ START QUERY fine; START QUERY lost;
 """
 
 
-def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_they_are_wanted(
+def test_an_unreadable_source_ends_only_its_readers_and_results_go_to_every_output(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     (tmp_path / "good").mkdir()
@@ -273,7 +273,7 @@ START QUERY last; SUBSCRIBE TO last;
 """
 
 
-def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_one_fast_clock_does_not_stop_its_readers(terminal: Terminal, tmp_path: Path) -> None:
     """The first file ends with a tuple from 3,500 s ahead; of what follows only what is truly late is left out."""
     now = dt.datetime.now(dt.UTC)
     (tmp_path / "rates").mkdir()
@@ -303,7 +303,7 @@ START QUERY counted;
 """
 
 
-def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_value_forges_no_tuple_and_the_owner_gets_the_counts_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
     """The attack: a text with a line break in a row that one may not see was read as a row with a label of its own."""
     file = tmp_path / "notes of today.csv"
     at = "2025-06-01T00:00:0{}Z".format
@@ -347,15 +347,13 @@ def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(term
         (["--to", "jdbc", "--option", "=secret"], "an option is written NAME=VALUE, and not so in --option"),
     ],
 )
-def test_options_that_are_none_are_refused_before_anything_runs(
-    terminal: Terminal, words: list[str], said: str
-) -> None:
+def test_unknown_options_are_refused_before_anything_runs(terminal: Terminal, words: list[str], said: str) -> None:
     result = terminal.type("run", "-", *words, text="CREATE ROLE clerk")
     assert result.exit_code == 2 and said in result.output and "secret" not in result.output
     assert "clerk" not in terminal.type("show", "roles").output
 
 
-def test_places_that_cannot_be_written_are_named_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written_are_named_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
     terminal.run("CREATE STREAM in1 (n INT)")
     (tmp_path / "file").write_text("no folder")
     elsewhere = Terminal(tmp_path / "file" / "home").type("init", "--admin", "joe")

@@ -1,4 +1,4 @@
-"""Numbers of few kinds are bytes, and nobody can tell but by the memory."""
+"""Columns with few distinct numbers are kept as bytes; only memory differs."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def test_rows_have_the_labels_of_all_their_sides(sides: list[tuple[tuple[int, li
     given = [np.array([(11 * x + shift) for x in (values * 40)[:size]], np.int64) for (_, values), shift in sides]
     size = min(map(len, given))
     found = side_by_side([label_sets(x[:size]) for x in given])
-    pushdown = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
-    assert members(found) == pushdown
-    assert set(found.sets) == set(pushdown)
+    expected = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
+    assert members(found) == expected
+    assert set(found.sets) == set(expected)
     rows = np.arange(size)[::2]
-    assert members(found.at(rows)) == pushdown[::2]
+    assert members(found.at(rows)) == expected[::2]
     together_ = together(
         found,
         lambda bits: np.bitwise_or.reduce(bits, keepdims=True) if len(bits) else bits,
         lambda: (np.zeros(size, np.int64), np.arange(size)),
     )
-    assert members(together_) == ([frozenset().union(*pushdown)] if pushdown else [])
+    assert members(together_) == ([frozenset().union(*expected)] if expected else [])
 
 
 @given(st.data())

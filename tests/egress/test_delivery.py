@@ -1,5 +1,6 @@
-"""Results on their way out: what is decided when, what happens if rights change or the lease on them is lost in the
-middle, and that nothing outside of the process is waited for while they are held."""
+"""Delivery: what is decided when, what happens if rights change or the lease is lost in the middle; during the lease
+nothing outside of the process is waited for.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def test_a_lease_that_is_lost_in_the_middle_loses_and_repeats_nothing(
 
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize("at", range(2, 9))
-def test_a_right_that_is_lost_with_the_lease_takes_what_was_not_out(
+def test_a_right_that_is_lost_with_the_lease_takes_unpublished_results(
     attacked: Attacked, make: Callable[..., Any], at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was out by half is taken back; nobody else loses anything."""
@@ -113,7 +114,7 @@ def test_a_right_that_is_lost_with_the_lease_takes_what_was_not_out(
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_a_right_that_is_lost_while_results_are_made_ready_counts(attacked: Attacked, make: Callable[..., Any]) -> None:
+def test_a_right_that_is_lost_while_results_are_prepared_counts(attacked: Attacked, make: Callable[..., Any]) -> None:
     pipeline = attacked.begin(make(attacked.home / "out", attacked))
     attacked.before_open = [lambda: None, lambda: attacked.lose("bob")]  # the mailbox is first
     attacked.take("s", ("r1", 1), ("r2", 2))
@@ -122,7 +123,7 @@ def test_a_right_that_is_lost_while_results_are_made_ready_counts(attacked: Atta
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_nobody_who_keeps_changing_rights_holds_results_up(attacked: Attacked, make: Callable[..., Any]) -> None:
+def test_frequent_changes_of_rights_do_not_hold_results_up(attacked: Attacked, make: Callable[..., Any]) -> None:
     """The attack: an owner takes a right away and gives it back, for ever."""
     pipeline = attacked.begin(make(attacked.home / "out", attacked))
     for _ in range(40):
@@ -134,7 +135,7 @@ def test_nobody_who_keeps_changing_rights_holds_results_up(attacked: Attacked, m
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_while_rights_are_held_nothing_is_rendered_and_no_disk_is_waited_for(
+def test_during_the_lease_nothing_is_rendered_and_no_disk_is_waited_for(
     attacked: Attacked, make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[str] = []
@@ -158,7 +159,7 @@ def test_while_rights_are_held_nothing_is_rendered_and_no_disk_is_waited_for(
     assert attacked.opened > 4 and waited == []
 
 
-def test_whatever_spark_writes_to_is_waited_for_by_nobody_who_changes_rights(attacked: Attacked) -> None:
+def test_a_change_of_rights_does_not_wait_for_what_spark_writes_to(attacked: Attacked) -> None:
     held: list[bool] = []
 
     class Slow(Written):

@@ -1,5 +1,6 @@
-"""A folder of results belongs to one state, and what others did to it is noticed: a second engine, a file that was cut,
-extended or removed, results that were not out yet and are gone."""
+"""A folder of results belongs to one state, and changes by others are noticed: a second engine, a file that was
+truncated, extended or removed, results that were not published yet and are gone.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def found(out: Path, make: Callable[..., Any], who: str = "ann") -> list[int]:
 @pytest.mark.parametrize("second", KINDS)
 @pytest.mark.parametrize("first", KINDS)
 @pytest.mark.parametrize("who", ["ann", "bob"])
-def test_a_folder_that_holds_the_results_of_one_engine_is_no_other_ones(
+def test_a_folder_of_results_belongs_to_one_engine(
     tmp_path: Path, out: Path, first: Callable[..., Any], second: Callable[..., Any], who: str
 ) -> None:
     """One is killed after its version counted; another one writes there; then the first goes on. Thirty results of the
@@ -90,9 +91,7 @@ def test_a_folder_that_holds_the_results_of_one_engine_is_no_other_ones(
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_a_folder_is_its_engines_also_when_that_has_forgotten_everything(
-    tmp_path: Path, out: Path, make: Callable[..., Any]
-) -> None:
+def test_a_folder_stays_with_its_engine_after_forget(tmp_path: Path, out: Path, make: Callable[..., Any]) -> None:
     one = Engine(tmp_path / "one")
     one.run(make(out, one), 1, 2)
     forget(tmp_path / "one")
@@ -112,7 +111,7 @@ def test_two_processes_with_copies_of_one_state_do_not_write_at_the_same_time(tm
     pipeline.close()
 
 
-def test_an_owner_that_a_crash_left_by_half_is_none(tmp_path: Path, out: Path) -> None:
+def test_a_half_written_owner_mark_owns_nothing(tmp_path: Path, out: Path) -> None:
     one = Engine(tmp_path / "one")
     FileSink(out, one)
     mark = (out / ".headgate").read_text()
@@ -138,7 +137,7 @@ def test_one_engine_can_write_both_kinds_to_one_folder(tmp_path: Path, out: Path
 
 
 @pytest.mark.parametrize("gone", ["a file", "the index", "all"])
-def test_results_of_a_version_that_counts_are_not_left_out_in_silence(tmp_path: Path, out: Path, gone: str) -> None:
+def test_missing_results_of_a_committed_version_are_reported(tmp_path: Path, out: Path, gone: str) -> None:
     one = Engine(tmp_path / "one")
     one.run(ParquetSink(out, one), 1, killed=True)
     pattern = {"a file": "*.parquet", "the index": "*.json", "all": "*"}[gone]
@@ -164,7 +163,7 @@ def test_results_that_wait_in_one_folder_are_not_forgotten_for_another(tmp_path:
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_what_is_said_of_a_query_survives_a_crash(tmp_path: Path, out: Path, make: Callable[..., Any]) -> None:
+def test_a_notice_survives_a_crash(tmp_path: Path, out: Path, make: Callable[..., Any]) -> None:
     one = Engine(tmp_path / "one")
     one.run(make(out, one), end=True, killed=True)
     one.run(make(out, one))
@@ -175,7 +174,7 @@ def test_what_is_said_of_a_query_survives_a_crash(tmp_path: Path, out: Path, mak
 # What others did ------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_that_was_cut_is_said_and_the_next_line_stands_alone(tmp_path: Path, out: Path) -> None:
+def test_a_truncated_file_is_reported_and_the_next_line_stands_alone(tmp_path: Path, out: Path) -> None:
     one = Engine(tmp_path / "one")
     assert one.run(FileSink(out, one), 1, 2) == []
     file = out / "ann" / "q.jsonl"
@@ -188,7 +187,7 @@ def test_a_file_that_was_cut_is_said_and_the_next_line_stands_alone(tmp_path: Pa
     assert found(out, FileSink) == [1, 3, 4]
 
 
-def test_a_file_that_was_extended_is_said_and_keeps_what_is_there(tmp_path: Path, out: Path) -> None:
+def test_an_extended_file_is_reported_and_keeps_its_content(tmp_path: Path, out: Path) -> None:
     one = Engine(tmp_path / "one")
     one.run(FileSink(out, one), 1)
     with (out / "ann" / "q.jsonl").open("a") as file:
@@ -199,7 +198,7 @@ def test_a_file_that_was_extended_is_said_and_keeps_what_is_there(tmp_path: Path
     assert one.run(FileSink(out, one), 3) == []
 
 
-def test_what_a_crash_left_is_nobody_elses(tmp_path: Path, out: Path) -> None:
+def test_the_rest_of_an_interrupted_write_is_cut_without_a_report(tmp_path: Path, out: Path) -> None:
     """Then a longer file is our own, and is cut without a word, as ever."""
     one = Engine(tmp_path / "one")
     one.run(FileSink(out, one), 1)
@@ -211,7 +210,7 @@ def test_what_a_crash_left_is_nobody_elses(tmp_path: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_a_folder_that_was_removed_is_said(tmp_path: Path, out: Path, make: Callable[..., Any]) -> None:
+def test_a_removed_folder_is_reported(tmp_path: Path, out: Path, make: Callable[..., Any]) -> None:
     one = Engine(tmp_path / "one")
     one.run(make(out, one), 1)
     shutil.rmtree(out)
@@ -223,7 +222,7 @@ def test_a_folder_that_was_removed_is_said(tmp_path: Path, out: Path, make: Call
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_a_folder_that_is_removed_at_work_is_said_and_made_again(
+def test_a_folder_removed_during_a_run_is_reported_and_made_again(
     tmp_path: Path, out: Path, make: Callable[..., Any]
 ) -> None:
     one = Engine(tmp_path / "one")
@@ -240,7 +239,7 @@ def test_a_folder_that_is_removed_at_work_is_said_and_made_again(
 
 
 @pytest.mark.parametrize("make", KINDS)
-def test_a_folder_that_is_moved_away_at_work_is_known_again(
+def test_a_folder_moved_away_during_a_run_is_recognised_again(
     tmp_path: Path, out: Path, make: Callable[..., Any]
 ) -> None:
     one = Engine(tmp_path / "one")
@@ -253,7 +252,7 @@ def test_a_folder_that_is_moved_away_at_work_is_known_again(
     assert found(out, make) == [2] and found(tmp_path / "moved", make) == [1, 3]
 
 
-def test_a_file_that_is_removed_at_work_is_said(tmp_path: Path, out: Path) -> None:
+def test_a_file_removed_during_a_run_is_reported(tmp_path: Path, out: Path) -> None:
     one = Engine(tmp_path / "one")
     pipeline = one.begin(FileSink(out, one))
     one.take("s", ("r1", 1))
@@ -265,7 +264,7 @@ def test_a_file_that_is_removed_at_work_is_said(tmp_path: Path, out: Path) -> No
     assert found(out, FileSink) == [2]
 
 
-def test_a_parquet_file_that_was_cut_or_put_there_is_said(tmp_path: Path, out: Path) -> None:
+def test_a_truncated_or_planted_parquet_file_is_reported(tmp_path: Path, out: Path) -> None:
     one = Engine(tmp_path / "one")
     for value in (1, 2, 3):
         one.run(ParquetSink(out, one), value)
@@ -279,7 +278,7 @@ def test_a_parquet_file_that_was_cut_or_put_there_is_said(tmp_path: Path, out: P
     assert "`ann/q/000000002.parquet`" in said[1] and "cut or changed" in said[1]
 
 
-def test_what_is_refused_leaves_nothing_locked(tmp_path: Path, out: Path) -> None:
+def test_a_refused_folder_is_not_left_locked(tmp_path: Path, out: Path) -> None:
     one, other = Engine(tmp_path / "one"), Engine(tmp_path / "other")
     one.run(FileSink(out, one), 1)
     for _ in range(2):
@@ -291,7 +290,7 @@ def test_what_is_refused_leaves_nothing_locked(tmp_path: Path, out: Path) -> Non
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_state_that_is_removed_or_replaced_at_work_is_noticed(tmp_path: Path, out: Path, how: str) -> None:
+def test_a_state_removed_or_replaced_during_a_run_is_noticed(tmp_path: Path, out: Path, how: str) -> None:
     """The attack: the lock goes with the folder, and a second engine begins in its place."""
     one = Engine(tmp_path / "one")
     first = one.begin(FileSink(out, one))

@@ -1,4 +1,4 @@
-"""Where results go: planted links, numbers and keys that tell of nobody else, and whatever Spark can write to."""
+"""Sinks: planted links, numbers and keys that reveal nothing of others, and everything that Spark can write to."""
 
 from __future__ import annotations
 
@@ -76,24 +76,24 @@ def written(folder: Path, make: Callable[..., Any]) -> list[int]:
 
 
 @pytest.mark.parametrize("make", [FileSink, ParquetSink])
-def test_each_folder_goes_on_where_it_was_whatever_was_written_elsewhere(
+def test_each_folder_goes_on_where_it_was_after_runs_with_another_folder(
     tmp_path: Path, make: Callable[..., Any]
 ) -> None:
     """What is known of one folder's files was once believed of another's: they were cut in the middle of a line."""
     bench = Bench(tmp_path / "home", stream("s", "x INT"))
     bench.query("q", "SELECT x FROM s")
     bench.subscribed(ann=("q", "r1"))
-    pushdown: dict[str, list[int]] = {}
+    expected: dict[str, list[int]] = {}
     for number, folder in enumerate(["a", "b", "a", "c", "b", "moved", "a"]):
         if folder == "moved":
             (tmp_path / "b").rename(tmp_path / "moved")
-            pushdown["moved"] = pushdown.pop("b")
+            expected["moved"] = expected.pop("b")
         values = [100 * number + x for x in range(1 if folder == "b" else 9)]
         pipeline = bench.begin(make(tmp_path / folder, bench))
         bench.take("s", *(("r1", x) for x in values))
         pipeline.close()
-        pushdown.setdefault(folder, []).extend(values)
-        assert {name: written(tmp_path / name, make) for name in pushdown} == pushdown
+        expected.setdefault(folder, []).extend(values)
+        assert {name: written(tmp_path / name, make) for name in expected} == expected
 
 
 @pytest.mark.parametrize("make", [FileSink, ParquetSink])
@@ -155,7 +155,7 @@ def test_recovery_cuts_and_removes_nothing_behind_a_planted_link(tmp_path: Path,
     assert (victim / "000000007.parquet").read_text() == "precious"
 
 
-def test_parquet_that_was_forgotten_does_not_stay_beside_what_comes_anew(tmp_path: Path) -> None:
+def test_after_forget_no_old_parquet_file_stays_beside_new_ones(tmp_path: Path) -> None:
     sink = ParquetSink(tmp_path, Here())
     for version in (1, 2, 3):
         out(sink, version, [result_batch(version)])
@@ -201,7 +201,7 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
     assert [x["time"] and x["time"].isoformat() for x in written.rows[:3]] == ["2023-11-14T22:13:20+00:00"] * 2 + [None]
 
 
-def test_numbers_tell_nobody_of_others() -> None:
+def test_numbers_of_results_reveal_nothing_of_other_subscribers() -> None:
     alone, among = Written(), Written()
     for written, others in ((alone, False), (among, True)):
         sink = sink_into(written)
@@ -217,7 +217,7 @@ def test_numbers_tell_nobody_of_others() -> None:
 
 @pytest.mark.parametrize("written_before", [0, 1, 2, 5])
 @pytest.mark.parametrize("lost", [False, True])
-def test_what_is_written_again_has_the_same_keys_whatever_is_permitted_by_then(written_before: int, lost: bool) -> None:
+def test_repeated_results_have_the_same_keys_even_if_rights_changed(written_before: int, lost: bool) -> None:
     """A crash in the middle of writing; then, perhaps, the right to most of it is gone, so that less is written, which
     must not be taken for what is there already."""
     written = Written()
@@ -239,7 +239,7 @@ def test_what_is_written_again_has_the_same_keys_whatever_is_permitted_by_then(w
     assert written.once() == [1, 2, *sorted({*before, *([13, 14] if lost else range(10, 15))}), 20]
 
 
-def test_what_was_not_permitted_at_all_leaves_its_number_unused() -> None:
+def test_a_withheld_result_leaves_its_number_unused() -> None:
     """Otherwise the next batch would be taken for it, if some of it was written before a crash."""
     written = Written()
     sink = sink_into(written)
@@ -248,7 +248,7 @@ def test_what_was_not_permitted_at_all_leaves_its_number_unused() -> None:
     assert [x["batch"] for x in written.rows] == [2]
 
 
-def test_when_all_is_forgotten_keys_are_others() -> None:
+def test_after_forget_keys_differ() -> None:
     written = Written()
     for _ in range(2):
         sink = sink_into(written)
@@ -276,7 +276,7 @@ def test_the_rights_of_the_moment_of_writing_count(tmp_path: Path, monkeypatch: 
     assert seen == [("ann", 1, {"x": 2}), ("bob", 0, {"x": 1}), ("bob", 1, {"x": 3})]
 
 
-def test_places_of_results_do_not_tell_what_was_hidden_when_they_were_computed() -> None:
+def test_numbers_of_results_do_not_reveal_what_was_hidden_when_they_were_computed() -> None:
     """bob's second result is its second, however many it may not see are in between; above, and here after a change."""
     found = result_batch(1, 2, 3).where(np.array([True, False, True]))
     assert found.places is None

@@ -113,7 +113,7 @@ def test_thousands_of_policies_in_one_window(tmp_path: Path, wards: int) -> None
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_a_query_over_the_average_of_many_wards_reaches_whoever_receives_the_average(
+def test_a_query_over_the_average_of_many_wards_reaches_every_receiver_of_the_average(
     tmp_path: Path, mode: Mode
 ) -> None:
     bench, made = Bench(tmp_path, stream("hr", "ward INT, rate INT"), skew=None), Hospital(100, 300, 1)
@@ -131,7 +131,7 @@ def test_a_query_over_the_average_of_many_wards_reaches_whoever_receives_the_ave
         assert bench.fetched("eve", "high") == []  # each of these averages holds tuples of other wards
 
 
-def test_a_join_of_many_wards_reaches_whoever_may_read_both_sides(tmp_path: Path) -> None:
+def test_a_join_of_many_wards_reaches_every_reader_of_both_sides(tmp_path: Path) -> None:
     bench = Bench(tmp_path, stream("hr", "ward INT, rate INT"), stream("bp", "ward INT, rate INT"), skew=None)
     made = Hospital(50, 200, 2)
     bench.query("both", "SELECT COUNT(*) AS k FROM hr [ROWS 30] a, bp [ROWS 30] b WHERE a.ward = b.ward")
@@ -178,7 +178,7 @@ def aggregates_only(home: Path) -> Bench:
     return bench
 
 
-def test_a_filter_over_an_aggregate_reaches_whoever_may_read_the_aggregate(tmp_path: Path) -> None:
+def test_a_filter_over_an_aggregate_reaches_every_reader_of_the_aggregate(tmp_path: Path) -> None:
     bench = aggregates_only(tmp_path)
     bench.take("s", *(("TRUE", n % 2, n) for n in range(8)))
     bench.end()
@@ -191,7 +191,7 @@ def test_a_filter_over_an_aggregate_reaches_whoever_may_read_the_aggregate(tmp_p
     assert bench.fetched("amy_pairs", "pairs") == []
 
 
-def test_whoever_loses_aggregate_read_loses_what_was_filtered_from_the_aggregate(tmp_path: Path) -> None:
+def test_losing_aggregate_read_loses_what_was_filtered_from_the_aggregate(tmp_path: Path) -> None:
     bench = aggregates_only(tmp_path)
     bench.take("s", *(("TRUE", n % 2, n) for n in range(8)))
     bench.end()
@@ -216,7 +216,7 @@ def weak(home: Path, readable: str, mode: Mode) -> Bench:
 
 
 @pytest.mark.parametrize("mode", Mode)
-def test_a_join_with_a_weak_stream_reaches_whoever_may_read_the_other_stream(tmp_path: Path, mode: Mode) -> None:
+def test_a_join_with_a_weak_stream_reaches_every_reader_of_the_other_stream(tmp_path: Path, mode: Mode) -> None:
     """Paper 000, 3.2: the OR of its table."""
     bench = weak(tmp_path, "m", mode)
     assert bench.fetched("amy", "joined") == [(2,)]

@@ -1,4 +1,4 @@
-"""Attacks by queries that eat everything: each ends for those who look at it, and for no others."""
+"""Attacks by queries that need too much: each ends for its own subscribers and for no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GREEDY = {
 
 
 @pytest.mark.parametrize("text", GREEDY)
-def test_a_query_that_goes_too_far_ends_for_those_who_look_at_it_and_no_others(text: str, tmp_path: Path) -> None:
+def test_a_query_that_exceeds_a_limit_ends_for_its_own_subscribers_alone(text: str, tmp_path: Path) -> None:
     found = bench(tmp_path, greedy=text, other="SELECT COUNT(*) AS n FROM s [ROWS 5]")
     found.subscribed(eve=("greedy", "nurse"), amy=("greedy", ""), dora=("other", "nurse"))
     begin(found)
@@ -64,7 +64,7 @@ def test_without_limits_a_join_of_everything_has_all_its_rows(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("hidden", [0, 2000])
-def test_tuples_that_one_may_not_see_bring_nobody_nearer_to_a_limit(hidden: int, tmp_path: Path) -> None:
+def test_hidden_tuples_bring_nobody_nearer_to_a_limit(hidden: int, tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT v.a FROM s [UNBOUNDED] v, s [UNBOUNDED] u", all="SELECT a FROM s")
     found.subscribed(eve=("q", "nurse"), dora=("all", "doctor"))
     begin(found)
@@ -100,7 +100,7 @@ def test_texts_do_not_double_from_query_to_query(tmp_path: Path) -> None:
     assert len(found.fetched("dora", "q0")) == 2
 
 
-def test_who_has_ended_stays_so_after_a_restart_and_can_begin_anew(tmp_path: Path) -> None:
+def test_a_query_that_ended_stays_ended_after_a_restart_and_can_be_subscribed_to_anew(tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT COUNT(*) AS n FROM s [UNBOUNDED]")
     found.subscribed(eve=("q", ""))
     begin(found)
@@ -120,9 +120,7 @@ def test_who_has_ended_stays_so_after_a_restart_and_can_begin_anew(tmp_path: Pat
     assert found.fetched("eve", "q") == [(n,) for n in range(1, 6)]
 
 
-def test_what_the_kernels_database_cannot_compute_ends_one_view(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_duckdb_ends_one_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_memory(_: object) -> None:
         raise MemoryError("secret")
 

@@ -1,4 +1,4 @@
-"""Attacks on memory: what is computed for one view at once is bounded over all that it computes, before it does."""
+"""Attacks on memory: the memory of a view is bounded over everything it computes, before it is allocated."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def told(found: Bench, who: str, query: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", GREEDY)
-def test_what_is_computed_for_a_view_is_bounded_over_all_that_it_computes(kind: str, tmp_path: Path) -> None:
+def test_the_memory_of_a_view_is_bounded_over_everything_it_computes(kind: str, tmp_path: Path) -> None:
     """Each column, block and text is within every limit of its own."""
     found = bench(tmp_path, greedy=GREEDY[kind], other=f"SELECT {JOINED} AS x FROM s")
     found.subscribed(eve=("greedy", "nurse"), amy=("greedy", ""), dora=("other", "nurse"))
@@ -88,7 +88,7 @@ def test_with_more_memory_the_same_queries_have_their_results(kind: str, tmp_pat
     assert sum(map(len, result_batches)) > 0
 
 
-def test_what_others_compute_for_a_view_counts_as_its_own(tmp_path: Path) -> None:
+def test_shared_work_counts_for_each_view_that_uses_it(tmp_path: Path) -> None:
     two = f"SELECT a, w, {JOINED} AS x, {JOINED} AS y FROM"  # 54,000 bytes
     found = bench(tmp_path, first=f"{two} s", second=f'SELECT a, {JOINED} AS x, {JOINED} AS y FROM "out.first"')
     found.subscribed(eve=("second", "nurse"), dora=("first", "nurse"))
@@ -106,7 +106,7 @@ def test_each_batch_begins_anew(tmp_path: Path) -> None:
     assert len(found.fetched("eve", "q")) == 150
 
 
-def test_whether_a_view_ends_does_not_depend_on_who_else_is_there(tmp_path: Path) -> None:
+def test_whether_a_view_ends_does_not_depend_on_other_views(tmp_path: Path) -> None:
     """What equal blocks of others have computed already is charged like what is computed."""
     condition, greatest = f"{MANY[0]} > 1", f"SELECT COUNT(*) AS n, MAX({JOINED}) AS x"
     texts = {
@@ -124,7 +124,7 @@ def test_whether_a_view_ends_does_not_depend_on_who_else_is_there(tmp_path: Path
         assert all(len(found.fetched(f"of_{x}", x)) == 30 for x in others)
 
 
-def test_hidden_texts_count_for_nobody(tmp_path: Path) -> None:
+def test_hidden_texts_count_for_no_view(tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT v.w AS x, u.w AS y FROM s [ROWS 30] v, s [ROWS 30] u")
     found.subscribed(amy=("q", ""), eve=("q", "nurse"))
     many = [(label, n, w) for _, n, w in rows() for label in ("nurse", "nurse", "doctor")]
@@ -136,7 +136,7 @@ def test_hidden_texts_count_for_nobody(tmp_path: Path) -> None:
     assert told(found, "eve", "q") == [TOLD]
 
 
-def test_columns_that_may_not_be_seen_count_for_nobody(tmp_path: Path) -> None:
+def test_hidden_columns_count_for_no_view(tmp_path: Path) -> None:
     found = Bench(tmp_path, stream("s", "a INT, w STRING", {"w": parse_label("doctor")}))
     found.query("q", "SELECT v.w AS x, u.w AS y FROM s [ROWS 12] v, s [ROWS 12] u")
     begin(found, FEW)
@@ -183,7 +183,7 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_what_is_remembered_is_paid_for_once_by_each_block_with_all_its_parts() -> None:
+def test_a_previous_instant_is_charged_once_to_each_block_with_all_its_parts() -> None:
     remembered = Remembered()
 
     def part() -> str:

@@ -1,4 +1,6 @@
-"""The rules of dealing, one by one: which blocks, by which columns, together with which others, into which cells."""
+"""The rules of hash partitioning, one by one: which blocks, by which columns, with which other blocks, into which
+partitions.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,13 @@ def ways(text: str, streams: tuple[Stream, ...] = STREAMS) -> list[str]:
 
 
 @pytest.mark.parametrize("window", ["RANGE 5 SECONDS", "RANGE 5 SECONDS SLIDE 1 SECOND", "NOW", "UNBOUNDED"])
-def test_groups_are_dealt_by_any_grouped_column(window: str) -> None:
+def test_groups_are_partitioned_by_any_grouped_column(window: str) -> None:
     text = f"SELECT COUNT(*) FROM s [{window}] GROUP BY a, w"
     assert ways(text) == ["s.a", "s.w"]
     assert ways(text + " HAVING SUM(b) > 3") == ["s.a", "s.w"]
 
 
-def test_an_aggregate_of_everything_stays_in_one_cell() -> None:
+def test_an_aggregate_over_everything_stays_in_one_partition() -> None:
     assert ways("SELECT COUNT(*) FROM s [RANGE 5 SECONDS]") == []
     assert ways("SELECT SUM(a) FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] WHERE b = 1") == []
 
@@ -49,11 +51,11 @@ def test_an_aggregate_of_everything_stays_in_one_cell() -> None:
         "SELECT v.a FROM s [RANGE 5 SECONDS] v, t [ROWS 1] u WHERE v.a = u.a",
     ],
 )
-def test_rows_of_all_cells_cannot_be_counted_in_one(text: str) -> None:
+def test_a_window_of_rows_cannot_be_counted_in_one_partition_of_several(text: str) -> None:
     assert ways(text) == []
 
 
-def test_a_partitioned_window_is_dealt_by_its_own_columns() -> None:
+def test_a_partitioned_window_is_partitioned_by_its_own_columns() -> None:
     assert ways("SELECT a, b, x FROM s [PARTITIONED BY a, w ROWS 2]") == ["s.a", "s.w"]
     assert ways("SELECT SUM(b) FROM s [PARTITIONED BY a, w ROWS 2]") == ["s.a", "s.w"]
     assert ways("SELECT SUM(b) FROM s [PARTITIONED BY a ROWS 2] GROUP BY w") == []
@@ -65,7 +67,7 @@ def test_rows_make_a_partition_no_other_column_s() -> None:
     assert ways("SELECT a FROM s [PARTITIONED BY a ROWS 2] WHERE a = b") == ["s.a"]
 
 
-def test_new_rows_of_one_stream_are_dealt_by_any_column_that_is_read() -> None:
+def test_new_rows_of_one_stream_are_partitioned_by_any_column_that_is_read() -> None:
     assert ways("SELECT a FROM s [RANGE 5 SECONDS] WHERE w = 'a'") == ["s.a", "s.w"]
     assert ways("SELECT 1 AS one FROM s [RANGE 5 SECONDS]") == []
 
@@ -74,14 +76,14 @@ def test_keys_of_many_values_come_first() -> None:
     assert ways("SELECT x, LEVEL, w FROM s [NOW]") == ["s.w", "s.x", "s.LEVEL"]
 
 
-def test_rstream_yields_at_everybody_s_instants_unless_it_slides() -> None:
+def test_rstream_emits_at_all_instants_unless_it_slides() -> None:
     assert ways("SELECT RSTREAM a FROM s [RANGE 5 SECONDS]") == []
     assert ways("SELECT RSTREAM COUNT(*) FROM s [UNBOUNDED] GROUP BY a") == []
     assert ways("SELECT RSTREAM a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND]") == ["s.a"]
     assert ways("SELECT RSTREAM COUNT(*) FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] GROUP BY a") == ["s.a"]
 
 
-def test_dstream_is_dealt_where_nothing_leaves_by_time() -> None:
+def test_dstream_is_partitioned_where_nothing_leaves_by_time() -> None:
     for window in ("RANGE 5 SECONDS", "RANGE 5 SECONDS SLIDE 1 SECOND", "NOW"):
         assert ways(f"SELECT DSTREAM a FROM s [{window}]") == []
     assert ways("SELECT DSTREAM a FROM s [PARTITIONED BY a ROWS 2]") == ["s.a"]
@@ -91,7 +93,7 @@ def test_dstream_is_dealt_where_nothing_leaves_by_time() -> None:
     ]
 
 
-def test_distinct_is_dealt_by_a_result_where_nothing_leaves_by_time() -> None:
+def test_distinct_is_partitioned_by_a_result_where_nothing_leaves_by_time() -> None:
     assert ways("SELECT DISTINCT a, b FROM s WHERE w = 'a'") == ["s.a", "s.b"]
     assert ways("SELECT DSTREAM DISTINCT a, b FROM s [PARTITIONED BY a, w ROWS 1]") == ["s.a"]
     assert ways("SELECT DISTINCT a + 0 AS c FROM s") == []
@@ -99,24 +101,24 @@ def test_distinct_is_dealt_by_a_result_where_nothing_leaves_by_time() -> None:
         assert ways(f"SELECT DISTINCT a FROM s [{window}]") == []
 
 
-def test_distinct_rows_of_a_sliding_instant_are_dealt_by_a_result() -> None:
+def test_distinct_rows_of_a_sliding_instant_are_partitioned_by_a_result() -> None:
     assert ways("SELECT RSTREAM DISTINCT a FROM s [RANGE 5 SECONDS SLIDE 1 SECOND] WHERE w = 'a'") == ["s.a"]
 
 
-def test_what_merely_passes_is_not_dealt() -> None:
+def test_a_stateless_block_is_not_partitioned() -> None:
     assert ways("SELECT a FROM s") == []
 
 
 # Joins ----------------------------------------------------------------------------------------------------------------
 
 
-def test_joins_are_dealt_by_columns_that_are_equal_wherever_that_is_said() -> None:
+def test_joins_are_partitioned_by_equal_columns_in_whichever_condition_they_are() -> None:
     after = "SELECT v.x FROM s [NOW] v, t [UNBOUNDED] u WHERE v.w = u.w"
     before = "SELECT v.x WHERE v.w = u.w FROM s [NOW] v, t [UNBOUNDED] u"
     assert ways(after) == ways(before) == ["s.w, t.w"]
 
 
-def test_joins_without_equal_columns_stay_in_one_cell() -> None:
+def test_joins_without_equal_columns_stay_in_one_partition() -> None:
     assert ways("SELECT v.a FROM s [NOW] v, t [NOW] u") == []
     assert ways("SELECT v.a FROM s [NOW] v, t [NOW] u WHERE v.a < u.a") == []
     assert ways("SELECT v.a FROM s [NOW] v, t [NOW] u WHERE v.a = u.a OR v.b = u.b") == []
@@ -132,7 +134,7 @@ def test_equality_goes_through_other_columns() -> None:
     assert ways(text) == ["s.a, t.b", "s.b, t.b"]
 
 
-def test_a_join_s_groups_are_dealt_only_by_the_join_s_columns() -> None:
+def test_the_groups_of_a_join_are_partitioned_only_by_the_columns_of_the_join() -> None:
     text = "SELECT COUNT(*) FROM s [NOW] v, t [NOW] u WHERE v.a = u.a GROUP BY {}"
     assert ways(text.format("v.a")) == ways(text.format("u.a, v.w")) == ["s.a, t.a"]
     assert ways(text.format("v.w")) == []
@@ -150,7 +152,7 @@ def test_levels_are_keys_and_equal_texts_too() -> None:
     assert ways("SELECT v.a FROM s [NOW] v, t [NOW] u WHERE v.LEVEL = u.w") == ["s.LEVEL, t.w"]
 
 
-def test_there_are_not_too_many_ways() -> None:
+def test_the_number_of_partitionings_is_bounded() -> None:
     names = [f"c{number}" for number in range(12)]
     streams = tuple(Stream(name, tuple((x, Type.INT) for x in names)) for name in ("p", "q"))
     equal = " AND ".join(f"v.c0 = {side}.{name}" for side in "vu" for name in names if (side, name) != ("v", "c0"))
@@ -195,27 +197,27 @@ OF_T = "SELECT COUNT(*) FROM t [NOW] GROUP BY b"
 ALL = "SELECT COUNT(*) FROM s [ROWS 3]"
 
 
-def test_blocks_that_can_be_dealt_alike_are() -> None:
+def test_blocks_that_can_be_partitioned_alike_are() -> None:
     assert shared(BY_A, BY_BOTH) == [("s.a", [0, 1])]
     assert shared(BY_W, BY_BOTH, JOINED) == [("s.w, t.w", [0, 1, 2])]
 
 
-def test_blocks_of_different_streams_are_dealt_together() -> None:
+def test_blocks_of_different_streams_are_partitioned_together() -> None:
     assert shared(BY_A, OF_T) == [("s.a, t.b", [0, 1])]
 
 
-def test_as_few_deals_as_can_be_and_one_cell_for_the_rest() -> None:
+def test_there_are_as_few_partitionings_as_possible_and_one_partition_for_the_rest() -> None:
     assert shared(ALL, BY_A, BY_W, BY_BOTH, JOINED, ALL) == [("s.w, t.w", [2, 3, 4]), ("s.a", [1]), ("-", [0, 5])]
 
 
-def test_deals_that_differ_in_a_stream_are_not_one() -> None:
+def test_partitionings_that_differ_in_a_stream_stay_apart() -> None:
     assert HashPartitioning((("s", "a"),)).with_(HashPartitioning((("s", "b"),))) is None
     assert HashPartitioning((("t", "a"),)).with_(HashPartitioning((("s", "b"),))) == HashPartitioning(
         (("s", "b"), ("t", "a"))
     )
 
 
-def test_a_share_keeps_what_its_blocks_read_and_the_numbers_of_all_streams() -> None:
+def test_a_partition_group_keeps_the_columns_its_blocks_read_and_the_numbers_of_all_streams() -> None:
     texts = {"one": OF_T, "two": "SELECT COUNT(x) FROM t [ROWS 1] v, s [NOW] u", "three": "SELECT a FROM s"}
     running = [ContinuousQuery(name, bound(text), Level("U")) for name, text in texts.items()]
     by_b, rest = partition_groups(running)
@@ -229,7 +231,7 @@ def test_a_share_keeps_what_its_blocks_read_and_the_numbers_of_all_streams() -> 
 # Cells ----------------------------------------------------------------------------------------------------------------
 
 
-def test_equal_values_have_equal_cells() -> None:
+def test_equal_values_have_the_same_partition() -> None:
     for partitions in (1, 2, 3, 8, 1000):
         whole = [None, 0, 5, -7, 2**31 - 1, -(2**31)]
         assert (
@@ -246,7 +248,7 @@ def written_out(w: int, partitions: int) -> int:
     return w % 2147483647 * 1327217885 % 2147483647 * partitions // 2147483647
 
 
-def test_cells_are_what_another_process_or_spark_would_find() -> None:
+def test_a_partition_is_a_fixed_hash_of_its_key() -> None:
     whole = [0, 1, 2, 5, -1, 2**63 - 1, -(2**63)]
     assert partition_of(pa.array(whole), 8).tolist() == [written_out(w, 8) for w in whole]
     assert partition_of(pa.array(["a", None]), 1000).tolist() == [written_out(3904355907, 1000), 0]
@@ -274,7 +276,7 @@ SPARK_KEYS = {
 
 
 @pytest.mark.parametrize("whole", SPARK_KEYS)
-def test_spark_finds_the_same_cells(spark: SparkSession, whole: str) -> None:
+def test_spark_computes_the_same_partitions(spark: SparkSession, whole: str) -> None:
     keys = SPARK_KEYS[whole]
     frame = spark.createDataFrame(pa.table({"n": np.arange(len(keys)), "k": keys}))
     partition = f"pmod(pmod(COALESCE({whole}, 0L), 2147483647L) * 1327217885L, 2147483647L) * 1000 DIV 2147483647L"
@@ -320,7 +322,7 @@ def plain(partition: PartitionState) -> list[tuple[tuple[int, ...], dict[str, li
     )
 
 
-def test_gathered_cells_hold_every_tuple_once_with_all_its_columns() -> None:
+def test_gathered_partitions_hold_every_tuple_once_with_all_its_columns() -> None:
     partitions = {
         ("s.a", 0): PartitionState(table([1, 4], a=[10, 40]), (ViewGroup((0, 1), {"w": np.array([0, 1])}, {"r": 7}),)),
         ("s.a", 1): PartitionState(
@@ -339,7 +341,7 @@ def test_gathered_cells_hold_every_tuple_once_with_all_its_columns() -> None:
     ]
 
 
-def test_a_cell_is_split_with_what_its_views_hold() -> None:
+def test_a_partition_is_split_with_what_its_views_hold() -> None:
     whole = PartitionState(
         table([1, 2, 3, 4]),
         (ViewGroup((0, 5), {"w": np.array([0, 1, 3])}, {"r": 9}), ViewGroup((1,), {"w": np.array([2])})),
@@ -350,5 +352,5 @@ def test_a_cell_is_split_with_what_its_views_hold() -> None:
     assert first.table.column(ARRIVAL).to_pylist() == [1, 3]
 
 
-def test_nothing_gathered_is_an_empty_cell() -> None:
+def test_gathering_no_partitions_gives_an_empty_one() -> None:
     assert gathered({}).table.num_rows == 0

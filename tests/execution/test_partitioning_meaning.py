@@ -1,5 +1,5 @@
-"""Partitioned blocks yield what they mean: against the oracle, with restarts in between after
-which there are other cells and other queries beside. And a wrong rule of partitioning is found out.
+"""Partitioned blocks emit what they mean: against the oracle, with restarts that change the number of partitions and the
+other queries. Planted faults show that the comparison notices a wrong rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from plan import test_meaning as random_plans
 from worlds.oracle_expressions import evaluate
-from worlds.partitioned_queries import LABELLED, STREAMS, bound, dealt_query, dealt_tuples
+from worlds.partitioned_queries import LABELLED, STREAMS, bound, partitioned_query, partitioned_tuples
 from worlds.processor_replay import ROLES, TOP, Replay, in_order, random_events
 
 from headgate.egress.filter import ResultFilter
@@ -29,10 +29,10 @@ from headgate.plan.queries import Block, Query, Stream
 from headgate.plan.secure import Mode
 from headgate.testing.oracle import Change, Event, Tuple, cumulative, exact
 
-CELLS = (1, 2, 3, 5)
+PARTITIONS = (1, 2, 3, 5)
 
 
-class DealtReplay(Replay):
+class PartitionedReplay(Replay):
     """With every restart the number of cells is another, and other queries run beside, so that deals are others."""
 
     def __init__(
@@ -64,7 +64,7 @@ class DealtReplay(Replay):
         before = {x.name for x in self.running}
         kept = [x for x in self.running if x.name not in beside]
         self.running = [*kept, *(x for x in self.beside if self.rng.random() < 0.5)]
-        self.partitions = self.rng.choice((0, *CELLS))
+        self.partitions = self.rng.choice((0, *PARTITIONS))
         super().restart(folder)
         for query in self.running:
             if query.name not in before:
@@ -76,15 +76,15 @@ class DealtReplay(Replay):
 
 
 def random_queries(
-    rng: Random, pushdown: Callable[[Block], bool] | None = None
+    rng: Random, chosen: Callable[[Block], bool] | None = None
 ) -> tuple[dict[str, Query], list[Tuple], dict[str, Query]]:
-    """Queries, tuples, and queries beside. If certain blocks are wanted, those only."""
-    if pushdown is None and rng.random() < 0.1:
+    """Queries, tuples, and queries beside. With `chosen`, only queries with such a block."""
+    if chosen is None and rng.random() < 0.1:
         return *random_plans.random_set(rng), {}
-    texts = [dealt_query(rng) for _ in range(6 if pushdown is None else 100)]
+    texts = [partitioned_query(rng) for _ in range(6 if chosen is None else 100)]
     queries = {text: query for text in texts if (query := _allowed(text))}
-    names = [name for name, query in queries.items() if pushdown is None or any(map(pushdown, query.blocks))]
-    return {x: queries[x] for x in names[:3]}, dealt_tuples(rng), {x: queries[x] for x in names[3:6]}
+    names = [name for name, query in queries.items() if chosen is None or any(map(chosen, query.blocks))]
+    return {x: queries[x] for x in names[:3]}, partitioned_tuples(rng), {x: queries[x] for x in names[3:6]}
 
 
 def _allowed(text: str, streams: tuple[Stream, ...] = STREAMS) -> Query | None:
@@ -96,7 +96,7 @@ def _allowed(text: str, streams: tuple[Stream, ...] = STREAMS) -> Query | None:
 
 
 def replayed(
-    replay: DealtReplay,
+    replay: PartitionedReplay,
     events: Sequence[Event],
     rng: Random,
     counts: Counter[str],
@@ -121,27 +121,25 @@ def replayed(
     replay.batch(waiting, last=True)
 
 
-def one_case(
-    seed: int, counts: Counter[str], folder: Path, wanted_blocks: Callable[[Block], bool] | None = None
-) -> None:
+def one_case(seed: int, counts: Counter[str], folder: Path, chosen: Callable[[Block], bool] | None = None) -> None:
     rng = Random(seed)
     mode = rng.choice(list(Mode))
-    queries, tuples, beside = random_queries(rng, wanted_blocks)
+    queries, tuples, beside = random_queries(rng, chosen)
     names = {r.stream.name for q in (*queries.values(), *beside.values()) for b in q.blocks for r in b.readings}
     lateness = {name: rng.choice((0, 0, 2000, 10_000)) for name in sorted(names)}
     subscribers = {f"u{i}": Clearance(rng.choice(ROLES), TOP) for i in range(rng.randint(1, 3))}
     events = random_events(rng, tuples, list(subscribers))
-    replay = DealtReplay(queries, lateness, subscribers, mode, CELLS[seed % len(CELLS)], beside, rng)
+    replay = PartitionedReplay(queries, lateness, subscribers, mode, PARTITIONS[seed % len(PARTITIONS)], beside, rng)
     replayed(replay, events, rng, counts, folder)
     means = exact if mode == Mode.EXACT else cumulative
     for name, query in queries.items():
-        pushdown = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
+        expected = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
         ways = [partitioning.partitionings(block) for block in query.blocks if not block.stateless]
         counts["blocks"] += len(ways)
         counts["partition_groups"] += sum(map(bool, ways))
         for subscriber in subscribers:
             found = in_order(query, replay.results(name, subscriber))
-            assert random_plans.agree(found, in_order(query, pushdown[subscriber])), (
+            assert random_plans.agree(found, in_order(query, expected[subscriber])), (
                 f"seed {seed}, {subscriber}: {name}"
             )
             counts["results"] += len(found)
@@ -160,12 +158,12 @@ def check(first: int, cases: int, folder: Path) -> Counter[str]:
     return counts
 
 
-def test_dealt_blocks_yield_what_the_oracle_says(tmp_path: Path) -> None:
+def test_partitioned_blocks_emit_what_the_oracle_says(tmp_path: Path) -> None:
     check(0, 150, tmp_path)
 
 
 @pytest.mark.long
-def test_dealt_blocks_yield_what_the_oracle_says_in_many_cases(tmp_path: Path) -> None:
+def test_partitioned_blocks_emit_what_the_oracle_says_in_many_cases(tmp_path: Path) -> None:
     print(dict(check(10_000, 2_000, tmp_path)))
 
 
@@ -175,13 +173,13 @@ def test_dealt_blocks_yield_what_the_oracle_says_in_many_cases(tmp_path: Path) -
 def labelled_case(seed: int, counts: Counter[str], folder: Path) -> None:
     """Over streams with labelled columns, cells together yield what one cell does."""
     found = []
-    for partitions in (0, CELLS[1 + seed % 3]):
+    for partitions in (0, PARTITIONS[1 + seed % 3]):
         rng = Random(seed)
-        texts = [dealt_query(rng) for _ in range(4)]
+        texts = [partitioned_query(rng) for _ in range(4)]
         queries = {text: query for text in texts if (query := _allowed(text, LABELLED))}
         subscribers = {f"u{i}": Clearance(rng.choice(ROLES), TOP) for i in range(3)}
-        events = random_events(rng, dealt_tuples(rng), list(subscribers))
-        replay = DealtReplay(queries, {"s": 1000, "t": 0}, subscribers, Mode.EXACT, partitions, {}, rng)
+        events = random_events(rng, partitioned_tuples(rng), list(subscribers))
+        replay = PartitionedReplay(queries, {"s": 1000, "t": 0}, subscribers, Mode.EXACT, partitions, {}, rng)
         replayed(replay, events, rng, counts, folder, restarts=0.0)
         found.append([in_order(q, replay.results(name, who)) for name, q in queries.items() for who in subscribers])
     counts["labelled"] += sum(
@@ -192,14 +190,14 @@ def labelled_case(seed: int, counts: Counter[str], folder: Path) -> None:
         assert random_plans.agree(several, one), f"seed {seed}"
 
 
-def test_dealt_blocks_over_labelled_columns_yield_what_one_cell_does(tmp_path: Path) -> None:
+def test_partitioned_blocks_over_labelled_columns_emit_what_one_partition_does(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     for seed in range(40):
         labelled_case(seed, counts, tmp_path)
     assert counts["labelled"] > 20 and counts["results"] > 400
 
 
-def test_a_labelled_key_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_notices_a_labelled_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitioning, "_labelled", lambda *_: False)
     assert _fails(lambda seed: labelled_case(seed, Counter(), tmp_path))
 
@@ -256,7 +254,7 @@ def _fails(case: Callable[[int], None]) -> bool:
 
 
 @pytest.mark.parametrize("rule", TOO_ALONE)
-def test_a_block_dealt_that_needs_the_instants_of_others_is_found_out(
+def test_the_comparison_notices_a_partitioned_block_that_needs_the_instants_of_other_partitions(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = partitioning._alone_in_time
@@ -265,7 +263,7 @@ def test_a_block_dealt_that_needs_the_instants_of_others_is_found_out(
 
 
 @pytest.mark.parametrize("rule", WRONG_KEYS)
-def test_a_wrong_key_is_found_out(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, wrong, pushdown = WRONG_KEYS[rule]
+def test_the_comparison_notices_a_wrong_key(rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, wrong, chosen = WRONG_KEYS[rule]
     monkeypatch.setattr(partitioning, name, wrong)
-    assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), pushdown))
+    assert _fails(lambda seed: one_case(seed, Counter(), tmp_path / str(seed), chosen))

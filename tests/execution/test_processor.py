@@ -1,5 +1,5 @@
-"""A processor against the oracle: random queries that share, several views each, rights that change, tuples that come
-late, any split into batches.
+"""A processor against the oracle: random queries that share, several views each, rights that change, late tuples, any
+split into batches.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def test_everyone_receives_what_the_oracle_says(mode: Mode) -> None:
     check(mode, 0, 30)
 
 
-def test_a_processor_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
+def test_a_processor_goes_on_from_saved_state(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     for seed in range(500, 520):
         one_case(seed, Mode.EXACT, counts, tmp_path)

@@ -1,5 +1,5 @@
-"""Attacks by those whose roles limit what their queries may keep and yield (MAX STATE, MAX RESULTS): a limit ends the
-query at one certain tuple, for those who look at it alike and nobody else, however tuples are split into batches.
+"""Attacks by users whose roles limit state and results (MAX STATE, MAX RESULTS). A limit ends the query at one certain
+tuple, for all subscribers of its view and nobody else, however tuples are split into batches.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def test_a_greedy_query_ends_at_the_same_tuple_however_tuples_are_split_and_othe
 
 
 @pytest.mark.parametrize("text", GREEDY)
-def test_without_limits_it_yields_more(text: str, tmp_path: Path) -> None:
+def test_without_limits_the_same_query_emits_more(text: str, tmp_path: Path) -> None:
     yielded = []
     for reason in (GREEDY[text], ""):
         found = limited(tmp_path / str(len(reason)), text, reason)
@@ -99,7 +99,7 @@ def test_without_limits_it_yields_more(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", [None, 100])
-def test_what_is_too_much_is_known_before_it_is_joined(state: int | None, tmp_path: Path) -> None:
+def test_a_limit_is_checked_before_the_join(state: int | None, tmp_path: Path) -> None:
     """Of 5,000 tuples in one batch, with which the limit of all views would be exceeded."""
     found = bench(tmp_path, state=state, q="SELECT v.a FROM s [UNBOUNDED] v, s [UNBOUNDED] u", other=OTHER)
     found.subscribed(eve=("q", ""), dora=("other", ""))
@@ -111,7 +111,7 @@ def test_what_is_too_much_is_known_before_it_is_joined(state: int | None, tmp_pa
 
 
 @pytest.mark.parametrize("hidden", [0, 500])
-def test_tuples_that_one_may_not_see_count_for_nobody(hidden: int, tmp_path: Path) -> None:
+def test_hidden_tuples_count_for_no_limit(hidden: int, tmp_path: Path) -> None:
     found = bench(tmp_path, state=30, results=30, q="SELECT COUNT(*) AS n FROM s [UNBOUNDED]")
     found.subscribed(eve=("q", "nurse"), dora=("q", "nurse,doctor"))
     found.take("s", *rows(10, "nurse"), *rows(hidden, "doctor"), *rows(20, "nurse"))
@@ -149,7 +149,7 @@ def test_a_limit_that_is_lowered_counts_from_the_next_tuple_on(tmp_path: Path) -
     assert told(found, "eve") == ([], "")  # it has ended: subscribing again begins anew
 
 
-def test_who_subscribes_again_begins_anew_also_where_others_share_what_ended(tmp_path: Path) -> None:
+def test_a_new_subscription_begins_anew_even_if_others_share_the_query_that_ended(tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT a FROM s")
     found.query("q", "SELECT COUNT(*) AS n FROM s [UNBOUNDED]", mode=Mode.CUMULATIVE)
     limit(found, state=10)
@@ -166,7 +166,7 @@ def test_who_subscribes_again_begins_anew_also_where_others_share_what_ended(tmp
     assert told(found, "amy") == ([], "")
 
 
-def test_a_reader_of_results_is_told_when_their_maker_ends_and_has_what_came_before(tmp_path: Path) -> None:
+def test_a_reader_of_results_gets_a_notice_when_their_producer_ends_and_keeps_earlier_results(tmp_path: Path) -> None:
     found = bench(tmp_path, results=15, q="SELECT a FROM s", over="SELECT a FROM out.q", free="SELECT a FROM s")
     found.subscribed(eve=("over", ""), dora=("free", ""))
     found.take("s", *rows(20))
@@ -174,7 +174,7 @@ def test_a_reader_of_results_is_told_when_their_maker_ends_and_has_what_came_bef
     assert len(told(found, "dora", "free")[0]) == 20
 
 
-def test_a_second_is_one_of_event_time_and_does_not_go_back(tmp_path: Path) -> None:
+def test_a_second_of_a_limit_is_event_time_and_never_goes_back(tmp_path: Path) -> None:
     """A late tuple counts with those among which it comes: old times are no way around the limit."""
     found = bench(tmp_path, results=3, q="SELECT a FROM s")
     found.subscribed(eve=("q", ""))

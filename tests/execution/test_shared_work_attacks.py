@@ -1,4 +1,4 @@
-"""Attacks on what several people's queries have in common while they are computed: threads, limits, and each other."""
+"""Attacks on work that queries of several people share: threads, limits, sizes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ended(found: Bench, who: str, query: str) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [(1 << 64) // 4096, (1 << 63) // 4096, 8_640_000_000_000_000])
-def test_what_is_more_than_a_number_holds_is_too_much(count: int) -> None:
+def test_a_count_beyond_64_bits_exceeds_the_limit(count: int) -> None:
     """With 64 bits these were none at all, or less than none; what was made of them ended the process."""
     with pytest.raises(LimitExceeded, match="it has more than 10,000,000 rows at once"):
         few_rows(np.full(4096, count))
@@ -96,7 +96,7 @@ HARM: dict[type[BaseException], str] = {
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("text", ["SELECT LENGTH(w) AS x FROM s", "SELECT SUM(LENGTH(w)) AS x FROM s [ROWS 3]"])
-def test_a_query_that_fails_in_a_way_nobody_thought_of_ends_alone(
+def test_a_query_that_fails_unexpectedly_ends_alone(
     text: str, harm: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For those who see what makes it fail: whoever looks at the same query and does not goes on, and all others."""
@@ -120,7 +120,7 @@ def test_a_query_that_fails_in_a_way_nobody_thought_of_ends_alone(
     assert len(found.fetched("zoe", "counting")) == 8
 
 
-def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_keeps_no_limits_of_earlier_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "WORTH_IT", 1)
 
     def greedy(most: int) -> None:
@@ -132,7 +132,7 @@ def test_a_thread_keeps_nothing_of_the_limits_of_whom_it_worked_for(monkeypatch:
 
 
 @pytest.mark.usefixtures("everywhere")
-def test_the_sizes_of_others_change_nothing_in_what_one_receives(tmp_path: Path) -> None:
+def test_the_size_of_other_queries_changes_no_results(tmp_path: Path) -> None:
     """Neither results nor their order nor bytes of files, although the largest views are computed first."""
     texts = {
         "q": "SELECT v.a, u.w FROM s [ROWS 3] v, s [ROWS 2] u WHERE v.a = u.a",

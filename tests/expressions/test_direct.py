@@ -1,4 +1,4 @@
-"""What is computed without DuckDB is what DuckDB and the oracle say."""
+"""Expressions computed without DuckDB have the values that DuckDB and the oracle give."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_plain_expressions_are_what_duckdb_says() -> None:
     assert check(exprs, random_rows(Random(1), 300)) == len(exprs)
 
 
-def test_what_might_not_fit_or_differ_is_left_to_duckdb() -> None:
+def test_expressions_that_might_overflow_or_differ_are_left_to_duckdb() -> None:
     texts = (
         "l + 1",
         "i * i2 + 1 > 0",

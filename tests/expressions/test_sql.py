@@ -69,13 +69,13 @@ def check_cases(exprs: Sequence[Expr], found: list[list[Value]]) -> None:
     assert differences(exprs, ROWS, found, by_the_oracle(exprs, ROWS)) == []
 
 
-def test_duckdb_finds_the_values_of_the_table() -> None:
+def test_duckdb_computes_the_values_of_the_table() -> None:
     exprs = list(map(bound, EXPRESSIONS))
     check_cases(exprs, on_duckdb(exprs, ROWS))
 
 
 @pytest.mark.parametrize("how", SPARKS)
-def test_spark_finds_the_values_of_the_table(spark: SparkSession, how: str) -> None:
+def test_spark_computes_the_values_of_the_table(spark: SparkSession, how: str) -> None:
     exprs = list(map(bound, EXPRESSIONS))
     with settings(spark, SPARKS[how]):
         check_cases(exprs, on_spark(spark, exprs, ROWS))

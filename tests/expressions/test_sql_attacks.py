@@ -1,4 +1,4 @@
-"""Names and literals that try to be more than that, in both engines; and what a kernel's DuckDB refuses."""
+"""Names and literals that try to be more than that, in both engines; and what DuckDB refuses for operators."""
 
 from __future__ import annotations
 

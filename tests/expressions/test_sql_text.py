@@ -19,7 +19,7 @@ def name(part: Column | AggregateCall) -> str:
     return part.name
 
 
-def test_aggregates_are_columns_by_then() -> None:
+def test_aggregates_are_columns_in_the_written_sql() -> None:
     average = AggregateCall("AVG", Column(0, "bp", Type.INT), False, Type.DOUBLE)
     expr = Compare("<", average, Arithmetic("-", (average,), Type.DOUBLE))
     assert duckdb_sql(expr, lambda part: f'"{part}"') == '("AVG(bp)" < (-"AVG(bp)"))'
@@ -56,7 +56,7 @@ def test_the_text_is_short_and_plain(text: str) -> None:
     ],
     ids=str,
 )
-def test_nothing_else_can_be_written(expr: Expr) -> None:
+def test_expressions_outside_the_language_cannot_be_written(expr: Expr) -> None:
     for write in (spark_sql, duckdb_sql):
         with pytest.raises(TypeError, match="no expression"):
             write(expr, name)

@@ -1,4 +1,4 @@
-"""Attacks on batches of files: by those who write the files, and by those who come while a batch is being read."""
+"""Attacks on batches of files, by writers of the files and by subscribers who arrive while a batch is read."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def late_comer(home: Path, **others: tuple[str, str]) -> list[Row]:
     return found.fetched("spy", "q")
 
 
-def test_what_a_late_comer_receives_does_not_tell_what_others_see(tmp_path: Path) -> None:
+def test_results_of_a_new_subscriber_do_not_reveal_what_others_see(tmp_path: Path) -> None:
     alone = late_comer(tmp_path / "0", ann=("q", "nurse"))
     assert alone == late_comer(tmp_path / "1", ann=("q", "nurse"), bob=("r", "doctor"))
     assert alone == late_comer(tmp_path / "2", ann=("q", "nurse,doctor"))
@@ -94,7 +94,7 @@ def test_what_a_late_comer_receives_does_not_tell_what_others_see(tmp_path: Path
 
 
 @pytest.mark.parametrize("by", ["a file", "a table"])
-def test_bytes_that_are_no_text_end_nothing(by: str, tmp_path: Path) -> None:
+def test_bytes_that_are_not_text_end_no_query(by: str, tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT a, w FROM s WHERE w <> 'x'", r="SELECT a, UPPER(w) AS u FROM t")
     found.subscribed(ann=("q", "nurse"), bob=("r", "nurse"))
     pipeline = found.begin(found.files())
@@ -108,7 +108,7 @@ def test_bytes_that_are_no_text_end_nothing(by: str, tmp_path: Path) -> None:
     assert (refused["reason"], refused["values"]["policy"]) == (NO_LABEL, READ)
 
 
-def test_a_line_that_is_no_text_is_kept_for_the_owner_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_line_that_is_not_text_is_kept_for_the_owner_and_ends_no_query(tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT a FROM s")
     found.subscribed(ann=("q", "nurse"))
     pipeline = found.begin(found.files())
@@ -123,7 +123,7 @@ def test_a_line_that_is_no_text_is_kept_for_the_owner_and_ends_nothing(tmp_path:
     assert READ in (tmp_path / "out" / "owner" / "s.refused.jsonl").read_text()
 
 
-def test_a_batch_that_ingress_cannot_take_is_the_matter_of_its_stream_alone(
+def test_a_batch_that_ingress_cannot_take_affects_its_stream_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever there is that nobody has thought of."""
@@ -141,7 +141,7 @@ def test_a_batch_that_ingress_cannot_take_is_the_matter_of_its_stream_alone(
     assert found.fetched("ann", "q") == [(1,)]
 
 
-def test_a_file_that_lies_about_its_size_ends_nothing(tmp_path: Path) -> None:
+def test_a_file_that_lies_about_its_size_ends_no_query(tmp_path: Path) -> None:
     """How many tuples there are is the word of whoever wrote the file."""
     found = bench(tmp_path, q="SELECT a FROM s", r="SELECT a FROM t")
     plain = found.descriptors["s"]
@@ -216,7 +216,7 @@ def test_a_parquet_file_holds_no_labels_but_those_of_its_results(tmp_path: Path)
         assert pq.read_schema(file).metadata is None  # the numbers of queries tell how many objects there are
 
 
-def test_who_has_lost_the_right_to_a_query_is_not_told_that_it_ended(tmp_path: Path) -> None:
+def test_a_subscriber_who_lost_the_right_to_a_query_gets_no_notice_of_its_end(tmp_path: Path) -> None:
     found = bench(tmp_path)
     found.query("q", "SELECT COUNT(*) AS n FROM s [ROWS 9]", mode=Mode.CUMULATIVE)
     found.queries["q"] = replace(found.queries["q"], most_state=1)

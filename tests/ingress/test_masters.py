@@ -55,7 +55,7 @@ def closed() -> str:
     ],
     ids=["silent", "hangs up", "web page", "half"],
 )
-def test_what_is_no_master_is_refused_in_one_line_and_no_java_is_started(
+def test_an_invalid_master_is_refused_in_one_line_and_no_java_is_started(
     answer: bytes | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masters, "ANSWERS_WITHIN", 0.2)

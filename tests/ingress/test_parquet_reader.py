@@ -1,4 +1,4 @@
-"""Files are decoded by Arrow where Spark would read them as what they are, and nobody can tell but by the clock."""
+"""Arrow decodes Parquet files exactly as Spark would read them; files that Spark may read differently are left to Spark."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ def both_ways(spark: SparkSession, source: StreamSource, home: Path) -> list[tup
     return found
 
 
-def test_the_files_of_a_batch_are_those_that_spark_hands_over_in_the_same_order(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_batch_has_the_files_that_spark_hands_over_in_the_same_order(spark: SparkSession, tmp_path: Path) -> None:
     names = ("d", "c", "b", "a b%20?", "e\n")  # the last three are of one time: their names decide
     for number, (name, modified) in enumerate(zip(names, (4, 5, 6, 6, 6), strict=True)):
         write(tmp_path / "s" / f"{name}.parquet", table(number, 6), modified)
@@ -125,7 +123,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("rows", OTHERS.values(), ids=OTHERS)
-def test_what_spark_may_read_as_something_else_is_left_to_it(rows: pa.Table, tmp_path: Path) -> None:
+def test_files_that_spark_may_read_differently_are_left_to_spark(rows: pa.Table, tmp_path: Path) -> None:
     descriptor = StreamDescriptor("s", (("a", Type.INT),))
     fine = write(tmp_path / "0.parquet", pa.table({"a": pa.array([1], pa.int32())}))
     assert opened(descriptor, [fine]) is not None
@@ -151,7 +149,7 @@ def test_folders_that_are_columns_other_machines_and_options_of_content_are_left
     assert len(expected) == 2
 
 
-def test_a_batch_with_any_tuple_that_ingress_would_refuse_is_looked_at_row_by_row(tmp_path: Path) -> None:
+def test_a_batch_with_a_row_to_reject_is_validated_row_by_row(tmp_path: Path) -> None:
     rows = table(0, 6)
     fine = write(tmp_path / "fine.parquet", rows)
 
@@ -173,7 +171,7 @@ def test_a_batch_with_any_tuple_that_ingress_would_refuse_is_looked_at_row_by_ro
     assert not taken(with_("policy", ["R1"] * 6), longest=1)
 
 
-def test_what_nobody_sees_is_dropped_and_counted(tmp_path: Path) -> None:
+def test_tuples_that_nobody_sees_are_dropped_and_counted(tmp_path: Path) -> None:
     files = here(write(tmp_path / "1.parquet", table(0, 6)))
     decoded = files.decoded(pushdown(keep=(((3,), None), ((9,), None))), 0, lambda _: None)
     assert decoded is not None
@@ -181,7 +179,7 @@ def test_what_nobody_sees_is_dropped_and_counted(tmp_path: Path) -> None:
     assert (decoded.tuples, decoded.unseen) == (6, 3)
 
 
-def test_tuples_of_which_no_column_is_wanted_are_counted(tmp_path: Path) -> None:
+def test_tuples_of_which_no_column_is_read_are_counted(tmp_path: Path) -> None:
     files = here(write(tmp_path / "1.parquet", table(0, 6)), descriptor=StreamDescriptor("s", COLUMNS))
     decoded = files.decoded(Pushdown(CatalogSnapshot(), (), {(): 4}), 7, lambda _: None)
     assert decoded is not None
@@ -189,7 +187,7 @@ def test_tuples_of_which_no_column_is_wanted_are_counted(tmp_path: Path) -> None
     assert files.decoded(Pushdown(CatalogSnapshot(), (), {}), 7, lambda _: None) is None  # its policy cannot be read
 
 
-def test_labels_of_two_columns_are_told_apart(tmp_path: Path) -> None:
+def test_labels_of_two_columns_stay_distinct(tmp_path: Path) -> None:
     descriptor = StreamDescriptor("s", (("r", Type.STRING), ("l", Type.STRING)), None, {"ROLES": "r", "LEVEL": "l"})
     rows = {"r": ["a", "b", "a", None, "b"], "l": ["x", "x", None, "x", "x"]}
     files = here(
@@ -206,7 +204,7 @@ def test_labels_of_two_columns_are_told_apart(tmp_path: Path) -> None:
     assert decoded.arrivals.labels.tolist() == [1, 2, 3, 4, 2]
 
 
-def test_of_many_bounds_the_widest_counts_for_those_who_see_the_same() -> None:
+def test_pushdown_keeps_the_widest_of_many_bounds_for_views_that_see_the_same() -> None:
     def above(bound: int, operator: str = ">") -> Expr:
         return Compare(operator, Column(0, "a", Type.INT), Literal(bound, Type.INT))
 
@@ -291,7 +289,7 @@ TEXTS = st.lists(st.sampled_from(["doctor", "nurse", None]), max_size=12)
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, TEXTS), max_size=3), st.integers(1, 3), st.booleans())
-def test_labels_are_told_apart_however_many_there_are_of_each(
+def test_labels_stay_distinct_however_many_there_are(
     parts: list[tuple[list[str | None], ...]], count: int, same: bool
 ) -> None:
     """In one column or several, in pieces with dictionaries of their own, all the same or not, and none at all."""

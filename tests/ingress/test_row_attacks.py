@@ -1,4 +1,4 @@
-"""Attacks by rows that break things, or that come when nobody wants them: they end nobody's work."""
+"""Attacks by malformed rows and by rows of streams without readers: they end no query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAR = (400_000_000_000_000_000, -400_000_000_000_000_000, (1 << 63) - 1, -(1 << 
 
 @pytest.mark.parametrize("number", FAR)
 @pytest.mark.parametrize("column", ["at", "z"])
-def test_a_time_that_no_calendar_has_ends_nobodys_work(number: int, column: str, tmp_path: Path) -> None:
+def test_a_time_outside_the_calendar_ends_no_query(number: int, column: str, tmp_path: Path) -> None:
     found = Bench(tmp_path, stream("s", "a INT, z TIMESTAMP"), skew=None)
     found.query("q", "SELECT a, z FROM s")
     found.subscribed(eve=("q", ""))
@@ -28,8 +28,8 @@ def test_a_time_that_no_calendar_has_ends_nobodys_work(number: int, column: str,
     far = pa.array([number, int(NOW.timestamp()) * 1_000_000], pa.int64()).cast(pa.timestamp("us", "UTC"))
     table = table.set_column(table.schema.get_field_index(column), column, far)
     found.pipeline.take("s", 0, table)  # type: ignore[union-attr]
-    pushdown: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
-    assert found.fetched("eve", "q") == pushdown
+    expected: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
+    assert found.fetched("eve", "q") == expected
     if column == "at":
         assert NO_TIME in (tmp_path / "out/owner/s.refused.jsonl").read_text()
 
@@ -46,7 +46,7 @@ def test_numbers_that_are_not_finite_are_null_and_dead_letters_stay_json(tmp_pat
     assert [x["values"]["x"] for x in strict] == ["nan", "inf", "-inf", -0.0]
 
 
-def test_a_text_that_is_too_long_is_refused_at_the_entrance(tmp_path: Path) -> None:
+def test_a_text_that_is_too_long_is_rejected_at_ingress(tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT a FROM s")
     found.subscribed(eve=("q", ""))
     begin(found)
@@ -65,7 +65,7 @@ def test_one_far_future_tuple_makes_nobody_late(tmp_path: Path) -> None:
     assert found.fetched("eve", "q") == [(1,), (2,)]
 
 
-def test_a_stream_that_nobody_wants_any_more_ends_nobodys_work(tmp_path: Path) -> None:
+def test_a_stream_without_readers_ends_no_query(tmp_path: Path) -> None:
     """Its last reader logs out while a batch of it is on its way."""
     found = Bench(tmp_path, stream("s", COLUMNS), stream("t", COLUMNS))
     found.query("q", "SELECT a FROM s")
@@ -78,7 +78,7 @@ def test_a_stream_that_nobody_wants_any_more_ends_nobodys_work(tmp_path: Path) -
     assert found.fetched("dora", "r") == [(0,)]
 
 
-def test_spoilt_rows_of_any_form_are_kept_for_the_owner(tmp_path: Path) -> None:
+def test_malformed_rows_of_any_kind_are_kept_for_the_owner(tmp_path: Path) -> None:
     found = bench(tmp_path, q="SELECT a FROM s")
     found.subscribed(eve=("q", ""))
     found.begin(found.files())

@@ -1,5 +1,6 @@
-"""Sources that cannot be read: they end only what reads them, whoever may not see them learns nothing, and they are
-tried again with growing pauses."""
+"""Sources that cannot be read: they end only their readers, users without rights learn nothing of it, and they are tried
+again with growing pauses.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ def words(bench: Bench, who: str, query: str) -> list[dict[str, str]]:
     return [x.word for x in bench.mailbox.fetch(who, query, bench.now) if x.word]
 
 
-def test_only_what_reads_the_stream_ends_and_its_owner_is_told_why(two: Bench) -> None:
+def test_only_readers_of_the_stream_end_and_its_owner_gets_the_reason(two: Bench) -> None:
     two.subscribed(ann=("over_a", "r"), bob=("over_b", "r"), cyd=("both", "r"), dan=("again", "r"))
     two.begin(two.files())
     two.take("a", ("r", 1), ("r", 2))
@@ -81,7 +82,7 @@ def test_only_what_reads_the_stream_ends_and_its_owner_is_told_why(two: Bench) -
     assert "stream b" not in UNREAD + WAITS
 
 
-def test_what_ended_yields_nothing_that_would_be_wrong_without_the_rest(two: Bench) -> None:
+def test_a_query_that_ended_emits_no_incomplete_results(two: Bench) -> None:
     """Counts over half of a window would come out at the end."""
     two.subscribed(ann=("either", "r"))
     two.begin()
@@ -91,7 +92,9 @@ def test_what_ended_yields_nothing_that_would_be_wrong_without_the_rest(two: Ben
 
 
 @pytest.mark.parametrize("unread", [{"b": "gone"}, {}], ids=["unreadable", "readable"])
-def test_whoever_may_not_read_the_stream_cannot_tell_whether_it_can_be_read(two: Bench, unread: dict[str, str]) -> None:
+def test_a_user_without_rights_to_the_stream_cannot_tell_whether_it_is_available(
+    two: Bench, unread: dict[str, str]
+) -> None:
     """The attack: a query over a stream of one's own and one that is hidden, as a probe."""
     two.subscribed(eve=("either", "r"), ann=("over_b", "r"))
     may_read(two, "eve", "a")
@@ -106,7 +109,7 @@ def test_whoever_may_not_read_the_stream_cannot_tell_whether_it_can_be_read(two:
     assert bool(words(two, "ann", "over_b")) == bool(unread)
 
 
-def test_in_a_cumulative_query_only_those_who_may_read_the_stream_are_told(tmp_path: Path) -> None:
+def test_in_a_cumulative_query_only_readers_of_the_stream_get_the_notice(tmp_path: Path) -> None:
     bench = Bench(tmp_path, stream("a", "x INT"), stream("b", "x INT"))
     bench.query("both", "SELECT l.x FROM a [UNBOUNDED] l, b [UNBOUNDED] r WHERE l.x = r.x", mode=Mode.CUMULATIVE)
     bench.subscribed(eve=("both", "r"), ann=("both", "r"))
@@ -120,7 +123,7 @@ def test_in_a_cumulative_query_only_those_who_may_read_the_stream_are_told(tmp_p
     pipeline.close()
 
 
-def test_those_who_wait_go_on_where_they_were(two: Bench) -> None:
+def test_queries_that_wait_go_on_where_they_were(two: Bench) -> None:
     two.subscribed(ann=("both", "r"))
     pipeline = two.begin(two.files())
     two.take("a", ("r", 1), ("r", 2))
@@ -145,7 +148,7 @@ class Broken:
         raise SourceError("stream b cannot be read on")
 
 
-def test_a_batch_that_cannot_be_read_harms_no_other_and_is_taken_when_it_can_be(two: Bench) -> None:
+def test_an_unreadable_batch_harms_no_other_and_is_taken_later(two: Bench) -> None:
     two.subscribed(ann=("over_a", "r"), bob=("over_b", "r"))
     pipeline = two.begin()
     with pytest.raises(SourceError):
@@ -156,7 +159,9 @@ def test_a_batch_that_cannot_be_read_harms_no_other_and_is_taken_when_it_can_be(
     assert two.fetched("ann", "over_a") == [(1,)] and two.fetched("bob", "over_b") == [(2,)]
 
 
-def test_even_one_that_fails_while_everything_waits_for_it(two: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_fails_while_everything_waits_for_it_harms_no_other(
+    two: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rights changed meanwhile, so it is read as a whole under the lock."""
     two.subscribed(ann=("over_a", "r"), bob=("over_b", "r"))
     pipeline = two.begin()
@@ -224,7 +229,7 @@ def test_a_source_is_tried_again_with_growing_pauses_and_nothing_else_waits() ->
     assert {name: error.message for name, error in runner.failed.items()} == {"b": "stream b cannot be read"}
 
 
-def test_a_source_that_lasted_is_sound_again_and_one_that_is_not_wanted_is_forgotten() -> None:
+def test_a_source_that_works_again_is_sound_and_one_without_readers_is_forgotten() -> None:
     clock = ManualClock(0.0)
     runner = Tried(clock)
     runner.read(SOURCES)
@@ -247,7 +252,7 @@ def test_a_source_that_lasted_is_sound_again_and_one_that_is_not_wanted_is_forgo
     assert runner.failed == {}
 
 
-def test_what_is_wrong_with_headgate_itself_still_ends_everything() -> None:
+def test_a_fault_of_the_engine_still_ends_everything() -> None:
     runner = Tried(ManualClock(0.0))
     runner.read(SOURCES)
     runner._faults["a"] = KeyError("a bug")
@@ -256,7 +261,7 @@ def test_what_is_wrong_with_headgate_itself_still_ends_everything() -> None:
         runner.wait(0)
 
 
-def test_what_is_read_to_its_end_is_not_tried_again() -> None:
+def test_a_source_read_to_its_end_is_not_tried_again() -> None:
     clock = ManualClock(0.0)
     runner = Tried(clock)
     runner.read(SOURCES, finite=True)
@@ -290,9 +295,7 @@ def spark_pipeline(bench: Bench, home: Path) -> Pipeline:
     )
 
 
-def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_missing_files_and_folders_stop_only_their_streams(spark: SparkSession, tmp_path: Path) -> None:
     long = f"{'é' * 128}.{'é' * 128}"
     bench = Bench(tmp_path, stream("a", "x INT"), stream("b", "x INT"), stream("c", "x INT"))
     bench.descriptors = {
@@ -334,7 +337,7 @@ def test_files_that_are_none_and_folders_that_are_gone_stop_only_their_streams(
     ("header", "seen"),
     [("roles,note", [("nurse",)]), ("note,roles", [("nurse",)]), ("roles", None), ("roles,note,roles", None)],
 )
-def test_a_header_says_which_column_is_the_label(
+def test_the_header_names_the_label_column(
     spark: SparkSession, tmp_path: Path, header: str, seen: list[tuple[str]] | None
 ) -> None:
     """Attack: a file with its columns in another order. Read by their places, what is for doctors went to a nurse."""
@@ -370,7 +373,7 @@ def test_a_column_of_another_type_is_named(spark: SparkSession, tmp_path: Path) 
     assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream)")
 
 
-def test_a_folder_that_goes_while_it_is_followed_is_reported_and_followed_again(
+def test_a_folder_removed_while_it_is_followed_is_reported_and_followed_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Spark follows it as if it were empty."""

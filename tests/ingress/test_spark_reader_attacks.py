@@ -1,4 +1,4 @@
-"""What senders and readers can make Spark do: conditions that never end, and tuples that are not in order."""
+"""What senders and readers can make Spark do: conditions that never end, and tuples out of order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HARD = e.Like(TEXT, "%a" * 12 + "%b")
 
 
 @pytest.mark.parametrize("pattern", ["a", "a%", "%a", "%a%", "%", "", "%%a%%", r"\%a\_%", "a^%", "%é'\\\\"])
-def test_texts_are_looked_for_by_spark(pattern: str) -> None:
+def test_spark_evaluates_searches_for_texts(pattern: str) -> None:
     condition = e.Like(TEXT, pattern)
     assert pushed(normal.conjunction([condition, NUMBER])) == normal.conjunction([condition, NUMBER])
 
@@ -45,7 +45,7 @@ def test_texts_are_looked_for_by_spark(pattern: str) -> None:
         (e.Compare("=", e.Case(((HARD, NUMBER.right),), NUMBER.left, Type.INT), NUMBER.right), normal.TRUE),
     ],
 )
-def test_patterns_are_not(condition: Expr, left: Expr) -> None:
+def test_spark_does_not_evaluate_patterns(condition: Expr, left: Expr) -> None:
     assert pushed(condition) == left
 
 
@@ -75,7 +75,7 @@ def bench(tmp_path: Path, **queries: str) -> Bench:
     return found
 
 
-def test_a_pattern_that_never_ends_holds_up_nobody(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_pattern_that_never_ends_holds_nobody_up(spark: SparkSession, tmp_path: Path) -> None:
     """The attack: ten tuples and a reader's LIKE, which Spark matches by backtracking."""
     found = bench(tmp_path, q=f"SELECT a FROM s WHERE t LIKE '{HARD.pattern}'", r="SELECT a FROM s WHERE t LIKE '%b'")
     found.subscribed(eve=("q", ""), dora=("r", ""))
@@ -85,14 +85,14 @@ def test_a_pattern_that_never_ends_holds_up_nobody(spark: SparkSession, tmp_path
     assert found.fetched("eve", "q") == found.fetched("dora", "r") == [(10,)]
 
 
-def test_what_takes_spark_too_long_is_ended(spark: SparkSession) -> None:
+def test_a_read_that_takes_spark_too_long_is_ended(spark: SparkSession) -> None:
     assert TimeBudget(0.5).collected(spark.range(10**13).where(F.col("id") < 0)) is None
     assert TimeBudget(60).collected(spark.range(3)).num_rows == 3  # type: ignore[union-attr]
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         TimeBudget(60).collected(spark.range(3).select(F.expr("raise_error('DIVIDE_BY_ZERO')")))
 
 
-def test_then_kernels_evaluate_the_condition_and_spark_is_not_asked_again(
+def test_after_that_operators_evaluate_the_condition_and_spark_is_not_asked_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = bench(tmp_path, q="SELECT a FROM s WHERE a > 3")

@@ -1,4 +1,4 @@
-"""The content of tables as Spark reads it: whole, in its order, with what is bad in it apart."""
+"""Spark reads the content of a table whole and in order, and separates bad rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def source(format_: str, path: Path, **options: str) -> StreamSource:
     return StreamSource(ENTRANCE, format_, {"path": str(path), **options})
 
 
-def test_files_of_a_table_are_read_whole_in_the_order_of_their_age_and_bad_rows_are_refused(
+def test_files_of_a_table_are_read_whole_oldest_first_and_bad_rows_are_rejected(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "b.csv").write_text("pat,ward,who\n1,east,nurse\n2,west,doctor\nx,north,nurse\n3,south,nurse &\n")
@@ -48,7 +48,7 @@ def test_files_of_a_table_are_read_whole_in_the_order_of_their_age_and_bad_rows_
     ("format_", "content", "kind"),
     [("csv", None, "PATH_NOT_FOUND"), ("nonsense", "", None), ("parquet", "no", None)],
 )
-def test_what_cannot_be_read_is_said_in_one_line(
+def test_a_table_that_cannot_be_read_is_reported_in_one_line(
     spark: SparkSession, tmp_path: Path, format_: str, content: str | None, kind: str | None
 ) -> None:
     """With the place, for whoever made the source; and nothing that is in files."""

@@ -1,4 +1,4 @@
-"""Files of CSV and JSON lines: what is in a value never begins a tuple, and what is no tuple is refused whole."""
+"""Files of CSV and JSON lines: a value never begins a tuple, and a bad row is rejected whole."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ DAMAGED = {
 
 @pytest.mark.parametrize("row", DAMAGED.values(), ids=DAMAGED)
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_row_that_is_damaged_is_refused_whole_and_the_others_are_not(row: str, end: str) -> None:
+def test_a_damaged_row_is_rejected_whole_and_other_rows_are_not(row: str, end: str) -> None:
     whole = taken(f"{AT},5,a,boss{end}{row}{end}{AT},6,b,boss{end}", "csv")
     assert ks(whole) == [5, 6]
     (refused,) = whole.refused
     assert refused.reason == NO_FORM and [x[MALFORMED] for x in refused.rows] == [row]
 
 
-def test_a_quote_that_is_never_closed_takes_what_follows_with_it_and_nothing_is_made_of_that() -> None:
+def test_a_quote_that_is_never_closed_rejects_everything_after_it() -> None:
     whole = taken(f'{AT},5,a,boss\n{AT},6,"open,boss\n{AT},777,forged,viewer\n{AT},8,x,y', "csv")
     assert ks(whole) == [5] and whys(whole) == [records.NOT_CLOSED]
 
 
-def test_a_refused_row_names_the_column_and_what_was_expected() -> None:
+def test_a_rejected_row_names_the_column_and_what_was_expected() -> None:
     rows = [(AT, "8.0", "a", "p"), ("then", 1, "a", "p"), (AT, 2**31, "a", "p"), (AT, "", "", "p"), (AT, "x" * 500)]
     whole = taken(written(*rows), "csv")
     assert whys(whole) == [
@@ -118,7 +118,7 @@ TEXT = st.text(st.sampled_from('ab,";\n \t\x00é'), max_size=6)
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=8), st.booleans(), st.sampled_from(["\n", "\r\n"]))
-def test_what_python_writes_is_what_is_read_however_it_is_cut(
+def test_a_file_that_python_wrote_is_read_the_same_in_pieces_of_any_size(
     rows: list[tuple[str, str, str]], all_: bool, end: str
 ) -> None:
     out = io.StringIO()
@@ -157,7 +157,7 @@ def test_columns_are_found_by_the_names_in_the_header() -> None:
     assert taken("", "csv", header="true").table.num_rows == 0
 
 
-def test_options_are_known_or_refused() -> None:
+def test_unknown_options_are_refused() -> None:
     whole = taken(f"{AT};1;'a;''b';NA\n", "csv", sep=";", quote="'", nullValue="NA")
     assert [(x["note"], x["policy"]) for x in whole.table.to_pylist()] == [("a;'b", None)]
     assert ks(taken(f'{AT},1,é,"p"\n'.encode("latin-1"), "csv", encoding="latin-1")) == [1]
@@ -191,7 +191,7 @@ NO_LINES = {
 
 
 @pytest.mark.parametrize(("bad", "why"), NO_LINES.values(), ids=NO_LINES)
-def test_a_line_that_means_different_things_to_different_readers_is_refused_whole(bad: str, why: str) -> None:
+def test_an_ambiguous_line_is_rejected_whole(bad: str, why: str) -> None:
     whole = taken(f"{line(k=5)}\n{bad}\n\n  \r\n{line(k=6)}", "json")
     assert ks(whole) == [5, 6] and whys(whole) == [why]
     assert [x[MALFORMED] for part in whole.refused for x in part.rows] == [bad]
@@ -229,7 +229,7 @@ def test_millions_of_bad_lines_are_counted_and_a_few_are_kept(format_: str) -> N
 
 
 @pytest.mark.parametrize("data", ['"' + "y\n" * 90, "y" * 200, '1,"' + "y" * 150], ids=["quote", "line", "value"])
-def test_a_record_that_never_ends_is_not_held(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_never_ends_is_not_kept_in_memory(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "PIECE", 16)
     monkeypatch.setattr(records, "LONGEST", 64)
     for end, ok in (("", []), ('"\n1,2,3\n' if '"' in data else "\n1,2,3\n", [("1", "2", "3")])):

@@ -1,4 +1,4 @@
-"""Ingress alone: what becomes a tuple, with which time and label, and what is refused for which reason."""
+"""Validation alone: which rows become tuples, with which time and label, and which rows are rejected for which reason."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_without_an_event_time_the_time_of_arrival_counts() -> None:
     assert arrivals.times.tolist() == [NOW, NOW] and not refused
 
 
-def test_what_has_no_event_time_is_refused() -> None:
+def test_a_row_without_an_event_time_is_rejected() -> None:
     arrivals, _, refused = taken([{"n": 1, "at": None}, {"n": 2, "at": moment(0)}], descriptor())
     assert ns(arrivals) == [2] and refused == {NO_TIME: [1]}
 
 
-def test_what_is_too_far_ahead_is_refused_and_what_is_just_within_is_not() -> None:
+def test_a_row_too_far_ahead_of_the_clock_is_rejected_and_one_just_within_is_not() -> None:
     rows = [{"n": more, "at": moment((NOW + 500 + more) * 1000)} for more in (-1, 0, 1)]
     arrivals, _, refused = taken(rows, descriptor(skew=500))
     assert ns(arrivals) == [-1, 0] and refused == {AHEAD: [1]}
@@ -81,7 +81,7 @@ def test_a_batch_of_nothing_is_fine(rows: list[dict[str, object]], labels: dict[
     assert all(len(column) == 0 for column in arrivals.columns.values())
 
 
-def test_what_is_no_finite_number_is_null_and_there_is_one_zero() -> None:
+def test_a_number_that_is_not_finite_is_null_and_there_is_one_zero() -> None:
     values = (math.nan, math.inf, -math.inf, -0.0, 1.5, None)
     arrivals, _, refused = taken([{"n": 0, "x": x, "at": moment(0)} for x in values], descriptor())
     found = arrivals.columns["x"].to_pylist()
@@ -115,7 +115,7 @@ def test_one_of_two_texts_that_cannot_be_read_is_enough() -> None:
     assert ns(arrivals) == [2] and refused == {NO_LABEL: [0, 1]}
 
 
-def test_a_row_is_refused_once_for_the_first_reason_there_is() -> None:
+def test_a_row_is_rejected_once_for_the_first_reason() -> None:
     far = moment((NOW + 9) * 1000)
     rows = [{"n": n, "at": at, "p": "&"} for n, at in enumerate((None, None, far, moment(0)))]
     arrivals, _, refused = taken(rows, descriptor(labels={"LABEL": "p"}, skew=0), ["spoilt", None, None, None])
@@ -123,7 +123,7 @@ def test_a_row_is_refused_once_for_the_first_reason_there_is() -> None:
     assert refused == {NO_FORM: [0], NO_TIME: [1], AHEAD: [2], NO_LABEL: [3]}
 
 
-def test_order_and_values_stay_with_their_labels_when_rows_between_are_refused() -> None:
+def test_order_and_values_stay_with_their_labels_when_rows_between_are_rejected() -> None:
     texts = ("a", "&", "b", None, "a", "c")
     rows = [{"n": n, "x": n / 2, "at": moment(-n * 1000), "p": text} for n, text in enumerate(texts)]
     arrivals, labels, _ = taken(rows, descriptor(labels={"ROLES": "p"}))
@@ -131,7 +131,7 @@ def test_order_and_values_stay_with_their_labels_when_rows_between_are_refused()
     assert [str(label.roles) for label in labels] == ["a", "b", "a", "c"]
 
 
-def test_refused_rows_are_kept_as_they_came() -> None:
+def test_rejected_rows_are_kept_unchanged() -> None:
     numbers = Dictionary()
     table = pa.Table.from_pylist([{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}], SCHEMA)
     _, refused = Ingress(descriptor(), RULES, numbers.number).take(table, NOW)

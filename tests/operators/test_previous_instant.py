@@ -1,4 +1,4 @@
-"""Blocks that slide beside windows that count: what was there at the instant before, however batches are split."""
+"""Sliding blocks beside windows of rows: the rows of the previous instant are the same however batches are split."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Batch = tuple[str, Sequence[tuple[int, str]]]
 def received(
     queries: Sequence[ContinuousQuery], batches: Sequence[Batch], home: Path
 ) -> list[tuple[int, tuple[Value, ...]]]:
-    pushdown = {role: snapshot(queries, {"ann": who(*role.split())}) for role, _ in batches}
-    story = Story(home, pushdown[batches[0][0]])
-    steps = [story.batch(pushdown[role], *tuples).get("ann", []) for role, tuples in batches]
+    snapshots = {role: snapshot(queries, {"ann": who(*role.split())}) for role, _ in batches}
+    story = Story(home, snapshots[batches[0][0]])
+    steps = [story.batch(snapshots[role], *tuples).get("ann", []) for role, tuples in batches]
     return [(time, values) for found in steps for time, values, _ in found]
 
 
@@ -48,7 +48,7 @@ def expected(query: ContinuousQuery, batches: Sequence[Batch]) -> list[tuple[int
 
 
 @pytest.mark.parametrize("text", QUERIES)
-def test_what_left_between_two_instants_is_known_at_the_next(text: str, tmp_path: Path) -> None:
+def test_a_row_that_left_between_two_instants_is_known_at_the_next(text: str, tmp_path: Path) -> None:
     query = running("q", text)
     for number, sizes in enumerate(([14], [1] * 14, [4, 1, 1, 0, 8], [5, 0, 0, 9])):
         batches: list[Batch] = [("a", [(n, ("TRUE", "a")[n % 2]) for n in places]) for places in _places(sizes)]
@@ -61,7 +61,7 @@ def _places(sizes: Sequence[int]) -> list[range]:
 
 @pytest.mark.parametrize("text", QUERIES)
 @pytest.mark.parametrize("between", [0, 1])
-def test_what_was_displaced_does_not_return_when_that_which_displaced_it_is_lost(
+def test_a_displaced_row_does_not_return_when_the_row_that_displaced_it_is_lost(
     text: str, between: int, tmp_path: Path
 ) -> None:
     query = running("q", text)
@@ -71,7 +71,7 @@ def test_what_was_displaced_does_not_return_when_that_which_displaced_it_is_lost
     assert received([query], batches, tmp_path) == expected(query, batches)
 
 
-def test_other_blocks_of_the_same_window_have_seen_it_leave(tmp_path: Path) -> None:
+def test_other_blocks_of_the_same_window_see_the_row_leave(tmp_path: Path) -> None:
     """They report it once, when it leaves; and nobody reports what another remembers."""
     sliding, counting = running("q", QUERIES[0]), running("r", "SELECT DSTREAM n FROM s [ROWS 1]")
     batches: list[Batch] = [("", [(n, "TRUE")]) for n in range(1, 14)]

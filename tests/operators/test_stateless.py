@@ -1,4 +1,4 @@
-"""Blocks without windows that bound the same column: each step of a ladder is what its own condition says."""
+"""Stateless blocks that bound the same column are evaluated together: each emits what its own condition says."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ VALUES: dict[Type, list[Any]] = {
 
 @pytest.mark.parametrize("type_", LIMITS)
 @pytest.mark.parametrize("size", [60, 2_000])
-def test_each_step_of_a_ladder_yields_what_its_condition_says(type_: Type, size: int) -> None:
+def test_each_stateless_block_emits_what_its_own_condition_says(type_: Type, size: int) -> None:
     rng = Random(size)
     stream = Stream("s", (("k", Type.INT), ("v", type_)))
     steps = [(sign, limit, extra) for sign in COMPARE for limit in LIMITS[type_] for extra in (False, True)]
@@ -72,10 +72,10 @@ def test_each_step_of_a_ladder_yields_what_its_condition_says(type_: Type, size:
     }
     for name, (sign, limit, extra) in zip(running, steps, strict=True):
         for role in ROLES:
-            pushdown = [
+            expected = [
                 (time, key, value)
                 for time, (key, value, label) in enumerate(zip(keys, values, labels.tolist(), strict=True))
                 if value is not None and COMPARE[sign](value, limit) and (not extra or key > 50)
                 if label in (ROLES.index(role), 2)
             ]
-            assert found.get((name, role), []) == pushdown, (name, sign, limit, extra)
+            assert found.get((name, role), []) == expected, (name, sign, limit, extra)

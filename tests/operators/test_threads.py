@@ -26,7 +26,7 @@ def test_few_rows_stay_in_their_thread_and_many_do_not() -> None:
     assert threading.get_ident() not in in_threads(thread, range(9), [threads.WORTH_IT] * 9)
 
 
-def test_the_largest_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_parts_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = ThreadPoolExecutor(1)
     monkeypatch.setattr(threads, "_threads", lambda _: alone)
     begun: list[str] = []
@@ -34,7 +34,7 @@ def test_the_largest_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert begun == ["large", "middle", "small"]
 
 
-def test_what_fails_in_a_thread_fails_here() -> None:
+def test_an_error_in_a_thread_is_raised_to_the_caller() -> None:
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda x: 1 // x, [1, 0], [10**6] * 2)
 

@@ -105,7 +105,7 @@ def test_a_fault_in_one_query_ends_that_query_alone(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_whoever_was_told_is_not_told_again_and_others_go_on_after_a_restart(
+def test_a_notice_is_not_repeated_after_a_restart_and_other_queries_go_on(
     restarted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = bench(tmp_path, BAD["windows"])
@@ -123,9 +123,7 @@ def test_whoever_was_told_is_not_told_again_and_others_go_on_after_a_restart(
     assert [n for (n,) in found.fetched("amy", "count")] == [1, 2, *[3] * 10]
 
 
-def test_state_that_cannot_be_gone_on_with_ends_its_query_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_state_that_cannot_be_restored_ends_its_query_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""), eve=("bad", ""))
     pipeline = found.begin()
@@ -139,7 +137,7 @@ def test_state_that_cannot_be_gone_on_with_ends_its_query_alone(
     assert [n for (n,) in found.fetched("amy", "count")] == [1, 2, *[3] * 6]
 
 
-def test_what_fails_for_one_reader_of_a_query_ends_for_that_reader_alone(
+def test_a_query_that_fails_for_one_reader_ends_for_that_reader_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = bench(tmp_path, BAD["windows"])
@@ -152,9 +150,7 @@ def test_what_fails_for_one_reader_of_a_query_ends_for_that_reader_alone(
     assert len(found.fetched("amy", "bad")) == len(found.fetched("fay", "bad")) == 4
 
 
-def test_what_only_says_what_may_be_left_out_of_a_batch_may_fail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pushdown_that_fails_ends_no_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = bench(tmp_path, BAD["passing"])
     found.subscribed(amy=("count", ""), eve=("bad", ""))
     faulty(monkeypatch, "execution.processor.Processor.kept", lambda *_: True)
@@ -162,7 +158,7 @@ def test_what_only_says_what_may_be_left_out_of_a_batch_may_fail(
     assert found.fetched("eve", "bad") == [(2,)]
 
 
-def test_a_stream_that_cannot_be_let_in_ends_what_reads_it_alone(
+def test_a_stream_that_ingress_cannot_take_ends_its_readers_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Bench(tmp_path, stream("s", "a INT"), stream("t", "a INT"))
@@ -177,9 +173,7 @@ def test_a_stream_that_cannot_be_let_in_ends_what_reads_it_alone(
     assert told(found, "eve", "of_t") == told(found, "fay", "over") == [TOLD]
 
 
-def test_a_table_that_fails_in_any_way_ends_what_reads_it_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_fails_in_any_way_ends_its_readers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Bench(tmp_path, stream("s", "a INT"), table("d", "a INT"))
     found.query("of_s", "SELECT a FROM s")
     found.query("both", "SELECT v.a FROM s [NOW] v, d WHERE v.a = d.a")
@@ -195,7 +189,7 @@ def test_a_table_that_fails_in_any_way_ends_what_reads_it_alone(
     assert told(found, "eve", "both") == ["a table that it reads cannot be read"]
 
 
-def test_what_fails_without_any_query_is_the_engines_own_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_without_any_query_is_a_fault_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""))
     faulty(monkeypatch, "recovery.query_graph.QueryGraph.batch", lambda *_, **__: True)
@@ -203,7 +197,7 @@ def test_what_fails_without_any_query_is_the_engines_own_fault(tmp_path: Path, m
         found.take("s", ("TRUE", 2, "x"))
 
 
-def test_what_cannot_even_be_asked_for_is_told_to_its_subscriber_at_once(tmp_path: Path) -> None:
+def test_a_query_that_a_snapshot_leaves_out_gives_its_subscriber_a_notice_at_once(tmp_path: Path) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("count", ""), eve=("bad", ""))
     snapshot = found.now

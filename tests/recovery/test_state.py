@@ -48,7 +48,7 @@ def same(a: Saved, b: Saved) -> bool:
     return (a.version, a.rest, plain(a)) == (b.version, b.rest, plain(b)) and tables
 
 
-def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
+def test_saved_state_is_restored(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path / "state")
     assert folder.newest() is None
     folder.save(saved(1))
@@ -56,7 +56,7 @@ def test_what_was_saved_is_read_again(tmp_path: Path) -> None:
     assert found is not None and same(found, saved(1))
 
 
-def test_an_empty_cell_can_be_saved(tmp_path: Path) -> None:
+def test_an_empty_partition_can_be_saved(tmp_path: Path) -> None:
     StateFolder(tmp_path).save(Saved(0, {("", 0): PartitionState(saved(1).partitions["", 0].table.slice(0, 0))}, {}))
     found = StateFolder(tmp_path).newest()
     assert found is not None
@@ -64,7 +64,7 @@ def test_an_empty_cell_can_be_saved(tmp_path: Path) -> None:
     assert partition.table.num_rows == 0 and partition.classes == ()
 
 
-def test_no_cells_can_be_saved(tmp_path: Path) -> None:
+def test_state_without_partitions_can_be_saved(tmp_path: Path) -> None:
     StateFolder(tmp_path).save(Saved(0, {}, {}))
     found = StateFolder(tmp_path).newest()
     assert found is not None and found.partitions == {}
@@ -77,7 +77,7 @@ def test_only_the_newest_versions_are_kept(tmp_path: Path) -> None:
     assert folder.versions() == list(range(12 - KEPT, 12))
 
 
-def test_what_was_interrupted_is_forgotten(tmp_path: Path) -> None:
+def test_an_interrupted_version_is_removed(tmp_path: Path) -> None:
     StateFolder(tmp_path).save(saved(1))
     half = tmp_path / "000000000000002.new"
     half.mkdir()
@@ -87,7 +87,7 @@ def test_what_was_interrupted_is_forgotten(tmp_path: Path) -> None:
     assert not half.exists()
 
 
-def test_damage_is_said_and_nothing_is_guessed(tmp_path: Path) -> None:
+def test_damaged_state_is_reported_and_nothing_is_guessed(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     folder.save(saved(3))
     (tmp_path / "000000000000003" / "tuples0.arrow").write_bytes(b"not arrow")
@@ -114,7 +114,7 @@ PARCEL = ResultBatch(
 )
 
 
-def test_results_are_the_same_after_they_were_written_down(tmp_path: Path) -> None:
+def test_results_are_the_same_after_saving_and_restoring(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
     folder.save(Saved(1, saved(1).partitions, {}, [PARCEL, PARCEL]))
     found = folder.newest()
@@ -143,7 +143,7 @@ def let_out(
     sink.complete()
 
 
-def test_what_a_crash_interrupted_is_there_once(tmp_path: Path) -> None:
+def test_results_that_a_crash_interrupted_are_there_once(tmp_path: Path) -> None:
     here = Here("a", "b", "c", "d", "e", "f", "g")
     sink = FileSink(tmp_path, here)
     let_out(sink, [PARCEL])
@@ -169,7 +169,7 @@ def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4
 
 
-def test_parquet_waits_where_no_reader_looks_and_goes_out_once(tmp_path: Path) -> None:
+def test_parquet_files_wait_outside_the_readers_folder_and_are_published_once(tmp_path: Path) -> None:
     here, result_batch = Here("a", "b", "c", "d", "e", "f", "g"), replace(PARCEL, subscribers=("ann", "bob"))
     sink = ParquetSink(tmp_path, here)
     before = sink.state([result_batch])

@@ -1,4 +1,4 @@
-"""Tables beside streams: who sees what of them, and that their content is one as long as anybody reads it."""
+"""Tables beside streams: each reader sees its own part, and the content stays the same while any query reads it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refused(bench: Bench, name: str) -> list[object]:
 # What they mean -------------------------------------------------------------------------------------------------------
 
 
-def test_each_sees_of_a_table_what_each_may_see(bench: Bench) -> None:
+def test_each_reader_sees_of_a_table_what_it_may_see(bench: Bench) -> None:
     bench.query("q", BY_WARD)
     bench.subscribed(doc=("q", "doctor"), ann=("q", "nurse"))
     bench.take("vitals", ("TRUE", 1, 120), ("TRUE", 3, 130), ("TRUE", 9, 140))
@@ -118,7 +118,7 @@ def test_labels_of_a_table_combine_with_those_of_streams_in_cumulative_queries(b
 
 
 @pytest.mark.parametrize("window", ["", "[UNBOUNDED]"])
-def test_rights_that_come_and_go_show_in_the_next_results_and_yield_none_themselves(bench: Bench, window: str) -> None:
+def test_changed_rights_to_a_table_show_in_the_next_results_and_emit_none(bench: Bench, window: str) -> None:
     bench.query("q", f"SELECT w.ward, v.bp FROM vitals {window} v, wards w WHERE v.pat = w.pat")
     for roles, first in (("nurse", 120), ("doctor", 122), ("nurse", 124), ("doctor", 126)):
         bench.subscribed(ann=("q", roles))
@@ -179,7 +179,7 @@ def test_hidden_tuples_of_a_table_change_nothing(bench: Bench, tmp_path: Path) -
     assert counting(bench, WARDS[:2]) == counting(other, [*HIDDEN, *WARDS]) == [(2, "west"), (3, "west")]
 
 
-def test_the_same_attack_finds_them_where_nothing_filters(
+def test_without_the_filter_the_same_attack_reveals_hidden_tuples(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Egress alone still withholds results with the labels of hidden tuples, and that is what tells of them."""
@@ -188,7 +188,7 @@ def test_the_same_attack_finds_them_where_nothing_filters(
     assert counting(bench, WARDS[:2]) != counting(other, [*HIDDEN, *WARDS])
 
 
-def test_a_table_of_which_one_sees_nothing_yields_nothing(bench: Bench) -> None:
+def test_a_table_with_no_visible_tuples_gives_no_results(bench: Bench) -> None:
     bench.content["wards"] = [("doctor", 1, "east")]
     bench.query("q", BY_WARD)
     bench.subscribed(ann=("q", "nurse"))
@@ -198,7 +198,7 @@ def test_a_table_of_which_one_sees_nothing_yields_nothing(bench: Bench) -> None:
 # Going on, and what goes wrong ----------------------------------------------------------------------------------------
 
 
-def test_a_restart_goes_on_with_what_there_was(bench: Bench) -> None:
+def test_a_restart_goes_on_with_the_same_snapshot(bench: Bench) -> None:
     bench.query("q", BY_WARD)
     bench.subscribed(ann=("q", "nurse"))
     bench.take("vitals", ("TRUE", 1, 120), ("TRUE", 2, 121))
@@ -209,7 +209,7 @@ def test_a_restart_goes_on_with_what_there_was(bench: Bench) -> None:
     assert bench.fetched("ann", "q") == [("east", 120), ("west", 121), ("east", 122)]
 
 
-def test_what_is_written_down_of_a_table_is_written_once_and_for_nobody_else(bench: Bench) -> None:
+def test_a_snapshot_of_a_table_is_written_once_and_readable_by_nobody_else(bench: Bench) -> None:
     bench.query("q", BY_WARD)
     bench.subscribed(ann=("q", "nurse"))
     bench.take("vitals", ("TRUE", 1, 120))
@@ -220,7 +220,7 @@ def test_what_is_written_down_of_a_table_is_written_once_and_for_nobody_else(ben
     assert (bench.home / "state/tables").stat().st_mode & 0o077 == 0
 
 
-def test_a_damaged_snapshot_is_said(bench: Bench) -> None:
+def test_a_damaged_snapshot_is_reported(bench: Bench) -> None:
     bench.query("q", BY_WARD)
     bench.subscribed(ann=("q", "nurse"))
     bench.take("vitals", ("TRUE", 1, 120))
@@ -277,7 +277,7 @@ def test_bad_rows_of_a_table_are_for_its_owner(bench: Bench) -> None:
     ]
 
 
-def test_what_a_view_sees_of_tables_counts_for_its_limit_and_nothing_else(bench: Bench) -> None:
+def test_only_the_visible_tuples_of_a_table_count_for_the_limit_of_a_view(bench: Bench) -> None:
     """The doctor sees more than four tuples; what the nurse cannot see does not end the nurse's view."""
     bench.limits = Limits(tuples=4)
     bench.content["wards"] = [*WARDS, ("doctor", 4, "north"), ("doctor", 5, "south")]
@@ -291,7 +291,7 @@ def test_what_a_view_sees_of_tables_counts_for_its_limit_and_nothing_else(bench:
     assert bench.fetched("ann", "q") == [("east", 120), ("east", 121)]
 
 
-def test_who_may_not_read_a_table_does_not_learn_whether_it_can_be_read(bench: Bench, tmp_path: Path) -> None:
+def test_a_user_without_rights_to_a_table_cannot_tell_whether_it_is_available(bench: Bench, tmp_path: Path) -> None:
     """The second block reads no table: it goes on for those to whom the table is hidden, as if it could be read."""
     other = Bench(tmp_path / "other", *bench.streams)
     bench.content["wards"], other.content["wards"] = None, WARDS

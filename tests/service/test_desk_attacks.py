@@ -96,7 +96,7 @@ def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
     assert not any("7" in x.read_text().partition("values")[2] for x in out.rglob("*high*"))
 
 
-def test_a_session_is_not_told_how_many_tuples_it_may_not_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
+def test_a_session_gets_no_count_of_tuples_it_may_not_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
     _, client, work, _ = at_desk
     work.take((5, "nurse"))
     before = list(client.summary(work.pipeline.counts))
@@ -105,7 +105,7 @@ def test_a_session_is_not_told_how_many_tuples_it_may_not_see(at_desk: tuple[Sys
     assert [title for title, _, _ in before] == ["results"]
 
 
-def test_a_session_receives_what_is_made_of_results_it_may_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
+def test_a_session_receives_results_over_results_it_may_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
     """The queries in between run for it as well; they were left out, and nothing came."""
     _, _, work, out = at_desk
     work.take((5, "nurse"), (7, "doctor"))
@@ -119,7 +119,7 @@ def everyone(ward: System, tmp_path: Path) -> tuple[Work, Mailbox]:
     return Work(ward, ward.headgate, tmp_path / "engine", mailbox, files), mailbox
 
 
-def test_whoever_runs_the_system_is_told_what_became_of_tuples(ward: System, tmp_path: Path) -> None:
+def test_an_operator_gets_the_counts_of_tuples(ward: System, tmp_path: Path) -> None:
     ward.run("SUBSCRIBE TO root.high", ward.login("ned"))
     work, _ = everyone(ward, tmp_path)
     work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
@@ -145,7 +145,7 @@ def fetched(ward: System, mailbox: Mailbox, token: str) -> dict[str, list[tuple[
         }
 
 
-def test_dead_letters_go_to_whoever_owns_the_stream_now(ward: System, tmp_path: Path) -> None:
+def test_dead_letters_go_to_the_present_owner_of_the_stream(ward: System, tmp_path: Path) -> None:
     """The name of a source keeps who made it; a stream that was passed on is somebody else's."""
     ward.run("GRANT ADD ON SYSTEM TO PUBLIC")
     ann = ward.new_user("ann")
@@ -162,7 +162,7 @@ def test_dead_letters_go_to_whoever_owns_the_stream_now(ward: System, tmp_path: 
     assert letters.keys() == {"ann", "ned"} and '"hr": 6' in letters["ned"] and '"hr": 6' not in letters["ann"]
 
 
-def test_reading_results_needs_the_rights_to_all_they_are_made_of(ward: System, tmp_path: Path) -> None:
+def test_reading_results_needs_the_rights_to_all_their_sources(ward: System, tmp_path: Path) -> None:
     """Who may read the last stream only, or all but one of those in between, receives nothing."""
     tokens = {}
     for user, names in {"eve": ("twice",), "amy": ("hr", "twice"), "ben": ("high", "twice")}.items():
@@ -198,7 +198,7 @@ def test_a_narrowed_query_gives_its_owner_what_its_roles_may_see_and_others_thei
     assert fetched(ward, mailbox, ned) == {"dora.mine": [(2,), (3,)]}
 
 
-def test_somebody_who_leaves_while_its_stream_is_read_ends_nobodys_work(ward: System, tmp_path: Path) -> None:
+def test_an_owner_who_is_dropped_while_its_stream_is_read_ends_no_query(ward: System, tmp_path: Path) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.hr", token)
     work, _ = everyone(ward, tmp_path)
@@ -208,7 +208,7 @@ def test_somebody_who_leaves_while_its_stream_is_read_ends_nobodys_work(ward: Sy
     assert work.pipeline.counts.batches == 1
 
 
-def test_long_names_of_users_and_streams_end_nobodys_work(ward: System, tmp_path: Path) -> None:
+def test_long_names_of_users_and_streams_end_no_query(ward: System, tmp_path: Path) -> None:
     """A name of 128 characters is more than a thousand bytes as part of a path."""
     long = "é" * 128
     ward.run(f"GRANT ADD ON SYSTEM TO PUBLIC; CREATE USER \"{long}\" PASSWORD 'correct horse'")
@@ -222,7 +222,7 @@ def test_long_names_of_users_and_streams_end_nobodys_work(ward: System, tmp_path
     assert len(list((tmp_path / "out").rglob("*.jsonl"))) == 2
 
 
-def test_of_streams_that_cannot_be_read_everyone_is_told_what_is_theirs_to_know(ward: System) -> None:
+def test_notices_of_unavailable_streams_name_only_streams_that_the_user_may_see(ward: System) -> None:
     """Their owner and whoever runs the system which and why; who may read them, what waits; nobody else anything."""
     failed = {"root.hr": SourceError("stream root.hr cannot be read as `json` (PATH_NOT_FOUND)")}
     ned, eve = ward.login("ned"), ward.new_user("eve", "clerk")
@@ -236,7 +236,7 @@ def test_of_streams_that_cannot_be_read_everyone_is_told_what_is_theirs_to_know(
     assert RunClient(ward.headgate, eve).unread(failed) == []
 
 
-def test_whoever_takes_long_to_show_results_holds_nobody_up(system: System, tmp_path: Path) -> None:
+def test_a_slow_reader_of_results_holds_nobody_up(system: System, tmp_path: Path) -> None:
     """The attack: a reader stops between two tables; everyone else waited for it, until the store gave up."""
     system.run(SETUP)
     system.new_user("ned", "nurse")

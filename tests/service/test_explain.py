@@ -37,7 +37,7 @@ def field(sqlite_system: System) -> System:
     return sqlite_system
 
 
-def test_a_query_is_explained_with_what_it_shares_and_what_results_carry(field: System) -> None:
+def test_explain_shows_what_a_query_shares_and_which_labels_results_carry(field: System) -> None:
     field.run(f"CREATE QUERY q5 AS {Q5}; START QUERY q5")
     shared = (
         "SELECT lon = '4E', WINDOW ROWS 10, SELECT bp > 120, WINDOW ROWS 10, JOIN root.Position.sid = root.Vitals.sid"

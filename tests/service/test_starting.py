@@ -61,7 +61,7 @@ def fails(error: Exception) -> Start:
     return start
 
 
-def test_what_started_beside_one_that_cannot_go_on_is_stopped(starting: Any) -> None:
+def test_streams_started_beside_one_that_fails_are_stopped(starting: Any) -> None:
     first, last = Query(), Query()
     runner, read = starting(
         a=lambda: first, b=fails(StoreError("the state is older")), c=fails(SourceError("no c")), d=lambda: last
@@ -72,7 +72,7 @@ def test_what_started_beside_one_that_cannot_go_on_is_stopped(starting: Any) -> 
     assert first.stopped and last.stopped
 
 
-def test_what_is_being_started_when_somebody_interrupts_is_stopped_too(starting: Any) -> None:
+def test_a_stream_that_is_starting_during_an_interrupt_is_stopped(starting: Any) -> None:
     first, second = Query(), Query()
 
     def interrupting() -> Query:
@@ -86,7 +86,7 @@ def test_what_is_being_started_when_somebody_interrupts_is_stopped_too(starting:
     assert first.stopped and second.stopped
 
 
-def test_one_that_cannot_be_stopped_does_not_keep_the_others_running(starting: Any) -> None:
+def test_a_stream_that_cannot_be_stopped_does_not_keep_others_running(starting: Any) -> None:
     queries = [Query(), Query(ValueError("Spark does not answer")), Query()]
     runner, read = starting(**{f"s{n}": (lambda query=query: query) for n, query in enumerate(queries)})
     read()

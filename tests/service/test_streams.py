@@ -90,12 +90,16 @@ class Kept(Mailbox):
 
 
 def run(
-    spark: SparkSession, home: Path, source: StreamSource, pushdown: CatalogSnapshot, *, last: bool = True
+    spark: SparkSession, home: Path, source: StreamSource, asked: CatalogSnapshot, *, last: bool = True
 ) -> tuple[list[DeliveredResult], Kept]:
     box = Kept()
-    gate = Gate(replace(pushdown, descriptors={"s": source.descriptor}))
+    source_of_snapshots = Gate(replace(asked, descriptors={"s": source.descriptor}))
     pipeline = Pipeline(
-        home, gate, lambda _, program, schema: LocalExecutor(program, schema, evaluate), [box], SystemClock()
+        home,
+        source_of_snapshots,
+        lambda _, program, schema: LocalExecutor(program, schema, evaluate),
+        [box],
+        SystemClock(),
     )
     try:
         runner = Runner(spark, home, pipeline)
@@ -106,7 +110,10 @@ def run(
             raise error
         if last:
             pipeline.end()
-        found = [delivered_results(box.fetch(x.name, x.query, gate.now)) for x in gate.now.subscribers]
+        found = [
+            delivered_results(box.fetch(x.name, x.query, source_of_snapshots.now))
+            for x in source_of_snapshots.now.subscribers
+        ]
         return [x for result_batches in found for x in result_batches], box
     finally:
         pipeline.close()
@@ -139,7 +146,7 @@ def write(folder: Path, number: int, rows: list[dict[str, Any]], kind: str) -> N
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def expected(pushdown: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
+def expected(asked: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
     tuples = [
         Tuple("s", int(at.timestamp() * 1000), {**row, "at": at}, parse_label(f"{row['policy']} FROM s"))
         for row in ROWS
@@ -148,7 +155,7 @@ def expected(pushdown: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
     return {
         (who, query.name): exact(query.query, tuples, {who: clearance(roles)})[who]
         for who, roles in PEOPLE.items()
-        for query in pushdown.queries
+        for query in asked.queries
     }
 
 
@@ -167,10 +174,10 @@ def test_files_of_every_format_give_what_the_oracle_says(
     for number, size in enumerate((30, 20, 10)):
         begin = (0, 30, 50)[number]
         write(tmp_path / "in", number, ROWS[begin : begin + size], kind)
-    pushdown = snapshot(QUERIES)
+    asked = snapshot(QUERIES)
     source = StreamSource(ENTRANCE, kind, {"path": str(tmp_path / "in"), "maxFilesPerTrigger": files})
-    found, box = run(spark, tmp_path / "home", source, pushdown)
-    assert by_reader(found) == expected(pushdown)
+    found, box = run(spark, tmp_path / "home", source, asked)
+    assert by_reader(found) == expected(asked)
     assert box.refused == []
 
 
@@ -179,39 +186,39 @@ def test_a_batch_read_as_a_whole_gives_the_same(
     spark: SparkSession, tmp_path: Path, queries: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "in", 0, ROWS, "json")
-    pushdown = snapshot(queries)
+    asked = snapshot(queries)
     source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
-    decoded, _ = run(spark, tmp_path / "compact", source, pushdown)
+    decoded, _ = run(spark, tmp_path / "compact", source, asked)
     monkeypatch.setattr(SparkBatch, "decoded", lambda *_: None)
-    whole, _ = run(spark, tmp_path / "whole", source, pushdown)
+    whole, _ = run(spark, tmp_path / "whole", source, asked)
     assert decoded == whole
-    assert by_reader(whole) == expected(pushdown)
+    assert by_reader(whole) == expected(asked)
 
 
-def test_what_was_read_is_not_read_again_and_what_comes_later_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_run_reads_only_new_files(spark: SparkSession, tmp_path: Path) -> None:
     source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
-    pushdown = snapshot(QUERIES)
+    asked = snapshot(QUERIES)
     write(tmp_path / "in", 0, ROWS[:40], "json")
-    first, _ = run(spark, tmp_path / "home", source, pushdown, last=False)
-    again, _ = run(spark, tmp_path / "home", source, pushdown, last=False)
+    first, _ = run(spark, tmp_path / "home", source, asked, last=False)
+    again, _ = run(spark, tmp_path / "home", source, asked, last=False)
     write(tmp_path / "in", 1, ROWS[40:], "json")
-    last, _ = run(spark, tmp_path / "home", source, pushdown)
+    last, _ = run(spark, tmp_path / "home", source, asked)
     assert again == []
     got, more = by_reader(first), by_reader(last)
-    assert {key: got.get(key, []) + more.get(key, []) for key in expected(pushdown)} == expected(pushdown)
+    assert {key: got.get(key, []) + more.get(key, []) for key in expected(asked)} == expected(asked)
 
 
-def test_rows_that_are_not_in_order_are_kept_with_the_reason(spark: SparkSession, tmp_path: Path) -> None:
+def test_malformed_rows_are_kept_with_the_reason(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "in", 0, ROWS, "json")
     with (tmp_path / "in" / "9.json").open("a") as file:
         file.write('{"at": "2024-01-01T10:00:29Z", "a": "no number", "x": 1, "policy": "R1"}\n{broken\n')
         file.write(
             '{"a": 1, "x": 1, "policy": "R1"}\n{"at": "2024-01-01T10:00:29Z", "a": 1, "x": 1, "policy": "R1 &"}\n'
         )
-    pushdown = snapshot(QUERIES)
+    asked = snapshot(QUERIES)
     source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
-    found, box = run(spark, tmp_path / "home", source, pushdown)
-    assert by_reader(found) == expected(pushdown)
+    found, box = run(spark, tmp_path / "home", source, asked)
+    assert by_reader(found) == expected(asked)
     assert {x.reason: len(x.rows) for x in box.refused} == {NO_FORM: 2, NO_TIME: 1, NO_LABEL: 1}
 
 

@@ -87,7 +87,7 @@ def running(names: Iterable[str] = tuple(TEXTS)) -> dict[str, ContinuousQuery]:
     return found
 
 
-ENTRANCES = {name: StreamDescriptor(name, columns, "at", {"ROLES": "policy"}) for name, columns in COLUMNS.items()}
+DESCRIPTORS = {name: StreamDescriptor(name, columns, "at", {"ROLES": "policy"}) for name, columns in COLUMNS.items()}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class ScriptedGate:
             subscribers = tuple(Subscriber(w, q, c) for w, c in clearances.items() for q in self._queries)
             descriptors = {
                 name: descriptor
-                for name, descriptor in ENTRANCES.items()
+                for name, descriptor in DESCRIPTORS.items()
                 if any(name in query.streams for query in self._queries.values())
             }
             self._known[len(past)] = CatalogSnapshot(

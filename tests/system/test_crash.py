@@ -167,12 +167,12 @@ class Victim:
 
     def judge(self) -> None:
         """After all that it goes on to the end, and, if asked once more, has nothing to add."""
-        pushdown = expected(self.batches, self.rights)
-        assert sum(map(len, pushdown.values())) > 100
+        whole = expected(self.batches, self.rights)
+        assert sum(map(len, whole.values())) > 100
         for _ in range(2):
             assert not self.life()
             found = written(self.folder)
-            assert found == pushdown, [key for key in pushdown if found[key] != pushdown[key]]
+            assert found == whole, [key for key in whole if found[key] != whole[key]]
         print(f"\nkilled {self.killed.total()} times: {dict(self.killed)}")
 
 
@@ -220,7 +220,7 @@ def test_a_process_killed_at_random_moments_loses_and_repeats_nothing(
     ("step", "out"),
     [("state named", False), ("half a line written", False), ("note written, not named", False), ("note named", True)],
 )
-def test_what_was_not_out_when_a_right_was_lost_stays_in_and_what_was_stays_out(
+def test_a_lost_right_withholds_unpublished_results_and_leaves_published_ones(
     begetter: subprocess.Popen[str], tmp_path: Path, step: str, out: bool
 ) -> None:
     """Results that a crash caught on their way out are decided about anew; those that were out are nobody's to take."""
@@ -233,8 +233,8 @@ def test_what_was_not_out_when_a_right_was_lost_stays_in_and_what_was_stays_out(
     assert victim.life(step=step)
     victim.change([worker.Rights(6, "bob", None)])
     assert not victim.life()
-    pushdown = after if out else after | {key: lines for key, lines in before.items() if key[0] == "bob"}
-    assert written(tmp_path) == pushdown
+    right = after if out else after | {key: lines for key, lines in before.items() if key[0] == "bob"}
+    assert written(tmp_path) == right
 
 
 # Without a process of its own: what is found when work begins again
@@ -268,7 +268,7 @@ def work(tmp_path: Path, no_waiting_for_disks: None) -> Work:  # noqa: ARG001
     return found
 
 
-def test_results_that_find_no_place_come_when_there_is_one(work: Work) -> None:
+def test_results_that_cannot_be_written_are_written_later(work: Work) -> None:
     work.go_on(until=8)
     place = work.folder / "out" / "bob"
     place.rename(work.folder / "elsewhere")
@@ -284,7 +284,7 @@ def test_results_that_find_no_place_come_when_there_is_one(work: Work) -> None:
 
 
 @pytest.mark.parametrize("full", ["out", "home"])
-def test_a_full_disk_is_said_and_loses_nothing(work: Work, full: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_loses_nothing(work: Work, full: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is full in the middle of a file; the streams that did not notice do not go on either."""
     left = [5]
 
@@ -354,7 +354,7 @@ def test_a_second_process_in_the_same_home_is_refused_and_disturbs_nothing(work:
     assert written(work.folder) == work.expected()
 
 
-def test_forgetting_begins_anew(work: Work) -> None:
+def test_after_forget_everything_is_read_anew(work: Work) -> None:
     forget(work.folder / "home")
     work.go_on(until=9)
     forget(work.folder / "home")
@@ -368,12 +368,12 @@ def test_results_go_on_in_another_folder(work: Work) -> None:
     before = written(work.folder)
     (work.folder / "out").rename(work.folder / "before")
     work.go_on()
-    after, pushdown = written(work.folder), work.expected()
-    assert all(before[key] + after[key] == pushdown[key] for key in pushdown)
+    after, right = written(work.folder), work.expected()
+    assert all(before[key] + after[key] == right[key] for key in right)
     assert any(before.values()) and any(after.values())
 
 
-def test_files_are_what_they_were_after_work_without_them(work: Work) -> None:
+def test_a_run_without_files_leaves_the_files_unchanged(work: Work) -> None:
     """Results that were printed are not in the files; those from before stay there."""
     work.go_on(until=6)
     before = written(work.folder)
@@ -392,17 +392,15 @@ def test_files_are_what_they_were_after_work_without_them(work: Work) -> None:
 # What is asked for changes between two runs
 
 
-def test_a_query_that_comes_begins_with_nothing_and_disturbs_nobody(work: Work) -> None:
+def test_a_new_query_begins_with_nothing_and_disturbs_no_other(work: Work) -> None:
     old = ("passing", "sums", "sliding", "over")
     work.go_on(until=8, names=old)
     work.go_on()
-    pushdown = work.expected() | {
-        key: lines for key, lines in expected(work.batches[8:], []).items() if key[1] not in old
-    }
-    assert written(work.folder) == pushdown
+    right = work.expected() | {key: lines for key, lines in expected(work.batches[8:], []).items() if key[1] not in old}
+    assert written(work.folder) == right
 
 
-def test_a_query_that_goes_leaves_its_results_and_disturbs_nobody(work: Work) -> None:
+def test_a_query_that_is_dropped_leaves_its_results_and_disturbs_no_other(work: Work) -> None:
     work.go_on(until=8)
     before = written(work.folder)
     kept = ("passing", "sums", "joined")
@@ -411,7 +409,7 @@ def test_a_query_that_goes_leaves_its_results_and_disturbs_nobody(work: Work) ->
     assert written(work.folder) == found
 
 
-def test_a_stream_that_goes_leaves_its_results_and_disturbs_nobody(work: Work) -> None:
+def test_a_stream_that_is_dropped_leaves_results_and_disturbs_no_other(work: Work) -> None:
     """Even if Spark still had a batch of it on the way."""
     work.go_on(until=8)
     before = written(work.folder)
@@ -445,7 +443,7 @@ def test_a_state_that_is_gone_or_older_is_no_reason_to_lose_batches(
         check_history("s", checkpoint(tmp_path, begun, ended), done)
 
 
-def test_of_a_first_batch_that_did_not_begin_nothing_stands_in_the_way(tmp_path: Path) -> None:
+def test_a_first_batch_that_crashed_early_leaves_nothing_in_the_way(tmp_path: Path) -> None:
     """Spark refuses a checkpoint without batches whose folders are not empty."""
     unbegun, begun = checkpoint(tmp_path, None, None), checkpoint(tmp_path, 0, None)
     for place in (unbegun, begun):

@@ -256,11 +256,11 @@ def kill_again_and_again(folder: Path, seed: int, kills: int) -> None:
         life.replay()
     finally:
         life.end()
-    pushdown, found = hospital.expected(), hospital.written()
-    assert sum(map(len, pushdown.values())) > kills
-    wrong = [key for key in pushdown if pushdown[key] != found[key]]
-    assert not wrong, {key: (len(pushdown[key]), len(found[key])) for key in wrong}
-    results = sum(map(len, pushdown.values()))
+    right, found = hospital.expected(), hospital.written()
+    assert sum(map(len, right.values())) > kills
+    wrong = [key for key in right if right[key] != found[key]]
+    assert not wrong, {key: (len(right[key]), len(found[key])) for key in wrong}
+    results = sum(map(len, right.values()))
     print(f"{kills} kills, {dict(phases)}: {2 * hospital.count} files, {results} results exactly", flush=True)
     hospital.headgate.close()
 
@@ -277,9 +277,9 @@ def test_a_right_that_was_lost_just_before_a_kill_is_lost_for_all_that_was_not_o
     hospital, rng = Hospital(tmp_path, seed), Random(seed)
     for _ in range(6):
         hospital.arrive()
-    pushdown = hospital.expected()
+    right = hospital.expected()
     nina = {x.name for x in hospital.headgate.snapshot().subscribers if outgoing(hospital, x.name, x.query) == "nina"}
-    with_right = {key: pushdown[key] for key in pushdown if key[0] in nina}
+    with_right = {key: right[key] for key in right if key[0] in nina}
     assert all(with_right.values())
     life = Life(tmp_path, 0)
     try:
@@ -297,7 +297,7 @@ def test_a_right_that_was_lost_just_before_a_kill_is_lost_for_all_that_was_not_o
     assert all(size <= sizes.get(file, 0) for file, size in after.items())
     assert all(found[key] == lines[: len(found[key])] for key, lines in with_right.items())
     assert {key: x for key, x in found.items() if key[0] not in nina} == {
-        key: x for key, x in pushdown.items() if key[0] not in nina
+        key: x for key, x in right.items() if key[0] not in nina
     }
     hospital.headgate.close()
 
@@ -335,7 +335,7 @@ class Command:
 
 
 @pytest.mark.long
-def test_whoever_stops_headgate_kindly_can_go_on(tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_by_a_signal_can_go_on(tmp_path: Path) -> None:
     """A folder that is missing at first, a second process, SIGTERM, Ctrl-C; then all of it is there."""
     hospital = Hospital(tmp_path, 21)
     hospital.arrive()
@@ -371,7 +371,7 @@ def test_whoever_stops_headgate_kindly_can_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_lost_half_of_what_was_known_is_said_and_everything_can_be_read_again(tmp_path: Path) -> None:
+def test_a_lost_checkpoint_or_state_is_reported_and_everything_can_be_read_again(tmp_path: Path) -> None:
     hospital = Hospital(tmp_path, 22)
     for _ in range(3):
         hospital.arrive()

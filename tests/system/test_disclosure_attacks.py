@@ -1,5 +1,5 @@
-"""Attacks to be told what is meant for others: by an expression that fails on their tuples, by results that are theirs,
-by a query above one's level.
+"""Attacks that try to learn the results of others: through an expression that fails on hidden tuples, through results of
+another reader, through a query above the reader's level.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_no_expression_fails_on_somebody_elses_tuple(text: str, tmp_path: Path) 
     assert told[0] == told[1] == told[2]
 
 
-def test_results_reach_only_the_reader_they_were_made_for_at_whatever_stage(tmp_path: Path) -> None:
+def test_results_reach_only_the_reader_they_were_computed_for_at_every_stage(tmp_path: Path) -> None:
     """Two queries at different stages read the same results: what was meant for a reader of one was taken for that of
     whoever stood in the same place of the other, or broke it for everyone."""
     found = bench(tmp_path, q="SELECT a FROM s")
@@ -60,17 +60,15 @@ def test_results_reach_only_the_reader_they_were_made_for_at_whatever_stage(tmp_
     assert len(found.fetched("dora", "two")) > 3
 
 
-def test_it_would_be_told_elsewhere_without_looking_whose_views_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_that_check_results_reach_other_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def for_some(self: VisibilityIndex, number: int, views: tuple[View, ...]) -> int:
-        row, pushdown = self._rows[number] * 0, [column for view in views for column in view.columns]
-        row[pushdown] = self._rows[number][pushdown]
+        row, columns = self._rows[number] * 0, [column for view in views for column in view.columns]
+        row[columns] = self._rows[number][columns]
         return self._visibility(self._label_of[number], row)
 
     monkeypatch.setattr(VisibilityIndex, "_for_some", for_some)
     with pytest.raises((AssertionError, IndexError)):
-        test_results_reach_only_the_reader_they_were_made_for_at_whatever_stage(tmp_path)
+        test_results_reach_only_the_reader_they_were_computed_for_at_every_stage(tmp_path)
 
 
 def test_a_reader_whose_level_does_not_dominate_the_querys_receives_nothing(tmp_path: Path) -> None:

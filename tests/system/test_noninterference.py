@@ -1,5 +1,5 @@
-"""Nothing that an observer may not see changes anything that it sees: random pairs of runs, compared in everything that
-reaches it. And the comparison finds out what would break that.
+"""Hidden tuples change nothing that an observer sees: random pairs of runs are compared in everything that reaches the
+observer. Planted leaks show that the comparison notices them.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def check(first: int, pairs: int, folder: Path) -> Counter[str]:
     return counts
 
 
-def test_what_cannot_be_seen_changes_nothing(tmp_path: Path) -> None:
+def test_hidden_tuples_change_nothing_an_observer_sees(tmp_path: Path) -> None:
     check(0, 200, tmp_path)
 
 
 @pytest.mark.long
-def test_what_cannot_be_seen_changes_nothing_in_many_pairs(tmp_path: Path) -> None:
+def test_hidden_tuples_change_nothing_an_observer_sees_in_many_pairs(tmp_path: Path) -> None:
     print(dict(check(10_000, 3_000, tmp_path)))
 
 
@@ -193,7 +193,7 @@ RARE: dict[Callable[[pytest.MonkeyPatch], None], int] = {columns_do_not_protect:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
-def test_what_would_tell_of_others_is_found_out(
+def test_the_comparison_notices_every_planted_leak(
     fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Labels of columns matter to cumulative queries; worlds that tell of others by their windows are passed over."""

@@ -1,5 +1,5 @@
-"""A whole pipeline, from batches to what sinks are given, against the oracle: any queries, over streams and over the
-results of others, people who come and go, rights that change, restarts, any number of cells.
+"""A whole pipeline, from batches to sinks, against the oracle: random queries over streams and over results, subscribers
+who come and go, rights that change, restarts, any number of partitions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Cases of a whole pipeline that are easy to get wrong, each by name, and proof that the comparison with the oracle
-would notice if it were."""
+"""Cases of a whole pipeline that are easy to get wrong, each by name; planted faults show that the comparison with the
+oracle notices them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from worlds.pipeline_replay import one_case
 from worlds.pipeline_worlds import Step
-from worlds.story import ENTRANCES, RULES, S, Story, running, snapshot, who
+from worlds.story import DESCRIPTORS, RULES, S, Story, running, snapshot, who
 
 from headgate.egress.filter import ResultFilter
 from headgate.labels import Semantics, parse_label
@@ -26,11 +27,11 @@ pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
 
 
 WEAK = replace(RULES, semantics={"lab": Semantics.WEAK})
-OF_LAB = {name: replace(x, policy=parse_label("TRUE FROM lab")) for name, x in ENTRANCES.items()}
+OF_LAB = {name: replace(x, policy=parse_label("TRUE FROM lab")) for name, x in DESCRIPTORS.items()}
 COUNT = running("q", "SELECT COUNT(*) AS n FROM s [ROWS 9]")
 
 
-def test_a_semantics_that_changes_with_the_queries_is_decided_about_anew(tmp_path: Path) -> None:
+def test_visibility_is_recomputed_when_the_semantics_changes_with_the_queries(tmp_path: Path) -> None:
     """New queries make new processors: those must not take what was seen under other rules as seen."""
     first = replace(snapshot([COUNT], {"ann": who()}, WEAK), descriptors=OF_LAB)
     story = Story(tmp_path, first)
@@ -41,7 +42,7 @@ def test_a_semantics_that_changes_with_the_queries_is_decided_about_anew(tmp_pat
     }
 
 
-def test_a_semantics_that_changes_while_nothing_runs_is_decided_about_anew(tmp_path: Path) -> None:
+def test_visibility_is_recomputed_when_the_semantics_changes_while_nothing_runs(tmp_path: Path) -> None:
     first = replace(snapshot([COUNT], {"ann": who()}, WEAK), descriptors=OF_LAB)
     story = Story(tmp_path, first)
     story.batch(first, (1, "TRUE"), (2, "TRUE"))
@@ -50,7 +51,7 @@ def test_a_semantics_that_changes_while_nothing_runs_is_decided_about_anew(tmp_p
     assert story.batch(now, (3, "TRUE"), (4, "TRUE")) == {"ann": [(3, (1,), "TRUE FROM s")]}
 
 
-def test_views_that_part_keep_what_both_have_seen_and_lose_what_one_may_not(tmp_path: Path) -> None:
+def test_views_that_part_keep_common_tuples_and_each_loses_what_it_may_not_see(tmp_path: Path) -> None:
     first = snapshot([COUNT], {"ann": who("a"), "bob": who("a")})
     story = Story(tmp_path, first)
     story.batch(first, (1, "a"), (2, "TRUE"))
@@ -60,7 +61,7 @@ def test_views_that_part_keep_what_both_have_seen_and_lose_what_one_may_not(tmp_
     assert found == {"ann": [(2, (2,), "a FROM s")], "bob": [(2, (1,), "TRUE FROM s")]}
 
 
-def test_who_shares_a_view_with_another_sees_only_labels_of_columns_of_its_own(tmp_path: Path) -> None:
+def test_subscribers_of_one_view_get_only_the_column_labels_of_their_own(tmp_path: Path) -> None:
     """Both have seen nothing of the column, so one computation serves both; their labels differ all the same."""
     labelled = replace(S, labels=(("n", parse_label("a")),))
     query = running("q", "SELECT COUNT(n) AS n FROM s [ROWS 1]", labelled)
@@ -72,7 +73,7 @@ def test_who_shares_a_view_with_another_sees_only_labels_of_columns_of_its_own(t
     assert story.batch(gained, (3, "TRUE"))["bob"] == [(2, (0,), "a FROM s")]
 
 
-def test_what_is_lost_while_results_go_out_is_withheld(tmp_path: Path) -> None:
+def test_a_right_lost_during_delivery_withholds_the_results(tmp_path: Path) -> None:
     passing = running("q", "SELECT n FROM s")
     story = Story(tmp_path, first := snapshot([passing], {"ann": who("a")}))
     lost = snapshot([passing], {"ann": who()})
@@ -80,7 +81,7 @@ def test_what_is_lost_while_results_go_out_is_withheld(tmp_path: Path) -> None:
     assert story.restart(lost) == {}  # it is out
 
 
-def test_who_comes_back_begins_with_nothing_and_others_go_on(tmp_path: Path) -> None:
+def test_a_subscriber_who_returns_begins_with_nothing_and_others_go_on(tmp_path: Path) -> None:
     story = Story(tmp_path, both := snapshot([COUNT], {"ann": who(), "bob": who()}))
     one = snapshot([COUNT], {"ann": who()})
     story.batch(both, (1, "TRUE"))
@@ -90,7 +91,7 @@ def test_who_comes_back_begins_with_nothing_and_others_go_on(tmp_path: Path) -> 
     assert found == {"ann": [(3, (3,), "TRUE FROM s")], "bob": [(3, (1,), "TRUE FROM s")]}
 
 
-def test_results_of_results_are_those_of_their_own_reader(tmp_path: Path) -> None:
+def test_a_query_over_results_reads_what_its_own_reader_would_receive(tmp_path: Path) -> None:
     over = Stream("o_q", COUNT.query.columns)
     story = Story(
         tmp_path, first := snapshot([COUNT, running("r", "SELECT n FROM o_q", over)], {"ann": who("a"), "bob": who()})
@@ -190,7 +191,9 @@ FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_would_be_noticed(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_notices_every_planted_fault(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(*FAULTS[fault])
     assert _notices(tmp_path)
 

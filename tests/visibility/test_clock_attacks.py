@@ -1,4 +1,4 @@
-"""Attacks by clocks: a sender whose tuples are of a time to come does not stop those who see them."""
+"""Attacks by clocks: a sender whose tuples are ahead of the clock does not stop its readers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bench(home: Path, text: str = COUNT) -> Bench:
     return found
 
 
-def test_a_tuple_from_ahead_of_the_clock_does_not_stop_those_who_see_it(tmp_path: Path) -> None:
+def test_a_tuple_ahead_of_the_clock_does_not_stop_its_readers(tmp_path: Path) -> None:
     found = bench(tmp_path)
     found.begin(found.files())
     live(found, *range(1, 6), ahead=3500)
@@ -70,7 +70,7 @@ def test_late_tuples_are_counted_for_the_owner(tmp_path: Path) -> None:
     assert json.loads(line)["reason"] == f"{LATE}: 2 tuples"
 
 
-def test_late_tuples_are_counted_whoever_reads(tmp_path: Path) -> None:
+def test_late_tuples_are_counted_for_every_set_of_readers(tmp_path: Path) -> None:
     found = bench(tmp_path)
     found.query("p", "SELECT a FROM s")
     for who in ({"amy": ("q", "")}, {"amy": ("q", ""), "fay": ("q", "nurse"), "dora": ("p", "")}, {"dora": ("p", "")}):
@@ -83,7 +83,7 @@ def test_late_tuples_are_counted_whoever_reads(tmp_path: Path) -> None:
         found.end()
 
 
-def test_what_is_done_again_after_a_crash_is_decided_by_the_same_clock(tmp_path: Path) -> None:
+def test_a_batch_repeated_after_a_crash_is_decided_by_the_same_clock(tmp_path: Path) -> None:
     found = bench(tmp_path)
     pipeline = found.begin()
     came = int((NOW.timestamp() + 1) * 1000)
@@ -97,7 +97,7 @@ def test_what_is_done_again_after_a_crash_is_decided_by_the_same_clock(tmp_path:
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\n{}", 'v1\n{"batchTimestampMs": null}', "v1\nnothing"])
-def test_a_clock_that_was_not_kept_is_that_of_now(text: str, tmp_path: Path) -> None:
+def test_without_a_saved_clock_the_present_time_counts(text: str, tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").write_text(text)
     assert clock_of(tmp_path, 3) is None

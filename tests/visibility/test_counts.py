@@ -1,4 +1,4 @@
-"""What the owner of a stream is told of its tuples: how many nobody sees, and how many came too late."""
+"""The counts for the owner of a stream: how many tuples nobody sees, and how many were late."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("who", [["passing"], ["windowed"], ["passing", "windowed"], ["again"], [*QUERIES]], ids=str)
 @pytest.mark.parametrize("readers", [1, 2])
-def test_seen_by_nobody_are_those_that_nobody_may_see_whoever_reads_what(
-    tmp_path: Path, who: list[str], readers: int
-) -> None:
+def test_unseen_tuples_are_those_that_no_subscriber_may_see(tmp_path: Path, who: list[str], readers: int) -> None:
     """It counted late tuples for one reader and none for two, and did not count those labelled FALSE."""
     bench = Bench(tmp_path, stream("s", "a INT"))
     for name, text in QUERIES.items():
@@ -42,7 +40,7 @@ def test_seen_by_nobody_are_those_that_nobody_may_see_whoever_reads_what(
     assert told(bench)[:2] == (5, 2 if readers == 2 else 3)
 
 
-def test_late_tuples_are_counted_apart_and_once(tmp_path: Path) -> None:
+def test_late_tuples_are_counted_separately_and_once(tmp_path: Path) -> None:
     bench = Bench(tmp_path, stream("s", "a INT"))
     for name, text in QUERIES.items():
         bench.query(name, text)
@@ -54,7 +52,7 @@ def test_late_tuples_are_counted_apart_and_once(tmp_path: Path) -> None:
     assert told(bench) == (6, 1, 3)
 
 
-def test_what_merely_passes_is_never_late(tmp_path: Path) -> None:
+def test_a_tuple_of_a_stateless_query_is_never_late(tmp_path: Path) -> None:
     bench = Bench(tmp_path, stream("s", "a INT"))
     bench.query("passing", QUERIES["passing"])
     bench.subscribed(ann=("passing", "r"))

@@ -1,4 +1,4 @@
-"""The dictionary of labels: numbers stay, what nothing holds is forgotten, and a version writes only what is new."""
+"""The dictionary of labels: numbers stay, unused labels are forgotten, and a version writes only new labels."""
 
 from __future__ import annotations
 

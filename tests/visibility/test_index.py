@@ -1,4 +1,4 @@
-"""Sights at scale: those that nobody needs are forgotten, and neither many views nor many labels are too many."""
+"""The visibility index at scale: unused rows are forgotten; many views and many labels still fit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
     return received, len(run.save()[1]["sights"]["rows"])
 
 
-def test_sights_that_no_tuple_has_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visibility_rows_that_no_tuple_has_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "MOST_ROWS", 1 << 30)
     all_kept, many = changing(60)
     monkeypatch.setattr(processor, "MOST_ROWS", 10)
@@ -65,7 +65,7 @@ def test_sights_that_no_tuple_has_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     assert 3 * few < many
 
 
-def test_forgetting_changes_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_forgetting_visibility_rows_changes_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(processor, "MOST_ROWS", 0)
     counts: Counter[str] = Counter()
     for seed in range(700, 710):
@@ -90,8 +90,8 @@ def test_many_views_and_many_labels() -> None:
     replay.batch(tuples[120:], last=True)
     some = dict(list(subscribers.items())[::10])
     for name, bound in queries.items():
-        pushdown = exact(bound, tuples, some, rules=random_plans.RULES, lateness={}, level=TOP)
+        expected = exact(bound, tuples, some, rules=random_plans.RULES, lateness={}, level=TOP)
         for subscriber in some:
-            assert random_plans.agree(replay.results(name, subscriber), pushdown[subscriber]), (name, subscriber)
+            assert random_plans.agree(replay.results(name, subscriber), expected[subscriber]), (name, subscriber)
     assert {x.query for x in replay.received} == set(texts)
     assert max(len(x.label.roles.names) for x in replay.received) > 10

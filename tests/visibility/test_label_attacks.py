@@ -1,4 +1,4 @@
-"""Attacks on labels: columns that one may not see, policies that came later, labels that were forged."""
+"""Attacks on labels: hidden columns, policies that changed later, forged labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def labelled(home: Path, mode: Mode) -> Bench:
     return found
 
 
-def test_a_cumulative_query_does_not_show_columns_that_one_may_not_see(tmp_path: Path) -> None:
+def test_a_cumulative_query_does_not_show_hidden_columns(tmp_path: Path) -> None:
     """It reads all columns for everyone: their labels must be part of its results'."""
     found = labelled(tmp_path, Mode.CUMULATIVE)
     assert found.fetched("eve", "q") == []
@@ -39,14 +39,14 @@ def test_without_labels_of_columns_a_cumulative_query_shows_them(
     assert labelled(tmp_path, Mode.CUMULATIVE).fetched("eve", "q") == [(1, "secret")]
 
 
-def test_a_column_that_was_lost_is_not_in_results_that_wait(tmp_path: Path) -> None:
+def test_a_lost_column_is_not_in_results_that_wait(tmp_path: Path) -> None:
     found = labelled(tmp_path, Mode.EXACT)
     assert found.fetched("eve", "q") == [(1, None)]
     found.subscribed(dora=("q", "nurse"))
     assert found.fetched("dora", "q") == []
 
 
-def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path: Path) -> None:
+def test_a_stricter_policy_of_the_owner_protects_earlier_tuples(tmp_path: Path) -> None:
     """In windows, and in results that wait."""
     found = bench(tmp_path, q="SELECT COUNT(*) AS n FROM s [UNBOUNDED]", p="SELECT a FROM s")
     found.subscribed(eve=("q", ""), amy=("p", ""), dora=("q", "doctor"))
@@ -60,12 +60,12 @@ def test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path
     assert found.fetched("dora", "q") == [(1,), (2,), (3,)]
 
 
-def test_with_the_policies_of_arrival_only_old_tuples_would_go_out(
+def test_with_the_policies_of_arrival_alone_earlier_tuples_would_be_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CatalogSnapshot, "protected", lambda _, label: label)
     with pytest.raises(AssertionError):
-        test_an_owners_stricter_policy_protects_the_tuples_that_came_before(tmp_path)
+        test_a_stricter_policy_of_the_owner_protects_earlier_tuples(tmp_path)
 
 
 FORGED = [

@@ -1,4 +1,4 @@
-"""A pipeline over streams and queries written as text, for attacks: who subscribes is said, and changed, by hand."""
+"""A pipeline over streams and queries written as text; tests set and change the subscribers by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between the two runs of a pair: tuples, bad rows, batches and values that the observer may not see."""
+"""The difference between the two runs of a pair: tuples, bad rows, batches and values that the observer may not see."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from headgate.plan.queries import Stream, bind_query
 from headgate.plan.secure import Mode
 from headgate.testing.queries import Features, finder, random_query, random_streams
 from worlds.noninterference_values import AT, LABELS, LEVELS, POLICY
-from worlds.partitioned_queries import STREAMS, dealt_query
+from worlds.partitioned_queries import STREAMS, partitioned_query
 from worlds.pipeline_queries import tabled
 
 
@@ -53,7 +53,7 @@ def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[s
     while len(found) < 4:
         features = Features(blocks=2, sources=2, spelling=False, roles=())
         if streams[0].name == "s" and len(known) == len(streams):
-            text = rng.choice((random_plans.plain_query, dealt_query))(rng)
+            text = rng.choice((random_plans.plain_query, partitioned_query))(rng)
         elif rng.random() < 0.6:
             text = _over_results(rng, written(rng.choice(known).name))
         else:
@@ -90,8 +90,8 @@ def _over_results(rng: Random, stream: str) -> str:
 
 
 def with_makers(queries: Sequence[ContinuousQuery], names: set[str]) -> tuple[ContinuousQuery, ...]:
-    pushdown = set(names)
+    needed = set(names)
     for query in reversed(queries):
-        if query.name in pushdown:
-            pushdown |= {x.name for x in queries if x.output in query.streams}
-    return tuple(x for x in queries if x.name in pushdown)
+        if query.name in needed:
+            needed |= {x.name for x in queries if x.output in query.streams}
+    return tuple(x for x in queries if x.name in needed)

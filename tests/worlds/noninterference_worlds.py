@@ -1,5 +1,5 @@
-"""What both runs of a pair have in common, drawn at random: a world, who wants what of it at which step, and of tuples
-only those that the observer may see.
+"""What both runs of a pair have in common, drawn at random: a world, the subscribers at each step, and the tuples that
+the observer may see.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def random_world(rng: Random, *, together: bool = False) -> World:
     clearances, others = [held], dict[tuple[str, str], Clearance | None]()
     world = World(streams, [], clearances, rng.choice((0, 0, 2, 3)), rng.random() < 0.96, [*queries, *beside], table)
 
-    def pushdown() -> Wanted:
+    def subscribed() -> Wanted:
         subscribers = [Subscriber(OBSERVER, query.name, held) for query in watched]
         subscribers += [Subscriber(name, query, x) for (name, query), x in others.items()]
         rng.shuffle(subscribers)
@@ -86,7 +86,7 @@ def random_world(rng: Random, *, together: bool = False) -> World:
                 others[key] = clearance() if rng.random() < 0.9 else None
 
     others_change()
-    world.steps.append(pushdown())
+    world.steps.append(subscribed())
     times = [0]
     for _ in range(rng.randint(3, 6)):
         stream = rng.choice(streams)
@@ -99,7 +99,7 @@ def random_world(rng: Random, *, together: bool = False) -> World:
             if rng.random() < 0.3:
                 held = clearance()
                 clearances.append(held)
-            world.steps.append(pushdown())
+            world.steps.append(subscribed())
         if rng.random() < 0.2:
             world.steps.append(Fetch())
         if rng.random() < 0.1:

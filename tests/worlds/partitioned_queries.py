@@ -1,4 +1,4 @@
-"""Random queries of the kinds that can be dealt, and those beside them that cannot, over streams with few values."""
+"""Random queries that can be partitioned, and similar ones that cannot, over streams with few values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bound(text: str, streams: tuple[Stream, ...] = STREAMS) -> Query:
     return bind_query(parse_query(text), finder(streams))
 
 
-def dealt_tuples(rng: Random, least: int = 8, most: int = 24) -> list[Tuple]:
+def partitioned_tuples(rng: Random, least: int = 8, most: int = 24) -> list[Tuple]:
     """Few different times, mostly in order."""
     tuples = [
         Tuple(
@@ -47,7 +47,7 @@ def dealt_tuples(rng: Random, least: int = 8, most: int = 24) -> list[Tuple]:
     return tuples if rng.random() < 0.2 else sorted(tuples, key=lambda x: x.time + rng.choice((0, 0, 1500)))
 
 
-def dealt_query(rng: Random) -> str:
+def partitioned_query(rng: Random) -> str:
     if rng.random() < 0.1:
         return " UNION ALL ".join(_Author(rng).block(union=True) for _ in range(2))
     return _Author(rng).block()

@@ -1,4 +1,4 @@
-"""Random queries of few words for whole pipelines: over results of others, and such as notice rights that are lost."""
+"""Random short queries for whole pipelines: over results of other queries, and sensitive to lost rights."""
 
 from __future__ import annotations
 

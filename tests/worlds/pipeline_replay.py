@@ -34,7 +34,7 @@ from worlds.pipeline_worlds import Author, Step, World
 from worlds.processor_replay import in_order
 
 
-class OwnGate:
+class OwnSnapshots:
     """What is wanted at the moment, and while results go out."""
 
     def __init__(self, snapshot: CatalogSnapshot) -> None:
@@ -92,7 +92,7 @@ class Replay:
         self.world = world
         self.rng = Random(world.seed)
         self.clock = ManualClock(0.0)
-        self.gate = OwnGate(world.steps[0].snapshot)
+        self.gate = OwnSnapshots(world.steps[0].snapshot)
         self.sink = Records()
         self.home = home
         self.evaluate = evaluate if self.rng.random() < 0.85 else duck.evaluate
@@ -150,37 +150,37 @@ def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = Fals
     world = Author(seed, unrest=unrest, tables=tables).world()
     replay = Replay(world, home)
     model = Model(world)
-    pushdown = model.delivered()
+    expected = model.delivered()
     ends = [
         {
             (path[0], q)
             for (path, q), at in model.ends.items()
-            if n in at and len(path) == 1 and policies(step, path[0], q)
+            if n in at and len(path) == 1 and may_see(step, path[0], q)
         }
         for n, step in enumerate(world.steps)
     ]
     try:
         for number, step in enumerate(world.steps):
-            compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), pushdown[number])
+            compare(f"seed {seed}, step {number}, {step.kind}", step, replay.step(step), expected[number])
             if step.kind != "restart" and step.during is step.snapshot and not step.lost:
                 assert replay.sink.ended == ends[number], f"seed {seed}, step {number}"
-            count(step, pushdown[number], counts)
+            count(step, expected[number], counts)
             counts["ended"] += len(ends[number])
     finally:
         replay.pipeline.close()
 
 
-def policies(step: Step, subscriber: str, query: str) -> bool:
+def may_see(step: Step, subscriber: str, query: str) -> bool:
     """Whoever may see nothing of a query is not told that it ended."""
     clearance, during = step.during.clearances.get((subscriber, query)), step.during
     return clearance is not None and during.rules.order.dominates(clearance.level, during.running[query].level)
 
 
-def compare(where: str, step: Step, found: Records, pushdown: Wanted) -> None:
-    for key in sorted(found.results.keys() | pushdown.keys()):
+def compare(where: str, step: Step, found: Records, expected: Wanted) -> None:
+    for key in sorted(found.results.keys() | expected.keys()):
         query = step.during.running[key[1]].query if key[1] in step.during.running else None
         assert query is not None, f"{where}: {key} does not run"
-        ours, theirs = (in_order(query, x.get(key, [])) for x in (found.results, pushdown))
+        ours, theirs = (in_order(query, x.get(key, [])) for x in (found.results, expected))
         assert agree(ours, theirs), f"{where}: {key}"
     if step.kind != "restart" and not step.lost:
         late = sum(n for reason, n in found.refused.items() if reason.startswith(LATE))
@@ -188,10 +188,10 @@ def compare(where: str, step: Step, found: Records, pushdown: Wanted) -> None:
         assert found.refused.items() >= step.refused.items(), where
 
 
-def count(step: Step, pushdown: Wanted, counts: Counter[str]) -> None:
+def count(step: Step, expected: Wanted, counts: Counter[str]) -> None:
     counts[step.kind] += 1
     counts["lost"] += step.lost
-    for (_, query), results in pushdown.items():
+    for (_, query), results in expected.items():
         counts["results"] += len(results)
         counts[f"results of stage {step.during.running[query].stage}"] += len(results)
         counts[f"{step.during.running[query].mode} results"] += len(results)

@@ -29,7 +29,7 @@ from headgate.plan.secure import Mode
 from headgate.testing.oracle import Tuple
 from headgate.testing.queries import Features, finder, random_query, random_streams, random_value
 from worlds.partitioned_queries import STREAMS as DEALT
-from worlds.partitioned_queries import dealt_query
+from worlds.partitioned_queries import partitioned_query
 from worlds.pipeline_queries import over, restless, tabled, usable
 
 ORDER = random_plans.RULES.order
@@ -112,8 +112,8 @@ class Author:
         self.lateness = {x.name: self.rng.choice((0, 0, 0, 500, 500, 4000)) for x in self.streams}
         self.pool = self.queries()
         names = [*self.descriptors, *(x.output for x in self.pool), LAB]
-        pushdown = {x: self.rng.choice((Semantics.STRONG, *Semantics)) for x in names}
-        self.rules = Rules(ORDER, {name: found for name, found in pushdown.items() if found != Semantics.STRONG})
+        semantics = {x: self.rng.choice((Semantics.STRONG, *Semantics)) for x in names}
+        self.rules = Rules(ORDER, {name: found for name, found in semantics.items() if found != Semantics.STRONG})
         self.clearances = [self.clearance(names, roles) for roles in self.rng.sample(ROLES, 3)]
         self.users: dict[str, Clearance | None] = {
             f"u{number}": self.rng.choice(self.clearances) for number in range(self.rng.randint(1, 4))
@@ -124,7 +124,7 @@ class Author:
                 self.pool[number] = self.limited(query)
         self.active = [query.name for query in self.pool if self.chance(0.9)]
         self.subscriptions = {(user, x.name) for user in self.users for x in self.pool if self.chance(0.6)}
-        self.snapshot = self.pushdown()
+        self.snapshot = self.random_snapshot()
         self.content = {table.name: self.table(table) for table in self.tables}
 
     def chance(self, probability: float) -> bool:
@@ -189,7 +189,7 @@ class Author:
             elif self.kind == "random":
                 text = random_query(self.rng, streams, random_plans.FEATURES, roles=())
             else:
-                text = {"plain": random_plans.plain_query, "dealt": dealt_query}[self.kind](self.rng)
+                text = {"plain": random_plans.plain_query, "dealt": partitioned_query}[self.kind](self.rng)
             try:
                 query = bind_query(parse_query(text), finder(streams))
             except HeadgateError:  # DISTINCT with an aggregate, columns that are not grouped
@@ -199,7 +199,7 @@ class Author:
 
     # What is wanted ---------------------------------------------------------------------------------------------------
 
-    def pushdown(self) -> CatalogSnapshot:
+    def random_snapshot(self) -> CatalogSnapshot:
         queries = tuple(query for query in self.pool if query.name in self.active)
         subscribers = (
             Subscriber(user, query, self.users[user])
@@ -218,7 +218,7 @@ class Author:
         if self.limits.random() < 0.08:
             number = self.limits.randrange(len(self.pool))
             self.pool[number] = self.limited(self.pool[number])
-            self.snapshot = self.pushdown()
+            self.snapshot = self.random_snapshot()
         if self.chance(0.3 if self.unrest else 0.6):
             return self.snapshot
         for _ in range(self.rng.choice((1, 1, 2, 3))):
@@ -233,7 +233,7 @@ class Author:
                 case 7:
                     name = self.rng.choice([stream.name for stream in self.streams])
                     self.descriptors[name] = replace(self.descriptors[name], skew=self.rng.choice((None, 500, 5000)))
-        self.snapshot = self.pushdown()
+        self.snapshot = self.random_snapshot()
         return self.snapshot
 
     # Steps ------------------------------------------------------------------------------------------------------------

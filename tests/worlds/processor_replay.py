@@ -147,10 +147,10 @@ def one_case(seed: int, mode: Mode, counts: Counter[str], restarts: Path | None 
                     replay.restart(restarts / str(counts["restarts"]))
     replay.batch(waiting, last=True)
     for name, query in queries.items():
-        pushdown = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
+        expected = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)
         for subscriber in subscribers:
             found = in_order(query, replay.results(name, subscriber))
-            assert random_plans.agree(found, in_order(query, pushdown[subscriber])), (
+            assert random_plans.agree(found, in_order(query, expected[subscriber])), (
                 f"seed {seed}, {subscriber}: {name}"
             )
             counts["results"] += len(found)

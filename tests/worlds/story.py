@@ -23,7 +23,7 @@ RULES = Rules(LevelOrder.total("U", "C", "S", "TS"))
 S = Stream("s", (("n", Type.INT), ("at", Type.TIMESTAMP), ("p", Type.STRING)))
 
 
-ENTRANCES = {"s": StreamDescriptor("s", S.columns, "at", {"LABEL": "p"})}
+DESCRIPTORS = {"s": StreamDescriptor("s", S.columns, "at", {"LABEL": "p"})}
 
 
 LATER = 1_000_000.0
@@ -48,7 +48,7 @@ def snapshot(
     queries: Sequence[ContinuousQuery], clearances: Mapping[str, Clearance | None], rules: Rules = RULES
 ) -> CatalogSnapshot:
     subscribers = [Subscriber(name, query.name, x) for query in queries for name, x in clearances.items()]
-    return CatalogSnapshot(rules, ENTRANCES, tuple(queries), tuple(subscribers))
+    return CatalogSnapshot(rules, DESCRIPTORS, tuple(queries), tuple(subscribers))
 
 
 class Story:
@@ -56,20 +56,20 @@ class Story:
 
     def __init__(self, home: Path, first: CatalogSnapshot) -> None:
         at_first = Step("batch", first, first)
-        self.replay = Replay(World(1, RULES, (S,), ENTRANCES, [at_first]), home)
+        self.replay = Replay(World(1, RULES, (S,), DESCRIPTORS, [at_first]), home)
 
     def batch(
-        self, pushdown: CatalogSnapshot, *tuples: tuple[int, str], during: CatalogSnapshot | None = None
+        self, now: CatalogSnapshot, *tuples: tuple[int, str], during: CatalogSnapshot | None = None
     ) -> dict[str, Found]:
         """Tuples are numbers, which are also their seconds, with labels; what everyone received."""
         moments = [dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=n) for n, _ in tuples]
         rows: tuple[Mapping[str, Value], ...] = tuple(
             {"n": n, "at": at, "p": label} for (n, label), at in zip(tuples, moments, strict=True)
         )
-        return self._step(Step("batch", pushdown, during or pushdown, "s", rows, now=LATER))
+        return self._step(Step("batch", now, during or now, "s", rows, now=LATER))
 
-    def restart(self, pushdown: CatalogSnapshot) -> dict[str, Found]:
-        return self._step(Step("restart", pushdown, pushdown))
+    def restart(self, now: CatalogSnapshot) -> dict[str, Found]:
+        return self._step(Step("restart", now, now))
 
     def _step(self, step: Step) -> dict[str, Found]:
         found: dict[str, Found] = {}

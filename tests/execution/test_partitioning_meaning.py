@@ -1,5 +1,5 @@
-"""Partitioned blocks emit what they mean: against the oracle, with restarts that change the number of partitions and the
-other queries. Planted faults show that the comparison notices a wrong rule.
+"""Partitioned blocks emit what they mean: against the oracle, with restarts that change the number of partitions and
+the other queries. Planted faults show that the comparison notices a wrong rule.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow decodes Parquet files exactly as Spark would read them; files that Spark may read differently are left to Spark."""
+"""Arrow decodes Parquet files exactly as Spark reads them; files that Spark may read differently are left to it."""
 
 from __future__ import annotations
 

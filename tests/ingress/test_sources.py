@@ -1,5 +1,5 @@
-"""Sources that cannot be read: they end only their readers, users without rights learn nothing of it, and they are tried
-again with growing pauses.
+"""Sources that cannot be read: they end only their readers, users without rights learn nothing of it, and they are
+tried again with growing pauses.
 """
 
 from __future__ import annotations

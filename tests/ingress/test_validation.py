@@ -1,4 +1,4 @@
-"""Validation alone: which rows become tuples, with which time and label, and which rows are rejected for which reason."""
+"""Validation alone: which rows become tuples, with which time and label, and which are rejected for which reason."""
 
 from __future__ import annotations
 

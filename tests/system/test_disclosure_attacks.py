@@ -1,5 +1,5 @@
-"""Attacks that try to learn the results of others: through an expression that fails on hidden tuples, through results of
-another reader, through a query above the reader's level.
+"""Attacks that try to learn the results of others: through an expression that fails on hidden tuples, through results
+of another reader, through a query above the reader's level.
 """
 
 from __future__ import annotations

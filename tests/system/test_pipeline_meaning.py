@@ -1,5 +1,5 @@
-"""A whole pipeline, from batches to sinks, against the oracle: random queries over streams and over results, subscribers
-who come and go, rights that change, restarts, any number of partitions.
+"""A whole pipeline, from batches to sinks, against the oracle: random queries over streams and over results,
+subscribers who come and go, rights that change, restarts, any number of partitions.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("follow", "everyone", "told"), [(True, False, "5 results"), (False, True, "7 tuples in 1 batches, 5 results")]
+    ("follow", "everyone", "told"), [(True, False, "5 results"), (False, True, "7 tuples in 1 batch, 5 results")]
 )
 def test_without_a_terminal_it_says_that_it_is_ready_and_then_how_far_it_is_but_less_and_less_often(
     capsys: pytest.CaptureFixture[str], follow: bool, everyone: bool, told: str

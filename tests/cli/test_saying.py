@@ -48,7 +48,7 @@ def test_an_error_is_one_line_whatever_it_quotes() -> None:
 
     for kind, said in (
         ("ours", f"error: `{SEEN}` is none (not {SEEN})\n"),
-        ("files", f"error: `file{SEEN}` cannot be used: none{SEEN}\n"),
+        ("files", f"error: cannot use `file{SEEN}`: none{SEEN}\n"),
     ):
         assert CliRunner().invoke(failing, [kind]).output == said
 

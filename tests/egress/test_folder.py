@@ -106,7 +106,7 @@ def test_two_processes_with_copies_of_one_state_do_not_write_at_the_same_time(tm
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
     pipeline = one.begin(FileSink(out, one))
     copy = Engine(tmp_path / "copy")
-    with pytest.raises(Conflict, match="another process writes results to"):
+    with pytest.raises(Conflict, match="another process writes there"):
         copy.run(FileSink(out, copy), 2)
     pipeline.close()
 
@@ -143,7 +143,7 @@ def test_missing_results_of_a_committed_version_are_reported(tmp_path: Path, out
     pattern = {"a file": "*.parquet", "the index": "*.json", "all": "*"}[gone]
     for file in (out / ".staged").glob(pattern):
         file.rename(tmp_path / file.name)
-    with pytest.raises(StoreError, match=r"results that are not out yet are missing in .*--fresh"):
+    with pytest.raises(StoreError, match=r"unpublished results are missing in .*--fresh"):
         one.run(ParquetSink(out, one), 2)
     for file in tmp_path.glob("0*"):
         file.rename(out / ".staged" / file.name)
@@ -155,7 +155,7 @@ def test_results_that_wait_in_one_folder_are_not_forgotten_for_another(tmp_path:
     one = Engine(tmp_path / "one")
     one.run(ParquetSink(out, one), 1, killed=True)
     for sink in (ParquetSink(tmp_path / "elsewhere", one), FileSink(out, one)):
-        with pytest.raises(StoreError, match=f"results that are not out yet wait in `{out}`"):
+        with pytest.raises(StoreError, match=f"unpublished results wait in `{out}`"):
             one.run(sink)
     one.run(ParquetSink(out, one))
     one.run(ParquetSink(tmp_path / "elsewhere", one), 2)
@@ -298,7 +298,7 @@ def test_a_state_removed_or_replaced_during_a_run_is_noticed(tmp_path: Path, out
     (tmp_path / "one").rename(tmp_path / "away")
     if how == "replaced":
         Engine(tmp_path / "one").begin().close()
-    with pytest.raises(StoreError, match="was removed or replaced while this process used it"):
+    with pytest.raises(StoreError, match="was removed or replaced during the run"):
         one.take("s", ("r1", 2))
     first.close()
     assert found(out, FileSink) == [1] and not list((tmp_path / "one").rglob("state/0*"))

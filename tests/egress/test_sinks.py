@@ -36,7 +36,7 @@ class Here:
         return Address((subscriber, query), ("a",), query, f"level of {subscriber}")
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return "owner", f"{stream}.refused"
+        return "owner", f"{stream}.rejected"
 
 
 def result_batch(*values: int, to: tuple[str, ...] = ("ann",), query: str = "q") -> ResultBatch:
@@ -150,7 +150,7 @@ def test_recovery_cuts_and_removes_nothing_behind_a_planted_link(tmp_path: Path,
     (tmp_path / "out" / "ann" / "q").symlink_to(victim)
     (tmp_path / "out" / "ann" / "q.jsonl").symlink_to(victim / "000000007.parquet")
     before = {sink.name: {"ann/q": 0} if make is ParquetSink else {"ann/q.jsonl": 0}}
-    with pytest.raises(StoreError, match="cannot be written to `ann/q"):
+    with pytest.raises(StoreError, match="cannot write results to `ann/q"):
         make(tmp_path / "out", Here()).restore(before, out=False)
     assert (victim / "000000007.parquet").read_text() == "precious"
 
@@ -227,7 +227,7 @@ def test_repeated_results_have_the_same_keys_even_if_rights_changed(written_befo
     sink.stage(2, results)
     state = json.loads(json.dumps(sink.state(results)))
     written.only = written_before
-    with pytest.raises(StoreError, match=r"results cannot be written as `any` \(OSError\)"):
+    with pytest.raises(StoreError, match=r"cannot write results as `any`: OSError"):
         let_out(sink, results)
     written.only = None
     again = sink_into(written)
@@ -298,7 +298,7 @@ def test_spark_writes_what_it_can_write(spark: SparkSession, tmp_path: Path) -> 
     bad = SparkSink(lambda: spark, "no such format", {"password": "secret"}, Here())
     with pytest.raises(StoreError) as caught:
         out(bad, 1, [result_batch(1)])
-    assert caught.value.message == "results cannot be written as `no such format` (DATA_SOURCE_NOT_FOUND)"
+    assert caught.value.message == "cannot write results as `no such format`: DATA_SOURCE_NOT_FOUND"
 
 
 def test_options_are_shown_nowhere() -> None:

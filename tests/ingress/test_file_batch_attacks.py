@@ -20,7 +20,8 @@ from headgate.ingress.parquet_reader import Files, opened
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.sources import StreamSource, in_order, read_stream
 from headgate.ingress.spark_reader import DecodedBatch
-from headgate.ingress.validation import MALFORMED, NO_LABEL, Ingress
+from headgate.ingress.validation import NO_LABEL, Ingress
+from headgate.model.rejected import MALFORMED
 from headgate.model.snapshot import Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
@@ -104,7 +105,7 @@ def test_bytes_that_are_not_text_end_no_query(by: str, tmp_path: Path) -> None:
     found.take("t", ("nurse", 1, "b"))
     assert found.fetched("bob", "r") == [(1, "B")]
     assert found.fetched("ann", "q") == [(1, "y"), (2, READ)]
-    (refused,) = map(json.loads, (tmp_path / "out" / "owner" / "s.refused.jsonl").read_text().splitlines())
+    (refused,) = map(json.loads, (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text().splitlines())
     assert (refused["reason"], refused["values"]["policy"]) == (NO_LABEL, READ)
 
 
@@ -120,7 +121,7 @@ def test_a_line_that_is_not_text_is_kept_for_the_owner_and_ends_no_query(tmp_pat
     )
     pipeline.take("s", 0, malformed)
     assert found.fetched("ann", "q") == [(1,)]
-    assert READ in (tmp_path / "out" / "owner" / "s.refused.jsonl").read_text()
+    assert READ in (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text()
 
 
 def test_a_batch_that_ingress_cannot_take_affects_its_stream_alone(

@@ -11,7 +11,8 @@ import pytest
 from worlds.attacked import COLUMNS, begin, bench, small
 from worlds.harness import NOW, RULES, Bench, Row, stream
 
-from headgate.ingress.validation import MALFORMED, NO_TIME, TOO_LONG
+from headgate.ingress.validation import NO_TIME, TOO_LONG
+from headgate.model.rejected import MALFORMED
 from headgate.model.snapshot import CatalogSnapshot
 
 FAR = (400_000_000_000_000_000, -400_000_000_000_000_000, (1 << 63) - 1, -(1 << 63) + 1)
@@ -31,7 +32,7 @@ def test_a_time_outside_the_calendar_ends_no_query(number: int, column: str, tmp
     expected: list[Row] = [(2, NOW)] if column == "at" else [(1, None), (2, NOW)]
     assert found.fetched("eve", "q") == expected
     if column == "at":
-        assert NO_TIME in (tmp_path / "out/owner/s.refused.jsonl").read_text()
+        assert NO_TIME in (tmp_path / "out/owner/s.rejected.jsonl").read_text()
 
 
 def test_numbers_that_are_not_finite_are_null_and_dead_letters_stay_json(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ def test_numbers_that_are_not_finite_are_null_and_dead_letters_stay_json(tmp_pat
     found.begin(found.files())
     found.take("s", *((label, float(x)) for label in ("TRUE", "bad (") for x in ("nan", "inf", "-inf", "-0.0")))
     assert found.fetched("eve", "q") == [(None, True)] * 3 + [(0.0, False)]
-    lines = (tmp_path / "out/owner/s.refused.jsonl").read_text().splitlines()
+    lines = (tmp_path / "out/owner/s.rejected.jsonl").read_text().splitlines()
     strict = [json.loads(line, parse_constant=lambda text: pytest.fail(text)) for line in lines]
     assert [x["values"]["x"] for x in strict] == ["nan", "inf", "-inf", -0.0]
 
@@ -52,7 +53,7 @@ def test_a_text_that_is_too_long_is_rejected_at_ingress(tmp_path: Path) -> None:
     begin(found)
     found.take("s", ("TRUE", 1, "x" * 1001), ("TRUE", 2, "é" * 501), ("TRUE", 3, "x" * 1000))
     assert found.fetched("eve", "q") == [(3,)]
-    assert (tmp_path / "out/owner/s.refused.jsonl").read_text().count(TOO_LONG) == 2
+    assert (tmp_path / "out/owner/s.rejected.jsonl").read_text().count(TOO_LONG) == 2
 
 
 def test_one_far_future_tuple_makes_nobody_late(tmp_path: Path) -> None:
@@ -86,4 +87,4 @@ def test_malformed_rows_of_any_kind_are_kept_for_the_owner(tmp_path: Path) -> No
     table = found.table("s", [("TRUE", 1, "x")] * len(bad)).append_column(MALFORMED, pa.array(bad))
     found.pipeline.take("s", 0, table)  # type: ignore[union-attr]
     assert found.fetched("eve", "q") == []
-    assert len((tmp_path / "out/owner/s.refused.jsonl").read_text().splitlines()) == len(bad)
+    assert len((tmp_path / "out/owner/s.rejected.jsonl").read_text().splitlines()) == len(bad)

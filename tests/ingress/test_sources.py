@@ -71,14 +71,14 @@ def test_only_readers_of_the_stream_end_and_its_owner_gets_the_reason(two: Bench
     two.subscribed(ann=("over_a", "r"), bob=("over_b", "r"), cyd=("both", "r"), dan=("again", "r"))
     two.begin(two.files())
     two.take("a", ("r", 1), ("r", 2))
-    two.pipeline.end({"b": "stream b cannot be read as `json` (PATH_NOT_FOUND)"})  # type: ignore[union-attr]
+    two.pipeline.end({"b": "cannot read stream b as `json`: PATH_NOT_FOUND"})  # type: ignore[union-attr]
     assert two.fetched("ann", "over_a") == [(1,), (2,)]
     for who, query in (("bob", "over_b"), ("cyd", "both"), ("dan", "again")):
         assert words(two, who, query) == [{"ended": UNREAD}]
         assert (two.home / "out" / who / f"{query}.jsonl").read_text() == json.dumps({"ended": UNREAD}) + "\n"
     assert not [x for x in (two.home / "out" / "ann").iterdir() if "ended" in x.read_text()]
     told = json.loads((two.home / "out" / "owner" / "b.refused.jsonl").read_text())
-    assert told == {"reason": "stream b cannot be read as `json` (PATH_NOT_FOUND)", "values": {}}
+    assert told == {"reason": "cannot read stream b as `json`: PATH_NOT_FOUND", "values": {}}
     assert "stream b" not in UNREAD + WAITS
 
 
@@ -145,7 +145,7 @@ class Broken:
         pass
 
     def whole(self) -> pa.Table:
-        raise SourceError("stream b cannot be read on")
+        raise SourceError("cannot read stream b any further")
 
 
 def test_an_unreadable_batch_harms_no_other_and_is_taken_later(two: Bench) -> None:
@@ -239,7 +239,7 @@ def test_a_source_that_works_again_is_sound_and_one_without_readers_is_forgotten
     assert runner.failed.keys() == {"b"}  # it is being tried
     runner._queries["b"].error = ValueError("once more")  # type: ignore[attr-defined]
     runner.wait(0)
-    assert runner.failed["b"].message == "stream b cannot be read on (ValueError)"
+    assert runner.failed["b"].message == "cannot read stream b any further: ValueError"
     clock.advance(2.5)
     runner.read(SOURCES)
     clock.advance(4.5)
@@ -322,9 +322,9 @@ def test_missing_files_and_folders_stop_only_their_streams(spark: SparkSession, 
         runner.read(sources, finite=True)
         assert runner.wait()
         assert runner.failed.keys() == {"b", "c"}
-        assert runner.failed["c"].message == f"stream c cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"
+        assert runner.failed["c"].message == f"cannot read stream c as `json`: PATH_NOT_FOUND: `{tmp_path}/gone`"
         assert runner.failed["b"].message == (
-            f"stream b cannot be read on: file `{tmp_path}/b/1.parquet`: it is not Parquet"
+            f"cannot read stream b any further: file `{tmp_path}/b/1.parquet`: it is not Parquet"
         )
         assert all("\n" not in error.message for error in runner.failed.values())
         assert bench.fetched("ann", "over_a") == [(1,)]
@@ -358,7 +358,7 @@ def test_the_header_names_the_label_column(
         assert runner.wait()
         assert bench.fetched("ann", "q") == (seen or [])
         said = [error.message for error in runner.failed.values()]
-        file = f"stream a cannot be read on: file `{tmp_path}/a/1.csv`: its header has"
+        file = f"cannot read stream a any further: file `{tmp_path}/a/1.csv`: its header has"
         assert said == ([] if seen else [f"{file} {missing[header]}"])
         runner.stop()
     finally:
@@ -399,7 +399,7 @@ def test_a_folder_removed_while_it_is_followed_is_reported_and_followed_again(
         until(1)
         folder.rename(tmp_path / "elsewhere")
         runner.read(sources)
-        assert runner.failed["a"].message == f"stream a cannot be read on: `{folder}` is gone"
+        assert runner.failed["a"].message == f"cannot read stream a any further: `{folder}` is missing"
         folder.mkdir()
         (folder / "2.json").write_text('{"x": 2}\n')
         clock.advance(5.0)
@@ -443,8 +443,8 @@ def test_a_rate_source_is_followed(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ((("at", Type.TIMESTAMP),), "its column `at` TIMESTAMP is not there"),
-        ((("value", Type.INT),), "its column `value` INT is not there"),
+        ((("at", Type.TIMESTAMP),), "there is no column `at` TIMESTAMP"),
+        ((("value", Type.INT),), "there is no column `value` INT"),
     ],
 )
 def test_columns_that_a_source_does_not_have_are_named(
@@ -452,7 +452,7 @@ def test_columns_that_a_source_does_not_have_are_named(
 ) -> None:
     with pytest.raises(SourceError) as caught:
         read_stream(spark, StreamSource(StreamDescriptor("r", columns, None, {}), "rate"))
-    assert caught.value.message == f"stream r cannot be read as `rate`: {said}"
+    assert caught.value.message == f"cannot read stream r as `rate`: {said}"
     assert caught.value.hint == "such a source has the columns timestamp TIMESTAMP, value BIGINT"
 
 
@@ -462,6 +462,6 @@ def test_a_source_without_an_end_is_not_read_to_it(spark: SparkSession, tmp_path
     runner = Runner(spark, tmp_path / "home", pipeline)
     try:
         runner.read({"r": StreamSource(StreamDescriptor("r", RATE, None, {}), "rate")}, finite=True)
-        assert str(runner.failed["r"]) == "stream r has no end, as `rate` (run it with --follow)"
+        assert str(runner.failed["r"]) == "cannot read stream r to its end: `rate` has none (run it with --follow)"
     finally:
         pipeline.close()

@@ -133,5 +133,5 @@ def test_tuples_that_are_not_in_order_are_fetched_apart(spark: SparkSession, tmp
         assert (counts.tuples["s"], counts.unseen["s"]) == (10, 1)
         assert "WHERE" not in query or found.fetched("eve", "q") == [(12,)]
         pipeline.close()
-    lines = (tmp_path / "out/owner/s.refused.jsonl").read_text().splitlines()
+    lines = (tmp_path / "out/owner/s.rejected.jsonl").read_text().splitlines()
     assert sorted(lines[:7]) == sorted(lines[7:]) and len(lines) == 14

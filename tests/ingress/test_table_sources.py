@@ -57,6 +57,6 @@ def test_a_table_that_cannot_be_read_is_reported_in_one_line(
         file.write_text(content)
     with pytest.raises(SourceError) as caught:
         read_table(spark, source(format_, file))
-    assert caught.value.message.startswith(f"table joe.wards cannot be read as `{format_}` ({kind or ''}")
+    assert caught.value.message.startswith(f"cannot read table joe.wards as `{format_}`: {kind or ''}")
     assert "\n" not in str(caught.value)
     assert format_ == "nonsense" or f"`{file}`" in str(caught.value)

@@ -24,7 +24,8 @@ from headgate.ingress.json_lines import NO_OBJECT, TWICE
 from headgate.ingress.sources import StreamSource, _file, read_table
 from headgate.ingress.text_files import TextFile, local_file, read_files
 from headgate.ingress.text_formats import text_of
-from headgate.ingress.validation import MALFORMED, MOST_KEPT, NO_FORM, Whole
+from headgate.ingress.validation import MOST_KEPT, NO_FORM, Whole
+from headgate.model.rejected import MALFORMED
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
@@ -152,7 +153,7 @@ def test_columns_are_found_by_the_names_in_the_header() -> None:
     whole = taken(f'\ufeffpolicy,more,"note",k,at\nboss,x,hi,3,{AT}\n', "csv", header="true")
     assert [(x["k"], x["note"], x["policy"]) for x in whole.table.to_pylist()] == [(3, "hi", "boss")]
     for header in ("at,k,note", "at,k,note,policy,k", '"at,k,note,policy'):
-        with pytest.raises(SourceError, match="stream s cannot be read on: file `f`: its header"):
+        with pytest.raises(SourceError, match="cannot read stream s any further: file `f`: its header"):
             taken(f"{header}\n", "csv", header="true")
     assert taken("", "csv", header="true").table.num_rows == 0
 
@@ -255,7 +256,7 @@ def test_files_that_are_compressed_cut_short_or_gone(tmp_path: Path) -> None:
     files = [local_file(str(tmp_path / name)) for name in ("1.json.gz", "gone.json", "2.json.gz")]
     whole = read_files(text, files[:2])
     assert ks(whole) == [3] * 1000 and whole.notes == [f"file `{tmp_path}/gone.json` was gone before it was read"]
-    with pytest.raises(SourceError, match=r"stream s cannot be read on: file `.*/2\.json\.gz`: "):
+    with pytest.raises(SourceError, match=r"cannot read stream s any further: file `.*/2\.json\.gz`: "):
         read_files(text, files)
     os.mkfifo(tmp_path / "pipe\x1b\n")
     with pytest.raises(SourceError, match=r"file `.*/pipe\\x1b\\n`: it is not a regular file"):

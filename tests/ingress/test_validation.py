@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headgate.ingress.validation import AHEAD, COLUMN_READERS, MALFORMED, NO_FORM, NO_LABEL, NO_TIME, READERS, Ingress
+from headgate.ingress.validation import AHEAD, COLUMN_READERS, NO_FORM, NO_LABEL, NO_TIME, READERS, Ingress
 from headgate.labels import Label, LevelOrder, Rules, parse_label
-from headgate.model.rejected import RejectedRows
+from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type

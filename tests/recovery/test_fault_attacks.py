@@ -186,7 +186,7 @@ def test_a_table_that_fails_in_any_way_ends_its_readers_alone(tmp_path: Path, mo
     found.take("s", ("TRUE", 2))
     found.end()
     assert found.fetched("amy", "of_s") == [(2,)]
-    assert told(found, "eve", "both") == ["a table that it reads cannot be read"]
+    assert told(found, "eve", "both") == ["a table that the query reads is unavailable"]
 
 
 def test_a_failure_without_any_query_is_a_fault_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

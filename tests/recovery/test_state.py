@@ -132,7 +132,7 @@ class Here:
         return Address((subscriber, query), self.columns)
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return "owner", f"{stream}.refused"
+        return "owner", f"{stream}.rejected"
 
 
 def let_out(
@@ -152,13 +152,13 @@ def test_results_that_a_crash_interrupted_are_there_once(tmp_path: Path) -> None
     again = FileSink(tmp_path, here)
     again.restore(before, out=False)
     let_out(again, [PARCEL], [RejectedRows("s", "why", [{"a": 1}])])
-    assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.refused.jsonl"]
+    assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.rejected.jsonl"]
     lines = [json.loads(line) for line in (tmp_path / "ann%2F1/joe.q.jsonl").read_text().splitlines()]
     assert len(lines) == 2
     assert lines[0]["time"] == "2026-01-01T10:00:00+00:00"
     assert lines[0]["label"] == 'doctor AT S FROM "joe.in1"'
     assert lines[0]["values"]["a"] == 1 and lines[0]["values"]["d"] == "2026-01-31"
-    assert json.loads((tmp_path / "owner/s.refused.jsonl").read_text()) == {"reason": "why", "values": {"a": 1}}
+    assert json.loads((tmp_path / "owner/s.rejected.jsonl").read_text()) == {"reason": "why", "values": {"a": 1}}
 
 
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_damaged_snapshot_is_reported(bench: Bench) -> None:
     file.write_bytes(b"nothing")
     with pytest.raises(StoreError) as caught:
         again(bench)
-    assert caught.value.message == f"the state in `{file}` is damaged"
+    assert caught.value.message == f"cannot read the state in `{file}`: it is damaged"
 
 
 def test_a_table_that_cannot_be_read_ends_its_queries_and_no_others(bench: Bench) -> None:
@@ -244,9 +244,9 @@ def test_a_table_that_cannot_be_read_ends_its_queries_and_no_others(bench: Bench
     bench.take("vitals", ("TRUE", 1, 121))
     told = [x for name in ("ann", "late") for x in bench.mailbox.fetch(name, "q", bench.now)]
     told += bench.mailbox.fetch("cid", "over", bench.now)
-    assert [x.ended for x in told] == ["a table that it reads cannot be read"] * 3
+    assert [x.ended for x in told] == ["a table that the query reads is unavailable"] * 3
     assert bench.fetched("bob", "plain") == [(120,), (121,)]
-    assert refused(bench, "wards") == [{"reason": "table wards cannot be read as `csv` (PATH_NOT_FOUND)", "values": {}}]
+    assert refused(bench, "wards") == [{"reason": "cannot read table wards as `csv`: PATH_NOT_FOUND", "values": {}}]
 
 
 def test_after_a_restart_a_table_is_tried_again_for_those_who_subscribe_again(bench: Bench) -> None:

@@ -92,7 +92,7 @@ def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
 ) -> None:
     _, _, work, out = at_desk
     work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
-    assert [x.name for x in out.rglob("*.jsonl") if "refused" in x.name] == []
+    assert [x.name for x in out.rglob("*.jsonl") if "rejected" in x.name] == []
     assert not any("7" in x.read_text().partition("values")[2] for x in out.rglob("*high*"))
 
 
@@ -130,7 +130,7 @@ def test_an_operator_gets_the_counts_of_tuples(ward: System, tmp_path: Path) -> 
     assert title == "streams"
     assert [told[x] for x in ("tuples", "seen by nobody", "routed")] == ["3", "1", "1"]
     assert told["lag"].endswith(" s")
-    assert [value for name, value in told.items() if name.startswith("refused")] == ["1"]
+    assert [value for name, value in told.items() if name.startswith("rejected")] == ["1"]
 
 
 def fetched(ward: System, mailbox: Mailbox, token: str) -> dict[str, list[tuple[object, ...]]]:
@@ -158,7 +158,7 @@ def test_dead_letters_go_to_the_present_owner_of_the_stream(ward: System, tmp_pa
     work.take((5, "nurse &"))
     ward.run("DROP USER ann REASSIGN TO ned")
     work.take((6, "nurse &"))
-    letters = {x.parent.name: x.read_text() for x in (tmp_path / "out").rglob("*refused*")}
+    letters = {x.parent.name: x.read_text() for x in (tmp_path / "out").rglob("*rejected*")}
     assert letters.keys() == {"ann", "ned"} and '"hr": 6' in letters["ned"] and '"hr": 6' not in letters["ann"]
 
 
@@ -224,7 +224,7 @@ def test_long_names_of_users_and_streams_end_no_query(ward: System, tmp_path: Pa
 
 def test_notices_of_unavailable_streams_name_only_streams_that_the_user_may_see(ward: System) -> None:
     """Their owner and whoever runs the system which and why; who may read them, what waits; nobody else anything."""
-    failed = {"root.hr": SourceError("stream root.hr cannot be read as `json` (PATH_NOT_FOUND)")}
+    failed = {"root.hr": SourceError("cannot read stream root.hr as `json`: PATH_NOT_FOUND")}
     ned, eve = ward.login("ned"), ward.new_user("eve", "clerk")
     ward.run(EVERYTHING.format("twice", "clerk"))
     eve = ward.login("eve")

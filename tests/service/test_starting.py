@@ -123,7 +123,7 @@ def session(home: Path, master: str = "local[1]", **environment: str) -> subproc
 def test_if_spark_cannot_be_started_one_line_says_so(tmp_path: Path, master: str, java: str) -> None:
     out, err = session(tmp_path / "home", master, **({"JAVA_HOME": java} if java else {})).communicate(timeout=120)
     assert err == ""
-    assert out.startswith("Spark cannot be started (")
+    assert out.startswith("cannot start Spark: ")
     assert out.count("\n") == 1
     assert str(tmp_path / "home" / "spark.err") in out
 

@@ -225,6 +225,6 @@ def test_malformed_rows_are_kept_with_the_reason(spark: SparkSession, tmp_path: 
 @pytest.mark.parametrize("format_", ["json", "no such format"])
 def test_a_source_that_cannot_be_read_is_named_in_one_line(spark: SparkSession, tmp_path: Path, format_: str) -> None:
     source = StreamSource(ENTRANCE, format_, {"path": str(tmp_path / "missing")})
-    with pytest.raises(SourceError, match="s cannot be read as") as caught:
+    with pytest.raises(SourceError, match="cannot read stream s as") as caught:
         run(spark, tmp_path / "home", source, snapshot(QUERIES))
     assert "\n" not in caught.value.message

@@ -329,7 +329,7 @@ def test_a_stream_made_again_goes_on_under_its_own_name(ward: Ward) -> None:
     assert "~" not in (ward.folder / "out/ned/root.hr.jsonl").read_text()
     assert sorted(x.name for x in (ward.folder / "out").rglob("*.jsonl")) == [
         "root.hr.jsonl",
-        "root.hr.refused.jsonl",
+        "root.hr.rejected.jsonl",
         "root.hr.subscribers.jsonl",
     ]
     assert "~" not in system.run("EXPLAIN SELECT hr FROM hr [ROWS 5] WHERE hr > 3")[0].text

@@ -92,7 +92,7 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
             (2, "2 results", 2),
             (5, "5 results, the last 3 are shown", 3),
             (25, "25 results, the last 3 are shown", 3),  # one batch alone is more than is kept
-            (1, "1 results", 1),
+            (1, "1 result", 1),
         ):
             work.take(*((100 + n, "nurse") for n in range(count)))
             ((title, _, rows),) = client.received(3)

@@ -48,7 +48,7 @@ def test_nothing_comes_of_a_table_alone(ward: System) -> None:
     error = refused(ward, "SUBSCRIBE TO Wards")
     assert isinstance(error, Conflict)
     assert (error.message, error.hint) == (
-        "nothing comes of table root.Wards alone",
+        "cannot subscribe to table root.Wards: a table has no changes",
         "subscribe to a query that reads it",
     )
 

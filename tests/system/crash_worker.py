@@ -145,7 +145,7 @@ class Files:
         return Address((subscriber, query), self._columns[query])
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return "owner", f"{stream}.refused"
+        return "owner", f"{stream}.rejected"
 
 
 def made_pipeline(folder: Path, gate: ScriptedGate) -> Pipeline:

@@ -273,9 +273,9 @@ def test_results_that_cannot_be_written_are_written_later(work: Work) -> None:
     place = work.folder / "out" / "bob"
     place.rename(work.folder / "elsewhere")
     place.write_text("no folder")
-    with pytest.raises(StoreError, match=r"results cannot be written to .*nothing is lost"):
+    with pytest.raises(StoreError, match=r"cannot write results to .*nothing is lost"):
         work.go_on()
-    with pytest.raises(StoreError, match="results cannot be written to"):  # as long as it is so
+    with pytest.raises(StoreError, match="cannot write results to"):  # as long as it is so
         work.go_on()
     place.unlink()
     (work.folder / "elsewhere").rename(place)
@@ -335,7 +335,7 @@ def test_a_damaged_state_is_named_with_what_to_do(work: Work) -> None:
             file.unlink()
             if damaged is not None:
                 file.write_bytes(damaged)
-            with pytest.raises(StoreError, match=r"the state in .* is damaged .*--fresh"):
+            with pytest.raises(StoreError, match=r"cannot read the state in .*: it is damaged .*--fresh"):
                 work.go_on()
             file.write_bytes(content)
     work.go_on()
@@ -431,7 +431,7 @@ def test_a_checkpoint_and_a_state_of_one_history_agree(tmp_path: Path) -> None:
 def test_a_checkpoint_that_is_gone_or_older_is_no_reason_to_skip_batches(
     tmp_path: Path, begun: int | None, ended: int | None, done: int
 ) -> None:
-    with pytest.raises(StoreError, match=r"is gone or older than the state.*--fresh"):
+    with pytest.raises(StoreError, match=r"is missing or older than the state.*--fresh"):
         check_history("s", checkpoint(tmp_path, begun, ended), done)
 
 
@@ -439,7 +439,7 @@ def test_a_checkpoint_that_is_gone_or_older_is_no_reason_to_skip_batches(
 def test_a_state_that_is_gone_or_older_is_no_reason_to_lose_batches(
     tmp_path: Path, begun: int, ended: int, done: int
 ) -> None:
-    with pytest.raises(StoreError, match=r"the state is gone or older than.*--fresh"):
+    with pytest.raises(StoreError, match=r"the state is missing or older than.*--fresh"):
         check_history("s", checkpoint(tmp_path, begun, ended), done)
 
 

@@ -344,7 +344,7 @@ def test_a_run_that_is_stopped_by_a_signal_can_go_on(tmp_path: Path) -> None:
     assert command.process.stderr is not None
     while (line := command.process.stderr.readline()) and "joe.HR" not in line:
         pass
-    assert line == f"stream joe.HR cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/HR`); it is tried again\n"
+    assert line == f"cannot read stream joe.HR as `json`: PATH_NOT_FOUND: `{tmp_path}/HR`; it is tried again\n"
     (tmp_path / "later").rename(tmp_path / "HR")
     assert command.process.stderr.readline() == "stream joe.HR can be read again\n"
     while not any(hospital.written().values()):
@@ -379,11 +379,11 @@ def test_a_lost_checkpoint_or_state_is_reported_and_everything_can_be_read_again
     engine = tmp_path / "headgate" / "engine"
     (engine / "checkpoints" / checkpoint_name("joe.BP")).rename(tmp_path / "kept")
     said = Command(tmp_path).fails()
-    assert "is gone or older than the state" in said and "--fresh" in said
+    assert "is missing or older than the state" in said and "--fresh" in said
     (tmp_path / "kept").rename(engine / "checkpoints" / checkpoint_name("joe.BP"))
     (engine / "state").rename(tmp_path / "kept")
     said = Command(tmp_path).fails()
-    assert "the state is gone or older" in said and "--fresh" in said
+    assert "the state is missing or older" in said and "--fresh" in said
     hospital.arrive()
     assert Command(tmp_path, "--fresh").ends()[0] == 0
     assert hospital.written() == hospital.expected()

@@ -66,7 +66,7 @@ def test_late_tuples_are_counted_for_the_owner(tmp_path: Path) -> None:
     assert found.pipeline is not None
     assert found.pipeline.counts.late == {"s": 2}
     assert found.pipeline.counts.unseen["s"] == 0  # they are late, and not hidden
-    (line,) = (tmp_path / "out/owner/s.refused.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "out/owner/s.rejected.jsonl").read_text().splitlines()
     assert json.loads(line)["reason"] == f"{LATE}: 2 tuples"
 
 

@@ -93,7 +93,7 @@ def test_a_forged_label_opens_nothing(text: str | None, tmp_path: Path) -> None:
     found.begin(found.files())
     found.take("s", (text, 1, "x"))
     assert found.fetched("eve", "q") == []
-    assert NO_LABEL in (tmp_path / "out/owner/s.refused.jsonl").read_text()
+    assert NO_LABEL in (tmp_path / "out/owner/s.rejected.jsonl").read_text()
 
 
 def test_a_forged_source_would_open_a_weak_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ class Bench:
     def read_table(self, descriptor: StreamDescriptor) -> Whole:
         rows = self.content[descriptor.name]
         if rows is None:
-            raise SourceError(f"table {descriptor.name} cannot be read as `csv` (PATH_NOT_FOUND)")
+            raise SourceError(f"cannot read table {descriptor.name} as `csv`: PATH_NOT_FOUND")
         full = [(*values, label) for label, *values in rows]
         columns = {x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(descriptor.columns)}
         return Whole(pa.table(columns))
@@ -151,4 +151,4 @@ class Bench:
         return Address((subscriber, query), tuple(name for name, _ in self.queries[query].query.columns))
 
     def of_refused(self, name: str) -> tuple[str, ...]:
-        return ("owner", f"{name}.refused")
+        return ("owner", f"{name}.rejected")

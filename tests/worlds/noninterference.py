@@ -23,8 +23,9 @@ from headgate.execution.executors import Executor, LocalExecutor, PartitionedExe
 from headgate.execution.partition_groups import partition_groups
 from headgate.expressions import duck
 from headgate.expressions.sql.types import ARROW
-from headgate.ingress.validation import MALFORMED, Whole
+from headgate.ingress.validation import Whole
 from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import MALFORMED
 from headgate.model.results import delivered_results
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
@@ -61,7 +62,7 @@ class Places:
         return Address((subscriber, query), self._columns[query])
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return ("owner", f"{stream}.refused")
+        return ("owner", f"{stream}.rejected")
 
 
 @dataclass

@@ -80,7 +80,7 @@ def check_depth(inputs: Sequence[int], get: Get) -> int:
     runs = 1 + sum(found[number][1] for number in set(inputs))
     if runs > MOST_QUERIES:
         raise Conflict(
-            f"more than {MOST_QUERIES} queries would run for each reader, with those whose results are read",
-            hint="read fewer results of other queries",
+            f"more than {MOST_QUERIES} queries would run for each reader",
+            hint="read the results of fewer queries: each counts once for every path on which it is read",
         )
     return max((found[number][0] for number in inputs), default=0)

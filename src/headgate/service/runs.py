@@ -181,4 +181,4 @@ class Folders:
         return Address.of(self._headgate.snapshots.outgoing(subscriber, query))
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.refused")
+        return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.rejected")

@@ -46,8 +46,8 @@ _DECIDES = (
 STOPPED = "its query was stopped; it begins anew when that is started"
 BROKEN = "its query lost a stream that it read"
 UNPLANNED = "its query cannot be run any more"
-SUSPENDED = "your rights do not cover it at the moment; it goes on when they do"
-UNFED = "a query whose results it reads does not run; it goes on when that does"
+SUSPENDED = "your rights do not cover it now; it continues when they do"
+UNFED = "a query whose results it reads does not run; it continues when that query does"
 
 USUAL_SKEW = 10_000
 """How far ahead of the clock event times may be, in milliseconds, if the stream's owner has not set it: one tuple from

@@ -226,7 +226,9 @@ class Runner:
                 raise
 
         if finite and source.endless:
-            raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
+            raise SourceError(
+                f"cannot read stream {source.name} to its end: `{source.format}` has none", hint="run it with --follow"
+            )
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
         event("ingress", "stream started", stream=source.name, format=source.format)
@@ -242,7 +244,7 @@ class Runner:
 
 
 def _stuck(stream: str, error: Exception) -> SourceError:
-    return SourceError(f"stream {stream} cannot be read on ({kind_of(error)})")
+    return SourceError(f"cannot read stream {stream} any further: {kind_of(error)}")
 
 
 def checkpoint_name(stream: str) -> str:
@@ -256,14 +258,16 @@ def check_history(stream: str, checkpoint: Path, done: int) -> None:
     """Batches have the numbers of Spark's checkpoint: if checkpoint and state are not of one history, batches would be
     confused, and lost. INVARIANT: Spark records that a batch begins, then it is `done`, then Spark records that it
     ended."""
-    hint = "put both back as they were together, or read everything again with --fresh"
+    hint = "restore both from one backup, or read everything again with --fresh"
     if done > _last(checkpoint / "offsets"):
         raise StoreError(
-            f"`{checkpoint}` is gone or older than the state: what was read of stream {stream} is not known any more",
+            f"cannot continue stream {stream}: its checkpoint `{checkpoint}` is missing or older than the state",
             hint=hint,
         )
     if done < _last(checkpoint / "commits"):
-        raise StoreError(f"the state is gone or older than `{checkpoint}`: tuples of {stream} would be lost", hint=hint)
+        raise StoreError(
+            f"cannot continue stream {stream}: the state is missing or older than `{checkpoint}`", hint=hint
+        )
 
 
 def forget_unbegun(checkpoint: Path) -> None:

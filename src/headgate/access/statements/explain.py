@@ -22,6 +22,7 @@ from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
 from headgate.labels import Level
 from headgate.lexing import quote
+from headgate.plain import counted
 from headgate.plan import nodes as n
 from headgate.plan.explain import shared_with, tree, trees
 from headgate.plan.lowering import lower
@@ -50,14 +51,16 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
     thing = q.find(x.target)
     definition = json.loads(thing.definition)
     if "text" not in definition:
-        raise Conflict(f"{shown(thing)} was declared as boxes", hint="only queries in CQL have a plan")
+        raise Conflict(
+            f"cannot explain {shown(thing)}: it was declared as boxes", hint="only queries in CQL have a plan"
+        )
     inputs = [q.state.objects.get(number) for number in definition["sources"]]
     found = stored_query(thing, q.state.objects.get)
     if found is None:
-        raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
+        raise Conflict(f"cannot explain {shown(thing)}: an input was dropped", hint="drop it and create it anew")
     visible = [stream for stream in inputs if stream is not None]
     if not _shows(q, definition["inputs"]):
-        raise AccessDenied(f"{shown(thing)} reads streams that you may not see")
+        raise AccessDenied(f"cannot explain {shown(thing)}: it reads streams that you may not see")
     mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
     return _explained(q, _name(thing), found, visible, mode, thing.level)
 
@@ -161,7 +164,7 @@ def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) 
     shared = sum(len(plan.nodes()) for plan in plans.values())
     alone = sum(len(list(root.walk())) for plan in plans.values() for root in plan.queries.values())
     number = sum(len(plan.queries) for plan in plans.values())
-    lines = [f"{number} running queries, {shared} operators instead of {alone}"]
+    lines = [f"{counted(number, 'running query', 'running queries')}, {counted(shared, 'operator')} instead of {alone}"]
     for sharing, plan in plans.items():
         for name, told in trees(plan):
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]

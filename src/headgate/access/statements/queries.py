@@ -145,7 +145,7 @@ def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
     q.need(Permission.SET_QUERY_STATUS, thing)
     definition = json.loads(thing.definition)
     if x.running and definition.get("broken"):
-        raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
+        raise Conflict(f"cannot start {shown(thing)}: an input was dropped", hint="drop it and create it anew")
     if x.running and not definition["running"]:
         _check_rights(q, thing, definition)
         _check_running(q, thing.owner, q.principal)
@@ -164,13 +164,15 @@ def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> No
     if not all(
         s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
     ):
-        raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
+        raise AccessDenied(f"cannot start {shown(query)}: its owner may no longer read all its inputs")
     if definition.get("cumulative") and not all(_consented(q, s) for s in streams):
-        raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
+        raise AccessDenied(f"cannot start {shown(query)}: an owner of its streams no longer allows cumulative queries")
     for name, parameters in definition["operators"]:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
         if not q.authorizer.allows_use(owner, operator, parameters):
-            raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+            raise AccessDenied(
+                f"cannot start {shown(query)}: its owner may no longer use operator {quote(name)} in this way"
+            )
 
 
 def _check_plan(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
@@ -243,7 +245,10 @@ def _subscribe(q: Request, x: c.Subscribe) -> Result:
         return Result(f"unsubscribed from {shown(thing)}")
     q.need(Permission.SUBSCRIBE, thing)
     if is_table(thing):
-        raise Conflict(f"nothing comes of {shown(thing)} alone", hint="subscribe to a query that reads it")
+        raise Conflict(
+            f"cannot subscribe to {shown(thing)}: a table has no changes",
+            hint="query it beside a stream, and subscribe to the query",
+        )
     if "made_of" not in json.loads(thing.definition):
         lower(whole_stream(thing))
     if known is not None and frozenset(known.roles) == q.principal.roles:

@@ -7,7 +7,7 @@ other queries: not their names, not their number, not what is computed from them
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from headgate.access import rows as r
@@ -17,6 +17,7 @@ from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result, Unfinished
 from headgate.access.running import Planned
 from headgate.access.statements.queries import bind_for
+from headgate.access.views import views
 from headgate.cql import continuous as c
 from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
@@ -27,7 +28,7 @@ from headgate.plan import nodes as n
 from headgate.plan.explain import shared_with, tree, trees
 from headgate.plan.lowering import lower
 from headgate.plan.merged import MergedPlan
-from headgate.plan.picture import picture
+from headgate.plan.picture import Beside, picture
 from headgate.plan.queries import Query
 from headgate.plan.secure import Mode, SharingClass
 
@@ -84,31 +85,39 @@ def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode
     """Explains a query beside the running queries that the caller may see, of the same mode and level."""
     root = lower(query)
     seen = [planned for planned in _seen(q) if planned.mode == mode and planned.query.level == level]
-    beside = {_name(planned.query): planned.root for planned in seen}
-    outputs = _outputs(q, seen)
-    return Unfinished("", write=partial(_written, name, query, root, beside, inputs, mode, level, outputs))
+    running = {_name(planned.query): planned.root for planned in seen}
+    drawn = _beside(q, [(f"{mode}, level {level}", planned) for planned in seen], inputs)
+    return Unfinished("", write=partial(_written, name, query, root, running, inputs, mode, level, drawn))
 
 
-def _outputs(q: Request, seen: Iterable[Planned]) -> dict[str, str]:
-    """The output streams of queries, by the names that the queries are shown with."""
-    made = {_name(x.query): q.state.objects.get(int(json.loads(x.query.definition)["output"])) for x in seen}
-    return {name: source_name(stream) for name, stream in made.items() if stream is not None}
+def _beside(q: Request, seen: Sequence[tuple[str, Planned]], inputs: Iterable[r.Object] = ()) -> Beside:
+    """What the picture shows beside operators, for queries in frames of these titles."""
+    made = {(title, _name(x.query)): q.state.objects.get(_output(x)) for title, x in seen}
+    outputs = {key: source_name(stream) for key, stream in made.items() if stream is not None}
+    found = views(q, [x for _, x in seen])
+    read = [*inputs, *(q.state.objects.get(number) for _, x in seen for number in x.inputs)]
+    levels = {source_name(stream): stream.level for stream in read if stream is not None}
+    return Beside(outputs, {(title, _name(x.query)): found[x.query.id] for title, x in seen}, levels)
+
+
+def _output(planned: Planned) -> int:
+    return int(json.loads(planned.query.definition)["output"])
 
 
 def _written(
     name: str,
     query: Query,
     root: n.Node,
-    beside: Mapping[str, n.Node],
+    running: Mapping[str, n.Node],
     inputs: list[r.Object],
     mode: Mode,
     level: str,
-    outputs: Mapping[str, str],
+    drawn: Beside,
 ) -> Result:
     """Only queries that read a common stream are considered."""
     streams = _streams(root)
     plan = MergedPlan()
-    for other, found_root in beside.items():
+    for other, found_root in running.items():
         if other != name and not streams.isdisjoint(_streams(found_root)):
             plan.add(other, found_root)
     plan.add(name, root)
@@ -122,7 +131,7 @@ def _written(
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
     lines += [f"  {line}" for line in _labels(query, inputs, level)]
-    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, outputs))
+    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, drawn))
 
 
 def _streams(root: n.Node) -> frozenset[str]:
@@ -153,14 +162,14 @@ def _all(q: Request) -> Result:
     """The merged plans of all running queries that the caller may see. A name is unique within one plan only: an owner
     may have a query of the same name at another level."""
     seen = [(planned, q.authorizer.level(planned.query.level)) for planned in _seen(q)]
-    return Unfinished("", write=partial(_all_written, seen, _outputs(q, (planned for planned, _ in seen))))
+    titled = [(_title(_sharing(planned, level)), planned) for planned, level in seen]
+    return Unfinished("", write=partial(_all_written, seen, _beside(q, titled)))
 
 
-def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) -> Result:
+def _all_written(seen: list[tuple[Planned, Level]], drawn: Beside) -> Result:
     plans: dict[SharingClass, MergedPlan] = {}
     for planned, level in seen:
-        sharing = SharingClass.of(planned.root, planned.mode, level, trusted=False)
-        plans.setdefault(sharing, MergedPlan()).add(_name(planned.query), planned.root)
+        plans.setdefault(_sharing(planned, level), MergedPlan()).add(_name(planned.query), planned.root)
     shared = sum(len(plan.nodes()) for plan in plans.values())
     alone = sum(len(list(root.walk())) for plan in plans.values() for root in plan.queries.values())
     number = sum(len(plan.queries) for plan in plans.values())
@@ -170,7 +179,11 @@ def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) 
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
             lines += [f"  {line}" for line in told]
     titles = {_title(sharing): plan for sharing, plan in plans.items()}
-    return Result("\n".join(lines), draw=lambda: picture(titles, outputs))
+    return Result("\n".join(lines), draw=lambda: picture(titles, drawn))
+
+
+def _sharing(planned: Planned, level: Level) -> SharingClass:
+    return SharingClass.of(planned.root, planned.mode, level, trusted=False)
 
 
 def _title(sharing: SharingClass) -> str:

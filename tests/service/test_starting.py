@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 
 from headgate.errors import SourceError, StoreError
 from headgate.ingress.sources import StreamSource
@@ -94,6 +96,19 @@ def test_a_stream_that_cannot_be_stopped_does_not_keep_others_running(starting: 
         runner.stop()
     assert all(query.stopped for query in queries)
     runner.stop()  # there is nothing left of them
+
+
+@pytest.mark.parametrize("harm", [Py4JNetworkError("gone"), PySparkException("stopped"), ConnectionRefusedError()])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_streams_of_a_spark_that_ended_need_no_stop(starting: Any, harm: Exception, stopped: bool) -> None:
+    """A signal to the whole process group ended Spark first, and the command with a page of Java."""
+    query = Query(harm)
+    runner, read = starting(a=lambda: query)
+    read()
+    runner._spark.sparkContext._jsc.sc().isStopped.return_value = stopped
+    with nullcontext() if stopped else pytest.raises(type(harm)):
+        runner.stop()
+    assert query.stopped
 
 
 SESSION = """

@@ -191,6 +191,7 @@ def _process(
         news = _News(client, work)
 
         def watch() -> None:
+            asked.check()
             bar.show(work.counts)
             if follow:
                 news.tell()

@@ -102,6 +102,7 @@ class Processing:
         self._runner.read(self._sources(), finite=True)
         while not self._runner.wait(OFTEN):
             watch()
+        watch()  # a signal may have ended Spark too: then the sources are not to blame
         self._tell_what_changed()
         self._runner.stop()
         failed = {**self.failed, **self._pipeline.unreadable}
@@ -116,12 +117,12 @@ class Processing:
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
+            watch()  # a signal may have ended Spark too: then the sources are not to blame
             self._tell_who_waits()
             if time.monotonic() - self._looked > SELDOM:
                 self._tell_what_changed()
                 self._looked = time.monotonic()
             self._pipeline.settle()
-            watch()
 
     def _tell_who_waits(self) -> None:
         """Sends one notice each time a stream cannot be read any further."""

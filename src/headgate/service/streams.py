@@ -18,6 +18,8 @@ from logging import WARNING
 from pathlib import Path
 from threading import Lock
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -205,8 +207,23 @@ class Runner:
         self._threads.shutdown(cancel_futures=True)
         with ExitStack() as all_:
             for query in self._queries.values():
-                all_.callback(query.stop)
+                all_.callback(self._stop, query)
             self._queries.clear()
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """A signal to the whole process group ends Spark too, perhaps before its streams are stopped here; then nothing
+        is left to stop."""
+        try:
+            query.stop()
+        except (Py4JError, PySparkException, OSError):
+            if self._spark_works():
+                raise
+            event("ingress", "Spark ended before a stream was stopped")
+
+    def _spark_works(self) -> bool:
+        with suppress(Exception):
+            return not self._spark.sparkContext._jsc.sc().isStopped()
+        return False
 
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.cli.progress import Bar
+from headgate.cli.run import _waiting
 from headgate.recovery.pipeline import Counts
 from headgate.testing import ManualClock
 
@@ -46,3 +47,15 @@ def test_what_ends_soon_writes_no_log(capsys: pytest.CaptureFixture[str]) -> Non
     with Bar(follow=False, everyone=False, clock=ManualClock()) as bar:
         bar.show(Counts())
     assert lines(capsys) == []
+
+
+def test_streams_that_can_be_read_again_are_named_as_they_were() -> None:
+    failed = [
+        "cannot read stream joe.a as `json`: PATH_NOT_FOUND: `a`",
+        "cannot read stream joe.b any further: `b` is missing",
+        "joe.mean: an input stream is unavailable",
+    ]
+    assert [*_waiting([], failed[:1])] == [f"{failed[0]}; it is tried again"]
+    assert [*_waiting(failed, [])] == [
+        f"{name} can be read again" for name in ("joe.mean", "stream joe.a", "stream joe.b")
+    ]

@@ -132,7 +132,7 @@ def test_results_do_not_go_through_planted_links(tmp_path: Path, make: Callable[
     if make is FileSink and planted in ("ann/q", ".staged"):  # names it does not use
         out(make(tmp_path / "out", Here()), 1, results)
     else:
-        with pytest.raises(StoreError, match="must be plain folders and files"):
+        with pytest.raises(StoreError, match="remove what is not a plain folder or file"):
             out(make(tmp_path / "out", Here()), 1, results)
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -191,8 +191,8 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
         ("ann", "level of ann", "q", 1, 0, "doctor"),
         ("ann", "level of ann", "q", 1, 1, "doctor"),
         ("bob", "level of bob", "q", 1, -1, None),
-        ("owner", "", "s.refused", 1, 0, None),
-        ("owner", "", "s.refused", 1, 1, None),
+        ("owner", "", "s.rejected", 1, 0, None),
+        ("owner", "", "s.rejected", 1, 1, None),
     ]
     assert len({x["key"] for x in written.rows}) == 5
     let_out(FileSink(tmp_path, Here()), results, refused)

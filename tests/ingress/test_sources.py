@@ -77,7 +77,7 @@ def test_only_readers_of_the_stream_end_and_its_owner_gets_the_reason(two: Bench
         assert words(two, who, query) == [{"ended": UNREAD}]
         assert (two.home / "out" / who / f"{query}.jsonl").read_text() == json.dumps({"ended": UNREAD}) + "\n"
     assert not [x for x in (two.home / "out" / "ann").iterdir() if "ended" in x.read_text()]
-    told = json.loads((two.home / "out" / "owner" / "b.refused.jsonl").read_text())
+    told = json.loads((two.home / "out" / "owner" / "b.rejected.jsonl").read_text())
     assert told == {"reason": "cannot read stream b as `json`: PATH_NOT_FOUND", "values": {}}
     assert "stream b" not in UNREAD + WAITS
 

@@ -35,7 +35,7 @@ def again(bench: Bench) -> None:
 
 
 def refused(bench: Bench, name: str) -> list[object]:
-    return [json.loads(line) for line in (bench.home / "out/owner" / f"{name}.refused.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (bench.home / "out/owner" / f"{name}.rejected.jsonl").read_text().splitlines()]
 
 
 # What they mean -------------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ def test_cumulative_is_for_the_owners_to_allow(ward: System, ann: str) -> None:
     ward.run("ALTER STREAM vitals FORBID CUMULATIVE")
     error = refused(ward, "START QUERY q", ann)
     assert isinstance(error, AccessDenied)
-    assert "no longer allowed" in error.message
+    assert "no longer allows cumulative queries" in error.message
 
 
 def test_errors_in_a_query_have_their_place_in_the_script(ward: System) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import System
-from test_desk_attacks import EVERYTHING, SETUP, Work
+from test_run_client_attacks import EVERYTHING, SETUP, Work
 
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink

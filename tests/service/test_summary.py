@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import System
-from test_desk_attacks import EVERYTHING, SETUP, Work
+from test_run_client_attacks import EVERYTHING, SETUP, Work
 
 from headgate.cli.run import _News
 from headgate.egress.mailbox import Mailbox

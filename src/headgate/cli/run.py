@@ -191,10 +191,9 @@ def _process(
         news = _News(client, work)
 
         def watch() -> None:
-            asked.check()
             bar.show(work.counts)
             if follow:
-                news.tell()
+                news.tell(failures=not asked.pending)
             _warn(client, work)
             if follow and results.printed:
                 printing.begin(lambda: _print(client.received(SHOWN, news=True), write_out))
@@ -243,11 +242,14 @@ class _News:
         self._waits: list[str] = []
         self._ended: set[tuple[str, ...]] = set()
 
-    def tell(self) -> None:
+    def tell(self, *, failures: bool = True) -> None:
+        """Without `failures`, new failures of sources are not printed: a signal that asks the run to end may have ended
+        Spark too."""
         failed = self._work.failed
         waits = self._client.unread(failed) if failed or self._waits else []
         for line in _waiting(self._waits, waits):
-            say(line, err=True)
+            if failures or line.endswith(_AGAIN):
+                say(line, err=True)
         self._waits = waits
         for ended in (x for x in self._client.ended(self._work.counts) if x not in self._ended):
             self._ended.add(ended)
@@ -255,10 +257,13 @@ class _News:
             say(f"query {query} of {owner} ended for {subscriber}: {why}", err=True)
 
 
+_AGAIN = " can be read again"
+
+
 def _waiting(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Messages about streams that cannot be read now, or can be read again."""
     yield from (f"{line}; it is tried again" for line in now if line not in before)
-    yield from (f"{name} can be read again" for name in sorted(set(map(_named, before)) - set(map(_named, now))))
+    yield from (f"{name}{_AGAIN}" for name in sorted(set(map(_named, before)) - set(map(_named, now))))
 
 
 def _named(line: str) -> str:
@@ -280,6 +285,11 @@ class _Asked:
         self._signal = 0
         self.ended = False
         """The run ended by itself."""
+
+    @property
+    def pending(self) -> bool:
+        """The run was asked to end."""
+        return self._signal != 0
 
     @property
     def interrupted(self) -> int:

@@ -1,4 +1,4 @@
-"""Attacks on what a session is handed at its desk: results, dead letters, counts, and whose they are."""
+"""Attacks on what a run client hands to a session: results, dead letters, counts, and whose they are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.expressions.duck import evaluate
 from headgate.model.results import delivered_results
 from headgate.model.snapshot import SnapshotSource
 from headgate.recovery.pipeline import Pipeline
-from headgate.service import run_client as desks
+from headgate.service import run_client as clients
 from headgate.service.run_client import RunClient
 from headgate.service.runs import Folders
 
@@ -43,7 +43,7 @@ def ward(sqlite_system: System) -> System:
 
 
 class Work:
-    """A pipeline behind a desk, without Spark."""
+    """A pipeline behind a run client, without Spark."""
 
     def __init__(self, system: System, gate: SnapshotSource, home: Path, *sinks: Sink) -> None:
         self.system = system
@@ -66,7 +66,7 @@ class Work:
 
 
 @pytest.fixture
-def at_desk(
+def with_client(
     ward: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[System, RunClient, Work, Path]]:
     """ned runs its own subscriptions, with files; Processing is given by hand, since Spark has no part in this."""
@@ -81,23 +81,23 @@ def at_desk(
         def close(self) -> None:
             made[0].pipeline.close()
 
-    monkeypatch.setattr(desks, "Processing", Made)
+    monkeypatch.setattr(clients, "Processing", Made)
     found = RunClient(ward.headgate, token)
     with found.at_work(tmp_path / "engine", tmp_path / "out"):
         yield ward, found, made[0], tmp_path / "out"
 
 
 def test_a_session_that_runs_its_own_queries_gets_no_dead_letters_of_others(
-    at_desk: tuple[System, RunClient, Work, Path],
+    with_client: tuple[System, RunClient, Work, Path],
 ) -> None:
-    _, _, work, out = at_desk
+    _, _, work, out = with_client
     work.take((5, "nurse"), (6, "doctor &"), (7, "doctor"))
     assert [x.name for x in out.rglob("*.jsonl") if "rejected" in x.name] == []
     assert not any("7" in x.read_text().partition("values")[2] for x in out.rglob("*high*"))
 
 
-def test_a_session_gets_no_count_of_tuples_it_may_not_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
-    _, client, work, _ = at_desk
+def test_a_session_gets_no_count_of_tuples_it_may_not_see(with_client: tuple[System, RunClient, Work, Path]) -> None:
+    _, client, work, _ = with_client
     work.take((5, "nurse"))
     before = list(client.summary(work.pipeline.counts))
     work.take((6, "doctor &"), (7, "doctor"), (None, "doctor"))
@@ -105,9 +105,9 @@ def test_a_session_gets_no_count_of_tuples_it_may_not_see(at_desk: tuple[System,
     assert [title for title, _, _ in before] == ["results"]
 
 
-def test_a_session_receives_results_over_results_it_may_see(at_desk: tuple[System, RunClient, Work, Path]) -> None:
+def test_a_session_receives_results_over_results_it_may_see(with_client: tuple[System, RunClient, Work, Path]) -> None:
     """The queries in between run for it as well; they were left out, and nothing came."""
-    _, _, work, out = at_desk
+    _, _, work, out = with_client
     work.take((5, "nurse"), (7, "doctor"))
     (file,) = (x for x in out.rglob("*.jsonl") if "twice" in x.name)
     assert '"hr": 10' in file.read_text() and len(file.read_text().splitlines()) == 1

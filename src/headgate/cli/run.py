@@ -41,7 +41,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write results to files below this folder, for each subscriber and stream its own.",
+    help="Write results to files below this folder, one for each subscriber and stream.",
 )
 @click.option(
     "--format",
@@ -49,7 +49,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
     type=click.Choice(sorted(KINDS)),
     default="jsonl",
     show_default=True,
-    help="What these files are: JSON lines, one growing file each, or Parquet, one more file with each batch.",
+    help="The format of these files: JSON lines (one growing file), or Parquet (one more file with each batch).",
 )
 @click.option("--to", "format_", metavar="FORMAT", help="Write results to anything Spark can write to, by its format.")
 @click.option(
@@ -59,12 +59,10 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
     "--options-from",
     "options_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A file with options of --to, NAME=VALUE a line: others can list what stands in a command, as a password. "
-    "They may stand in the environment too. [env: HEADGATE_OPTIONS]",
+    help="A file with options of --to, NAME=VALUE a line, for passwords: other users can list the words of a command. "
+    "The environment may hold them too. [env: HEADGATE_OPTIONS]",
 )
-@click.option(
-    "--fresh", is_flag=True, help="Forget what was read before, and all windows: read the sources from the beginning."
-)
+@click.option("--fresh", is_flag=True, help="Forget all progress and all windows: read the sources from the beginning.")
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 @pass_place
 def run(

@@ -5,10 +5,7 @@ A new way to ask for a decision is one more function in `DECIDING`; every case t
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,99 +13,12 @@ import pyarrow as pa
 import pytest
 
 from headgate.errors import LabelError
-from headgate.labels import (
-    UNREADABLE,
-    Clearance,
-    LabelTable,
-    Level,
-    LevelOrder,
-    Rules,
-    Semantics,
-    parse_label,
-    parse_level,
-)
+from headgate.labels import UNREADABLE, LabelTable, Rules, parse_label
 from headgate.labels.bulk import Decisions
 from headgate.labels.column import read_labels
 from headgate.labels.journal import MemoryJournal
 
-TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("cases.json").read_text(encoding="utf-8"))
-ORDER = LevelOrder({name: frozenset(lower) for name, lower in TABLE["levels"].items()})
-EVERYTHING = Clearance(
-    roles={"a", "b", "c", "doctor", "nurse"},
-    level=Level("T", frozenset({"NATO", "CRYPTO"})),
-    sources={"in1", "in2"},
-    aggregate_sources={"in1", "in2"},
-)
-
-
-def written(text: str | list[str | dict[str, Any]]) -> str:
-    """The text of a case, its repetitions written out."""
-    if isinstance(text, str):
-        return text
-    return "".join(part if isinstance(part, str) else _repeated(**part) for part in text)
-
-
-def _repeated(**part: Any) -> str:
-    first: int = part.get("from", 0)
-    join: str = part.get("join", "")
-    return join.join(part["repeat"].replace("{i}", str(i)) for i in range(first, first + part["times"]))
-
-
-@dataclass(frozen=True)
-class Decision:
-    name: str
-    text: str
-    canonical: str
-    clearance: Clearance
-    rules: Rules
-    aggregated: bool
-    permitted: bool
-
-
-@dataclass(frozen=True)
-class Fault:
-    name: str
-    text: str
-    message: str
-    hint: str
-    offset: int
-
-
-@dataclass(frozen=True)
-class Combination:
-    name: str
-    left: str
-    right: str
-    combined: str
-
-
-def _decision(case: dict[str, Any]) -> Decision:
-    shown = case["clearance"]
-    clearance = Clearance(
-        roles=frozenset(shown.get("roles", ())),
-        level=parse_level(shown.get("level", "U")),
-        sources=frozenset(shown.get("sources", ())),
-        aggregate_sources=frozenset(shown.get("aggregate_sources", ())),
-    )
-    rules = Rules(ORDER, {source: Semantics(chosen) for source, chosen in case.get("semantics", {}).items()})
-    return Decision(
-        name=case["name"],
-        text=written(case["text"]),
-        canonical=written(case["canonical"]),
-        clearance=clearance,
-        rules=rules,
-        aggregated=case.get("aggregated", False),
-        permitted={"permitted": True, "denied": False}[case["outcome"]],
-    )
-
-
-DECISIONS = [_decision(case) for case in TABLE["decisions"]]
-FAULTS = [Fault(**{**case, "text": written(case["text"])}) for case in TABLE["errors"]]
-COMBINATIONS = [Combination(**case) for case in TABLE["combinations"]]
-
-
-def _named(cases: Iterable[Decision | Fault | Combination]) -> list[Any]:
-    return [pytest.param(case, id=case.name) for case in cases]
+from .golden import COMBINATIONS, DECISIONS, EVERYTHING, FAULTS, ORDER, Combination, Decision, Fault, named
 
 
 def _table(rules: Rules) -> LabelTable:
@@ -211,26 +121,26 @@ def test_the_table_is_large_and_every_name_in_it_is_used_once() -> None:
 
 
 @pytest.mark.parametrize("decide", DECIDING, ids=lambda decide: decide.__name__.strip("_"))
-@pytest.mark.parametrize("case", _named(DECISIONS))
+@pytest.mark.parametrize("case", named(DECISIONS))
 def test_every_entry_point_gives_the_outcome_of_the_table(case: Decision, decide: Callable[[Decision], bool]) -> None:
     assert decide(case) is case.permitted
 
 
-@pytest.mark.parametrize("case", _named(DECISIONS))
+@pytest.mark.parametrize("case", named(DECISIONS))
 def test_a_label_is_written_as_the_table_says_and_reads_back_as_itself(case: Decision) -> None:
     label = parse_label(case.text, ORDER)
     assert str(label) == case.canonical
     assert parse_label(case.canonical, ORDER) == label
 
 
-@pytest.mark.parametrize("case", _named(DECISIONS))
+@pytest.mark.parametrize("case", named(DECISIONS))
 def test_both_spellings_have_one_number_and_are_readable(case: Decision) -> None:
     labels = _table(case.rules)
     assert labels.number_of_text(case.text) == labels.number_of_text(case.canonical) == 1
     assert labels.unreadable == 0
 
 
-@pytest.mark.parametrize("case", _named(FAULTS))
+@pytest.mark.parametrize("case", named(FAULTS))
 def test_a_text_that_is_no_label_is_refused_with_exact_message_hint_and_offset(case: Fault) -> None:
     with pytest.raises(LabelError) as caught:
         parse_label(case.text, ORDER)
@@ -239,7 +149,7 @@ def test_a_text_that_is_no_label_is_refused_with_exact_message_hint_and_offset(c
     assert (error.message, error.hint, error.position.offset) == (case.message, case.hint, case.offset)
 
 
-@pytest.mark.parametrize("case", _named(FAULTS))
+@pytest.mark.parametrize("case", named(FAULTS))
 def test_the_line_and_column_of_a_fault_agree_with_its_offset(case: Fault) -> None:
     with pytest.raises(LabelError) as caught:
         parse_label(case.text, ORDER)
@@ -249,7 +159,7 @@ def test_the_line_and_column_of_a_fault_agree_with_its_offset(case: Fault) -> No
     assert (place.line, place.column) == (len(before), len(before[-1]) + 1)
 
 
-@pytest.mark.parametrize("case", _named(FAULTS))
+@pytest.mark.parametrize("case", named(FAULTS))
 def test_a_text_that_is_no_label_permits_nobody_and_is_counted(case: Fault) -> None:
     rules = Rules(ORDER)
     labels = _table(rules)
@@ -264,7 +174,7 @@ def test_a_text_that_is_no_label_permits_nobody_and_is_counted(case: Fault) -> N
     assert decisions.of_numbers(np.array([UNREADABLE], dtype=np.int32)).tolist() == [False]
 
 
-@pytest.mark.parametrize("case", _named(COMBINATIONS))
+@pytest.mark.parametrize("case", named(COMBINATIONS))
 def test_what_is_made_of_two_tuples_carries_the_combination_of_the_table(case: Combination) -> None:
     rules = Rules(ORDER)
     left, right = parse_label(case.left, ORDER), parse_label(case.right, ORDER)
@@ -273,7 +183,7 @@ def test_what_is_made_of_two_tuples_carries_the_combination_of_the_table(case: C
     assert str(parse_label(case.combined, ORDER)) == case.combined
 
 
-@pytest.mark.parametrize("case", _named(COMBINATIONS))
+@pytest.mark.parametrize("case", named(COMBINATIONS))
 def test_a_combination_absorbs_its_own_parts(case: Combination) -> None:
     rules = Rules(ORDER)
     left, right = parse_label(case.left, ORDER), parse_label(case.right, ORDER)

@@ -6,7 +6,6 @@ other queries: not their names, not their number, not what is computed from them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from functools import partial
 
@@ -48,17 +47,17 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
         q.about("queries")
         return _all(q)
     thing = q.find(x.target)
-    definition = json.loads(thing.definition)
-    if "text" not in definition:
+    definition = thing.query
+    if not definition.text:
         raise Conflict(f"{shown(thing)} was declared as boxes", hint="only queries in CQL have a plan")
-    inputs = [q.state.objects.get(number) for number in definition["sources"]]
+    inputs = [q.state.objects.get(number) for number in definition.sources]
     found = stored_query(thing, q.state.objects.get)
     if found is None:
         raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
     visible = [stream for stream in inputs if stream is not None]
-    if not _shows(q, definition["inputs"]):
+    if not _shows(q, definition.inputs):
         raise AccessDenied(f"{shown(thing)} reads streams that you may not see")
-    mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
+    mode = Mode.CUMULATIVE if definition.cumulative else Mode.EXACT
     return _explained(q, _name(thing), found, visible, mode, thing.level)
 
 
@@ -88,7 +87,7 @@ def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode
 
 def _outputs(q: Request, seen: Iterable[Planned]) -> dict[str, str]:
     """The output streams of queries, by the names that the queries are shown with."""
-    made = {_name(x.query): q.state.objects.get(int(json.loads(x.query.definition)["output"])) for x in seen}
+    made = {_name(x.query): q.state.objects.get(x.query.query.output) for x in seen}
     return {name: source_name(stream) for name, stream in made.items() if stream is not None}
 
 
@@ -136,12 +135,12 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
         for column in {column for expr in (*exprs, *partitions) for column in expr.columns}:
             read.setdefault(block.readings[column.input].stream.name, set()).add(column.name)
     for stream in dict.fromkeys(inputs):
-        definition = json.loads(stream.definition)
-        parts = [f"the policy `{definition['label']}`"] if definition["label"] != "TRUE" else []
-        parts += [f"the {kind.lower()} in column {quote(name)}" for kind, name in definition.get("labels", {}).items()]
-        labelled = [column for column in definition["columns"] if "label" in column]
+        definition = stream.stream
+        parts = [f"the policy `{definition.label}`"] if definition.label != "TRUE" else []
+        parts += [f"the {kind.lower()} in column {quote(name)}" for kind, name in definition.labels]
+        labelled = [column for column in definition.columns if column.label]
         used = read.get(source_name(stream), set())
-        parts += [f"`{x['label']}` for column {quote(x['name'])}" for x in labelled if x["name"] in used]
+        parts += [f"`{x.label}` for column {quote(x.name)}" for x in labelled if x.name in used]
         yield f"of {shown_source(stream)}: {', '.join(parts) or 'what its tuples bring'}"
     yield f"level {level}, the level of the query"
 

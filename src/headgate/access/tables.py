@@ -186,7 +186,7 @@ audit = Table(
     Index("audit_by_user", "user"),
     Index("audit_by_object", "object", sqlite_where=BY_OTHERS, postgresql_where=BY_OTHERS),
 )
-# Small numbers for labels, sources and sets of sources, stable forever.
+# Numbers of labels and sources, from earlier versions: nothing reads or writes them any more.
 numbering = Table(
     "numbering",
     metadata,

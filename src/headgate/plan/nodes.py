@@ -2,8 +2,8 @@
 
 A node is its operator, its parameters with the types of all they read, and its inputs. So two nodes are equivalent
 (Definition 2) exactly if they are equal, and complete sharing means finding the same value. `key` is a short stable
-name for that value, the same in every process; running state is kept by it. A node checks itself when it is made, so that
-every tree that exists can be executed.
+name for that value, the same in every process; running state is kept by it. A node checks itself when it is made, so
+that every tree that exists can be executed.
 """
 
 from __future__ import annotations

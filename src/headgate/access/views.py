@@ -6,7 +6,6 @@ level; the audit trail tells an auditor the same. Nothing else in the answer dep
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -30,7 +29,7 @@ def views(q: Request, queries: Iterable[Planned]) -> dict[int, list[str]]:
     left = MOST_SUBSCRIBERS
     found = {}
     for planned in queries:
-        subscriptions = known.get(int(json.loads(planned.query.definition)["output"]), [])
+        subscriptions = known.get(planned.query.query.output, [])
         found[planned.query.id] = _views(q, planned, subscriptions[:left])
         if len(subscriptions) > left:
             found[planned.query.id].append(f"and {counted(len(subscriptions) - left, 'more subscriber')}")
@@ -40,15 +39,15 @@ def views(q: Request, queries: Iterable[Planned]) -> dict[int, list[str]]:
 
 def _views(q: Request, planned: Planned, subscriptions: Sequence[r.Subscription]) -> list[str]:
     """All readers of a cumulative query share one view. Subscribers who may receive nothing now have none."""
-    definition = json.loads(planned.query.definition)
+    definition = planned.query.query
     read = _derived_from(q, planned.inputs) if subscriptions else []
     sharing: dict[Clearance | None, list[str]] = {}
     for subscription in subscriptions:
         who = _receiving(q, subscription)
         if who is None:
             continue
-        if planned.query.owner == who.user and definition.get("narrowed"):
-            who = replace(who, roles=who.roles & frozenset(definition["roles"]))
+        if planned.query.owner == who.user and definition.narrowed:
+            who = replace(who, roles=who.roles & frozenset(definition.roles))
         key = q.authorizer.clearance(who, read) if planned.mode == Mode.EXACT else None
         roles = ", ".join(map(quote, sorted(who.roles))) or "no role"
         sharing.setdefault(key, []).append(f"{quote(who.user)} ({roles}; level {who.level})")
@@ -83,5 +82,5 @@ def _derived_from(q: Request, inputs: Iterable[int]) -> list[r.Object]:
         stream = q.state.objects.get(waiting.pop())
         if stream is not None and stream.id not in found:
             found[stream.id] = stream
-            waiting += json.loads(stream.definition).get("made_of", ())
+            waiting += stream.stream.made_of or ()
     return list(found.values())

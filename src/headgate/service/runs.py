@@ -158,14 +158,14 @@ class Processing:
         snapshot, inputs = self._gate.snapshot(), self._headgate.snapshots.inputs()
         read = {name for query in snapshot.queries for name in query.streams - query.tables}
         return {
-            name: StreamSource(snapshot.descriptors[name], found["format"], found["options"])
+            name: StreamSource(snapshot.descriptors[name], found.format, dict(found.options))
             for name, found in inputs.items()
             if name in read and name in snapshot.descriptors
         }
 
     def _read_table(self, descriptor: StreamDescriptor) -> Whole:
         found = self._headgate.snapshots.inputs()[descriptor.name]
-        return read_table(self._spark, StreamSource(descriptor, found["format"], found["options"]))
+        return read_table(self._spark, StreamSource(descriptor, found.format, dict(found.options)))
 
 
 def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:

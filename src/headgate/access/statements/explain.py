@@ -6,7 +6,6 @@ other queries: not their names, not their number, not what is computed from them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
@@ -50,19 +49,19 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
         q.about("queries")
         return _all(q)
     thing = q.find(x.target)
-    definition = json.loads(thing.definition)
-    if "text" not in definition:
+    definition = thing.query
+    if not definition.text:
         raise Conflict(
             f"cannot explain {shown(thing)}: it was declared as boxes", hint="only queries in CQL have a plan"
         )
-    inputs = [q.state.objects.get(number) for number in definition["sources"]]
+    inputs = [q.state.objects.get(number) for number in definition.sources]
     found = stored_query(thing, q.state.objects.get)
     if found is None:
         raise Conflict(f"cannot explain {shown(thing)}: an input was dropped", hint="drop it and create it anew")
     visible = [stream for stream in inputs if stream is not None]
-    if not _shows(q, definition["inputs"]):
+    if not _shows(q, definition.inputs):
         raise AccessDenied(f"cannot explain {shown(thing)}: it reads streams that you may not see")
-    mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
+    mode = Mode.CUMULATIVE if definition.cumulative else Mode.EXACT
     return _explained(q, _name(thing), found, visible, mode, thing.level)
 
 
@@ -92,16 +91,12 @@ def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode
 
 def _beside(q: Request, seen: Sequence[tuple[str, Planned]], inputs: Iterable[r.Object] = ()) -> Beside:
     """What the picture shows beside operators, for queries in frames of these titles."""
-    made = {(title, _name(x.query)): q.state.objects.get(_output(x)) for title, x in seen}
+    made = {(title, _name(x.query)): q.state.objects.get(x.query.query.output) for title, x in seen}
     outputs = {key: source_name(stream) for key, stream in made.items() if stream is not None}
     found = views(q, [x for _, x in seen])
     read = [*inputs, *(q.state.objects.get(number) for _, x in seen for number in x.inputs)]
     levels = {source_name(stream): stream.level for stream in read if stream is not None}
     return Beside(outputs, {(title, _name(x.query)): found[x.query.id] for title, x in seen}, levels)
-
-
-def _output(planned: Planned) -> int:
-    return int(json.loads(planned.query.definition)["output"])
 
 
 def _written(
@@ -148,12 +143,12 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
         for column in {column for expr in (*exprs, *partitions) for column in expr.columns}:
             read.setdefault(block.readings[column.input].stream.name, set()).add(column.name)
     for stream in dict.fromkeys(inputs):
-        definition = json.loads(stream.definition)
-        parts = [f"the policy `{definition['label']}`"] if definition["label"] != "TRUE" else []
-        parts += [f"the {kind.lower()} in column {quote(name)}" for kind, name in definition.get("labels", {}).items()]
-        labelled = [column for column in definition["columns"] if "label" in column]
+        definition = stream.stream
+        parts = [f"the policy `{definition.label}`"] if definition.label != "TRUE" else []
+        parts += [f"the {kind.lower()} in column {quote(name)}" for kind, name in definition.labels]
+        labelled = [column for column in definition.columns if column.label]
         used = read.get(source_name(stream), set())
-        parts += [f"`{x['label']}` for column {quote(x['name'])}" for x in labelled if x["name"] in used]
+        parts += [f"`{x.label}` for column {quote(x.name)}" for x in labelled if x.name in used]
         yield f"of {shown_source(stream)}: {', '.join(parts) or 'what its tuples bring'}"
     yield f"level {level}, the level of the query"
 

@@ -1,17 +1,20 @@
 """What most tests begin with: an initialised Headgate on either store, its administrator logged in.
 
 `system` and `headgate` run a test twice, on a SQLite file and on a PostgreSQL database of its own; `sqlite_system` and
-`sqlite_headgate` run it once, in memory. Passwords are hashed at the least cost, and time stands still.
+`sqlite_headgate` run it once, in memory. Passwords are hashed at the least cost, and time stands still. `spark` is one
+Spark session for all tests that need one: it takes seconds to start.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from argon2 import PasswordHasher
@@ -24,6 +27,9 @@ from headgate.labels import parse_level
 from headgate.service import Headgate
 from headgate.testing import ManualClock
 from headgate.testing.postgres import fresh_database, running_postgres
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STORES = ["sqlite", "postgresql"]
 ADMIN = "root"
@@ -145,3 +151,35 @@ def sqlite_system() -> Iterator[System]:
 @pytest.fixture
 def sqlite_headgate(sqlite_system: System) -> Headgate:
     return sqlite_system.headgate
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Local, and in a time zone that no result may depend on. Spark is imported only where it is needed."""
+    from pyspark.sql import SparkSession
+
+    from headgate.expressions.sql.spark import SETTINGS
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2]")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": "-Dlog4j2.level=error",
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # a command that ran before may have left its own
+    }
+    for key, value in (settings | SETTINGS).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fsync` does nothing: power does not fail in tests, and disks are slow."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import pytest
 from documents import HEADGATE, ROOT, console_steps, in_a_process_of_its_own, matches, type_document
 from test_guide import CHAPTERS
 
+from headgate.bench import BENCHES
 from headgate.cli import main
 
 DOCUMENTS = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -128,6 +130,53 @@ def test_every_command_that_a_document_shows_is_run() -> None:
             assert kind not in ("sh", "bash", "shell"), f"{document}: what can be typed is a console"
             if kind != "console":
                 assert not re.search(r"^(\$ |headgate )", block, re.MULTILINE), document
+
+
+BY_TESTS = {
+    "demo": "tests/test_demo.py",
+    "demo exchange": "tests/test_documents.py",
+    "sendlog": "tests/cli/test_sendlog_commands.py",
+    "sendlog node": "tests/sendlog/test_processes.py",
+}
+"""Commands that sentences name and no console types, by the tests that run them. Benches have tests in tests/bench."""
+
+
+def commands_of(text: str) -> str:
+    """The words of `headgate ...` that are commands: `audit verify`."""
+    command: click.Command = main
+    found = []
+    for word in shlex.split(text.replace("…", "..."), comments=True)[1:]:
+        inner = command.get_command(click.Context(command), word) if isinstance(command, click.Group) else None
+        if inner is not None:
+            command = inner
+            found.append(word)
+    return " ".join(found)
+
+
+def tested(command: str) -> bool:
+    if not command.startswith("bench "):
+        return command in BY_TESTS and (ROOT / BY_TESTS[command]).exists()
+    package, _, module = BENCHES[command.removeprefix("bench ")][0].rpartition(".")
+    imported = rf"from {re.escape(package)} import [^\n]*\b{module}\b|from {re.escape(package)}\.{module} import"
+    return any(re.search(imported, path.read_text()) for path in (ROOT / "tests/bench").glob("test_*.py"))
+
+
+def test_every_command_that_a_sentence_names_is_typed_in_a_console_or_run_by_a_test() -> None:
+    steps = [step.command for document in DOCUMENTS for step in console_steps((ROOT / document).read_text())]
+    typed = {commands_of(step) for step in steps if step.startswith("headgate ")}
+    named = {
+        commands_of(word) for document in DOCUMENTS for word in coded(document) if re.match(r"headgate [a-z-]", word)
+    }
+    assert len(named) > 20 and sorted(x for x in named - typed if not tested(x)) == []
+    assert not tested("login") and not tested("bench")
+
+
+def test_the_layers_of_the_architecture_are_those_that_hold() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    shown = re.search(r"^## Layers\n.*?```\n(.*?)```", text, re.DOTALL | re.MULTILINE)
+    held = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert shown is not None
+    assert " ".join(shown[1].split()).split(" -> ") == [layer.replace("headgate.", "") for layer in held]
 
 
 def test_the_glossary_has_at_most_25_words() -> None:

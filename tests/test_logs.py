@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from engine.harness import Bench, stream
+from worlds.harness import Bench, stream
 
 from headgate import logs
 from headgate.cli import main

@@ -27,6 +27,11 @@ def json_line(value: object) -> str:
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: `1 result`, `2,000 results`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns aligned by spaces, a line for each row; a table without rows says so."""
     seen = [[visible(cell) for cell in row] for row in (columns, *rows)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from headgate.access.rows import Object
 from headgate.access.state import State
 from headgate.errors import HeadgateError
 
@@ -45,17 +45,18 @@ def modelled(model: Model) -> dict[str, Any]:
 def stored(state: State) -> dict[str, Any]:
     keys = {x.id: (x.kind, x.owner, x.level, x.name) for x in state.objects}
 
-    def defined(kind: str, definition: str) -> object:
-        d = json.loads(definition)
-        columns = tuple(column["name"] for column in d.get("columns", ()))
-        if kind == "QUERY":
-            operators = tuple((name, limits(parameters)) for name, parameters in d["operators"])
-            inputs = [keys[i] for i in d["inputs"]]
-            return inputs, operators, keys[d["output"]], d["running"], d.get("broken", False)
-        return {"SCHEMA": (columns,), "STREAM": (columns, d.get("label"), d.get("semantics"))}.get(kind)
-
-    def limits(found: dict[str, object]) -> dict[str, object]:
-        return {name: tuple(x) if isinstance(x, list) else x for name, x in found.items()}
+    def defined(x: Object) -> object:
+        match x.kind:
+            case "QUERY":
+                d = x.query
+                operators = tuple((name, dict(parameters)) for name, parameters in d.operators)
+                return [keys[i] for i in d.inputs], operators, keys[d.output], d.running, d.broken
+            case "SCHEMA":
+                return (tuple(column.name for column in x.schema.columns),)
+            case "STREAM":
+                return tuple(column.name for column in x.stream.columns), x.stream.label, x.stream.semantics
+            case _:
+                return None
 
     return {
         "users": {u.name: (u.clearance, u.locked, u.failures, u.locked_until) for u in state.users if u.name},
@@ -66,8 +67,8 @@ def stored(state: State) -> dict[str, Any]:
         "levels": {x.name: frozenset(x.above) for x in state.levels if not x.retired},
         "retired": {x.name: frozenset(x.above) for x in state.levels if x.retired},
         "compartments": {x.name for x in state.compartments},
-        "objects": {keys[x.id]: defined(x.kind, x.definition) for x in state.objects},
-        "grants": {(keys[x.object], x.permission, x.role): limits(json.loads(x.limits)) for x in state.grants},
+        "objects": {keys[x.id]: defined(x) for x in state.objects},
+        "grants": {(keys[x.object], x.permission, x.role): dict(x.limits) for x in state.grants},
         "parameters": Model(0).parameters | {x.name: x.value for x in state.parameters},
     }
 

@@ -89,7 +89,7 @@ def test_every_alteration_of_every_field_of_every_record_is_found(disarmed: Syst
     assert system.headgate.verify_audit() == []
 
 
-def test_what_is_added_beyond_the_longest_field_is_found(disarmed: System) -> None:
+def test_an_addition_beyond_the_longest_field_is_found(disarmed: System) -> None:
     """A field is cut when it is written; what stands in the store must not be cut before it is checked."""
     system = disarmed
     with pytest.raises(AuthenticationFailed):

@@ -61,7 +61,7 @@ def test_tuples_of_an_old_stream_are_not_read_through_a_new_one_of_the_same_name
     assert not new.rules.permits(old, world.headgate.clearance(eve, new))
 
 
-def test_a_clearance_for_streams_found_earlier_does_not_go_by_their_old_owner(world: World) -> None:
+def test_a_clearance_for_earlier_streams_does_not_follow_their_old_owner(world: World) -> None:
     bob = world.login("bob")
     world.run("CREATE STREAM s (a INT)", bob)
     streams = world.headgate.streams(bob, ["s"])

@@ -124,7 +124,7 @@ def test_an_administrator_does_not_learn_names_of_high_objects_by_reassigning_th
     assert "overlord" not in str(world.records())
 
 
-def test_a_new_level_in_use_is_not_felt_by_those_who_do_not_see_it(
+def test_a_new_level_in_use_changes_nothing_for_users_who_do_not_see_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.run("CREATE COMPARTMENT A; CREATE COMPARTMENT B; ALTER USER al CLEARANCE T{A, B}")

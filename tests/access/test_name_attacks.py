@@ -160,7 +160,7 @@ def test_several_hidden_namesakes_cost_no_more_than_a_missing_name(
     assert costs["shown"] == costs["absent"] and costs["owned"] == costs["absent"]
 
 
-def test_users_are_not_found_by_those_who_have_no_business_with_them(world: World) -> None:
+def test_a_user_cannot_find_users_outside_its_view(world: World) -> None:
     bob = world.login("bob")
     for script in (
         "ALTER USER {0} LOCK",

@@ -57,7 +57,7 @@ def test_a_new_store_can_be_opened_by_several_processes_at_once(store_url: str) 
     assert [process.returncode for process in opening] == [0] * 3, said
 
 
-def test_a_store_that_is_not_there_is_made_only_if_that_is_wanted(store_url: str) -> None:
+def test_a_missing_store_is_made_only_on_request(store_url: str) -> None:
     said = refused(lambda: Headgate(store_url, KEY, create=False))
     assert said.startswith("there is no Headgate in this store")
     opened(store_url)

@@ -51,7 +51,7 @@ def test_strangers_cannot_write_lines_escapes_or_volumes_into_the_trail(world: W
         "CREATE TABLE x AS SELECT * FROM audit LIMIT 1; UPDATE x SET number = 99; INSERT INTO audit SELECT * FROM x",
     ],
 )
-def test_whoever_writes_the_store_cannot_rewrite_the_trail_unnoticed(tmp_path: Path, tampering: str) -> None:
+def test_a_writer_of_the_store_cannot_rewrite_the_trail_unnoticed(tmp_path: Path, tampering: str) -> None:
     world = World.in_file(tmp_path)
     assert world.headgate.verify_audit() == []
     world.headgate.close()

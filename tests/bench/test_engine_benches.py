@@ -46,8 +46,8 @@ def test_users_receive_what_their_roles_and_alarms_say() -> None:
         counts = pipelines[0].pipeline.counts.results
     for number in range(8):
         alarm, role = 11_000 + (number + 1) * 1_237 % 4_000, ROLES[number % 4]
-        pushdown = sum(row["hr"] > alarm and role in row["roles"] for row in rows)
-        assert counts[f"q{number:04}", f"u{number}"] == pushdown
+        expected = sum(row["hr"] > alarm and role in row["roles"] for row in rows)
+        assert counts[f"q{number:04}", f"u{number}"] == expected
     assert len(LABELS) == 15
 
 

@@ -52,7 +52,6 @@ def test_without_java_the_rest_is_measured_and_a_note_says_so(monkeypatch: pytes
     report = measure(TINY, Silent())
     assert [(row["labels"], row["given as"], row["tuples"]) for row in report.rows] == [
         ("4 repeated", "numbers", 1000),
-        ("4 repeated", "dictionary", 1000),
         ("4 repeated", "texts", 1000),
         ("distinct", "texts", 20),
         ("distinct", "texts", 10),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.bench.harness import Silent
-from headgate.bench.sendlog import bench, networks, policies, scale
+from headgate.bench.sendlog import bench, networks, overlays, policies, scale
 from headgate.sendlog.settings import Settings
 
 
@@ -15,6 +15,12 @@ def test_the_bench_reports_every_experiment() -> None:
     assert {row["experiment"] for row in report.rows} == {"best path", "chord", "pier", "tracing", "policy decision"}
     assert len(report.goals) == 2 and len(report.plots) == 5
     assert all(float(str(row["% more bytes"])) > 0 for row in report.rows if row.get("% more bytes") is not None)
+
+
+def test_the_overlays_are_measured_by_the_same_bench(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overlays, "QUICK", bench.Sizes(chord=(4,), pier=(20,), tracing=(6,)))
+    report = overlays.run(True, Silent())
+    assert {row["experiment"] for row in report.rows} == {"chord", "pier", "tracing"}
 
 
 def test_signatures_cost_bytes_and_change_no_answer() -> None:

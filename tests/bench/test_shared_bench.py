@@ -44,7 +44,7 @@ def test_streams_have_so_many_roles_and_are_made_once(tmp_path: Path, roles: int
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda x: f"{x.name} {x.roles}")
-def test_everyone_of_an_experiment_looks_at_the_same_query(experiment: Experiment, tmp_path: Path) -> None:
+def test_all_subscribers_of_an_experiment_read_the_same_query(experiment: Experiment, tmp_path: Path) -> None:
     headgate = prepared(experiment, make(tmp_path, 10, experiment.roles), tmp_path / "home")
     try:
         snapshot = headgate.snapshot()
@@ -78,7 +78,7 @@ def test_each_way_of_sharing_is_a_line_over_the_sizes() -> None:
     assert all([x for x, _ in points] == [1_000_000, 2_000_000] for points in drawn.series.values())
 
 
-def test_results_that_differ_are_found_out() -> None:
+def test_the_bench_notices_results_that_differ() -> None:
     checked(FOUND)
     with pytest.raises(ValueError, match="instead of 7"):
         checked(FOUND | {EXPERIMENTS[1]: runs(1.0, 6, 7, 7)})

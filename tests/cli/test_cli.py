@@ -168,14 +168,34 @@ def test_a_script_that_is_not_text_is_refused_in_one_line(terminal: Terminal, tm
     (tmp_path / "bad.cql").write_bytes(b"\xff\xfe\x00")
     result = terminal.type("run", str(tmp_path / "bad.cql"))
     assert result.exit_code == 1
-    assert result.output.strip().endswith("is not UTF-8 text")
+    assert result.output == f"error: cannot read script `{tmp_path}/bad.cql`: it is not UTF-8 text (save it as UTF-8)\n"
+
+
+def test_a_missing_script_is_named_in_one_line(terminal: Terminal) -> None:
+    result = terminal.type("run", "nosuch.cql")
+    assert result.exit_code == 1
+    assert result.output == (
+        "error: cannot read script `nosuch.cql`: no such file or directory "
+        "(give the path of a file, or - for standard input)\n"
+    )
+
+
+def test_with_statements_only_no_source_is_read(terminal: Terminal, tmp_path: Path) -> None:
+    (tmp_path / "script.cql").write_text(
+        f"CREATE STREAM s (x INT) SOURCE json (path = '{tmp_path}/nosuch'); SUBSCRIBE TO s"
+    )
+    result = terminal.type("run", str(tmp_path / "script.cql"), "--statements-only")
+    assert result.exit_code == 0
+    assert result.output == "stream joe.s created\nsubscribed to stream joe.s\n"
+    for more in (["--follow"], ["--everyone"], ["--out", "out"], ["--to", "json"], ["--fresh"]):
+        assert terminal.type("run", str(tmp_path / "script.cql"), "--statements-only", *more).exit_code == 2
 
 
 def test_plans_are_explained_by_text_by_name_and_all_together(terminal: Terminal, tmp_path: Path) -> None:
     terminal.run("CREATE STREAM s (bp INT); CREATE QUERY q AS SELECT bp FROM s WHERE bp > 120; START QUERY q")
     assert "joe.q: complete (Definition 5)" in terminal.type("explain", "SELECT bp FROM s WHERE 120 < bp").output
     assert "joe.q: exact, level U" in terminal.type("explain", "--query", "joe.q").output
-    assert terminal.type("explain").output.startswith("1 running queries, 3 operators instead of 3")
+    assert terminal.type("explain").output.startswith("1 running query, 3 operators instead of 3")
     drawn = terminal.type("explain", "--svg", str(tmp_path / "plan.svg"))
     assert drawn.output.endswith(f"drawn into {tmp_path / 'plan.svg'}\n")
     assert (tmp_path / "plan.svg").read_text().startswith("<svg")
@@ -205,7 +225,7 @@ START QUERY fine; START QUERY lost;
 """
 
 
-def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_they_are_wanted(
+def test_an_unreadable_source_ends_only_its_readers_and_results_go_to_every_output(
     terminal: Terminal, tmp_path: Path
 ) -> None:
     (tmp_path / "good").mkdir()
@@ -218,23 +238,23 @@ def test_an_unreadable_source_ends_only_what_reads_it_and_results_go_wherever_th
     result = terminal.type("run", str(script), "--everyone", *words)
     assert result.exit_code == 1
     errors = [line for line in result.output.splitlines() if line.startswith("error: ")]
-    assert errors == [f"error: stream joe.gone cannot be read as `json` (PATH_NOT_FOUND: `{tmp_path}/gone`)"]
+    assert errors == [f"error: cannot read stream joe.gone as `json`: PATH_NOT_FOUND: `{tmp_path}/gone`"]
     assert pq.read_table(out / "joe" / "joe.fine" / "000000001.parquet").column("x").to_pylist() == [1, 2]
     told = out / "joe" / "joe.lost.jsonl"
-    assert json.loads(told.read_text()) == {"ended": "a stream that it reads could not be read to its end"}
+    assert json.loads(told.read_text()) == {"ended": "an input stream could not be read to its end"}
     rows = [json.loads(line) for file in table.glob("*.json") for line in file.read_text().splitlines()]
     found = sorted((x["stream"], x["batch"], x["row"], json.loads(x["value"]).get("values")) for x in rows)
     assert found == [
         ("joe.fine", 1, 0, {"x": 1}),
         ("joe.fine", 1, 1, {"x": 2}),
-        ("joe.gone.refused", 1, 0, {}),
+        ("joe.gone.rejected", 1, 0, {}),
         ("joe.lost", 1, -1, None),
     ]
     assert len({x["key"] for x in rows}) == 4
     refused = terminal.type("run", "--out", str(out))  # its own queries, with a state of their own
     assert refused.exit_code == 1
     assert refused.output.startswith(
-        f"error: `{out}` holds the results of another engine, with a state of its own (use "
+        f"error: cannot write results to `{out}`: it holds the results of another engine (use "
     )
     told.write_bytes(told.read_bytes()[:-5])
     again = terminal.type("run", "--everyone", *words)
@@ -273,7 +293,7 @@ START QUERY last; SUBSCRIBE TO last;
 """
 
 
-def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_path: Path) -> None:
+def test_one_fast_clock_does_not_stop_its_readers(terminal: Terminal, tmp_path: Path) -> None:
     """The first file ends with a tuple from 3,500 s ahead; of what follows only what is truly late is left out."""
     now = dt.datetime.now(dt.UTC)
     (tmp_path / "rates").mkdir()
@@ -287,7 +307,7 @@ def test_one_fast_clock_does_not_stop_those_who_see_it(terminal: Terminal, tmp_p
     result = terminal.type("run", str(script), "--everyone", "--out", str(tmp_path / "out"))
     (file,) = (tmp_path / "out/joe").glob("joe.last.*")
     assert [json.loads(line)["values"]["x"] for line in file.read_text().splitlines()] == [-30, -20, -15, -10, -5, 3500]
-    told = json.loads((tmp_path / "out/joe/joe.rates.refused.jsonl").read_text())
+    told = json.loads((tmp_path / "out/joe/joe.rates.rejected.jsonl").read_text())
     assert told["reason"].endswith(": 1 tuples")
     words = [line.split() for line in result.output.splitlines()]
     assert ["stream", "tuples", "late"] in [line[:3] for line in words]
@@ -303,7 +323,7 @@ START QUERY counted;
 """
 
 
-def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_value_forges_no_tuple_and_the_owner_gets_the_counts_of_a_file(terminal: Terminal, tmp_path: Path) -> None:
     """The attack: a text with a line break in a row that one may not see was read as a row with a label of its own."""
     file = tmp_path / "notes of today.csv"
     at = "2025-06-01T00:00:0{}Z".format
@@ -322,10 +342,10 @@ def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(term
     terminal.type("login", "joe")  # with the role that is new
     result = terminal.type("run", str(script), "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.output
-    received = next(x for x in (tmp_path / "out" / "joe").glob("joe.notes*.jsonl") if "refused" not in x.name)
+    received = next(x for x in (tmp_path / "out" / "joe").glob("joe.notes*.jsonl") if "rejected" not in x.name)
     seen = [json.loads(line)["values"] for line in received.read_text().splitlines()]
     assert [(x["k"], x["note"]) for x in seen] == [(2, 'say "hi"'), (3, "late")]
-    told = (tmp_path / "out" / "joe" / "joe.notes.refused.jsonl").read_text().splitlines()
+    told = (tmp_path / "out" / "joe" / "joe.notes.rejected.jsonl").read_text().splitlines()
     reasons = [json.loads(line)["reason"] for line in told]
     assert reasons[0] == "it does not have the stream's form: k: `8.0` is not INT"
     assert len(reasons) == 2 and reasons[1].endswith(": 1 tuples")  # came late
@@ -343,26 +363,24 @@ def test_a_value_forges_no_tuple_and_the_owner_learns_what_became_of_a_file(term
     ("words", "said"),
     [
         (["--option", "path=x"], "--option and --options-from are for --to, which names the format"),
-        (["--to", "jdbc", "--option", "secret"], "an option is written NAME=VALUE, and not so in --option"),
-        (["--to", "jdbc", "--option", "=secret"], "an option is written NAME=VALUE, and not so in --option"),
+        (["--to", "jdbc", "--option", "secret"], "cannot read the options in --option: write each as NAME=VALUE"),
+        (["--to", "jdbc", "--option", "=secret"], "cannot read the options in --option: write each as NAME=VALUE"),
     ],
 )
-def test_options_that_are_none_are_refused_before_anything_runs(
-    terminal: Terminal, words: list[str], said: str
-) -> None:
+def test_unknown_options_are_refused_before_anything_runs(terminal: Terminal, words: list[str], said: str) -> None:
     result = terminal.type("run", "-", *words, text="CREATE ROLE clerk")
     assert result.exit_code == 2 and said in result.output and "secret" not in result.output
     assert "clerk" not in terminal.type("show", "roles").output
 
 
-def test_places_that_cannot_be_written_are_named_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
+def test_outputs_that_cannot_be_written_are_named_in_one_line(terminal: Terminal, tmp_path: Path) -> None:
     terminal.run("CREATE STREAM in1 (n INT)")
     (tmp_path / "file").write_text("no folder")
     elsewhere = Terminal(tmp_path / "file" / "home").type("init", "--admin", "joe")
     drawing = terminal.type("explain", "SELECT n FROM in1", "--svg", str(tmp_path / "nowhere" / "plan.svg"))
     for result in (elsewhere, drawing):
         assert result.exit_code == 1
-        assert result.output.splitlines()[-1].startswith(f"error: `{tmp_path}")
+        assert result.output.splitlines()[-1].startswith(f"error: cannot use `{tmp_path}")
         assert isinstance(result.exception, SystemExit)
 
 
@@ -371,7 +389,7 @@ def test_a_login_that_cannot_be_kept_leaves_no_session_behind(terminal: Terminal
     before = terminal.type("show", "sessions").output
     result = terminal.type("login", "joe", who="file/session")
     assert result.exit_code == 1
-    assert result.output.startswith("error: `")
+    assert result.output.startswith("error: cannot use `")
     assert terminal.type("show", "sessions").output == before
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.cli.progress import Bar
+from headgate.cli.run import _waiting
 from headgate.recovery.pipeline import Counts
 from headgate.testing import ManualClock
 
@@ -14,7 +15,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("follow", "everyone", "told"), [(True, False, "5 results"), (False, True, "7 tuples in 1 batches, 5 results")]
+    ("follow", "everyone", "told"), [(True, False, "5 results"), (False, True, "7 tuples in 1 batch, 5 results")]
 )
 def test_without_a_terminal_it_says_that_it_is_ready_and_then_how_far_it_is_but_less_and_less_often(
     capsys: pytest.CaptureFixture[str], follow: bool, everyone: bool, told: str
@@ -46,3 +47,15 @@ def test_what_ends_soon_writes_no_log(capsys: pytest.CaptureFixture[str]) -> Non
     with Bar(follow=False, everyone=False, clock=ManualClock()) as bar:
         bar.show(Counts())
     assert lines(capsys) == []
+
+
+def test_streams_that_can_be_read_again_are_named_as_they_were() -> None:
+    failed = [
+        "cannot read stream joe.a as `json`: PATH_NOT_FOUND: `a`",
+        "cannot read stream joe.b any further: `b` is missing",
+        "joe.mean: an input stream is unavailable",
+    ]
+    assert [*_waiting([], failed[:1])] == [f"{failed[0]}; it is tried again"]
+    assert [*_waiting(failed, [])] == [
+        f"{name} can be read again" for name in ("joe.mean", "stream joe.a", "stream joe.b")
+    ]

@@ -48,7 +48,7 @@ def test_an_error_is_one_line_whatever_it_quotes() -> None:
 
     for kind, said in (
         ("ours", f"error: `{SEEN}` is none (not {SEEN})\n"),
-        ("files", f"error: `file{SEEN}` cannot be used: none{SEEN}\n"),
+        ("files", f"error: cannot use `file{SEEN}`: none{SEEN}\n"),
     ):
         assert CliRunner().invoke(failing, [kind]).output == said
 
@@ -153,7 +153,7 @@ def test_data_with_escapes_is_printed_harmlessly_and_a_query_that_ended_is_in_th
 def test_a_stream_that_cannot_be_read_is_named_harmlessly(terminal: Terminal, tmp_path: Path) -> None:
     terminal.run(f"CREATE STREAM gone (t STRING) SOURCE json (path = '{tmp_path}/{EVIL[:-4]}'); SUBSCRIBE TO gone")
     result = terminal.type("run", "--everyone")
-    assert result.exit_code == 1 and "error: stream joe.gone" in result.output
+    assert result.exit_code == 1 and "error: cannot read stream joe.gone" in result.output
     assert not RAW & set(result.output)
 
 

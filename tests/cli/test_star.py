@@ -33,7 +33,7 @@ def test_a_terminal_shows_each_level_while_it_runs() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_a_picture_is_drawn_where_it_is_wanted(tmp_path: Path, suffix: str) -> None:
+def test_a_picture_is_drawn_into_the_given_file(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"star.{suffix}"
     assert f"The picture is in {file}." in typed("--seconds", "10", "--levels", "3 in a chain", "--picture", str(file))
     assert file.stat().st_size > 10_000

@@ -119,7 +119,7 @@ def test_a_combination_permits_exactly_whom_both_permit(
 
 @law
 @given(rules(*EXACT), labels, labels, subsets(SOURCES), st.sampled_from(LEVELS))
-def test_a_combination_permits_those_whom_both_permit_even_where_few_are(
+def test_a_combination_permits_whom_both_labels_permit_even_where_few_are(
     rules: Rules, a: Label, b: Label, sources: frozenset[str], level: str
 ) -> None:
     """As above for clearances that hold nearly everything, so that the law is not true for want of permission."""
@@ -188,7 +188,7 @@ def test_a_stored_label_is_the_same_label(parts: list[Label], rules: Rules) -> N
     assert labels_of(json.loads(json.dumps(plain_labels(labels)))) == labels
 
 
-def test_what_may_be_read_as_an_aggregate_stays_readable_in_what_is_made_of_the_aggregate() -> None:
+def test_a_label_readable_as_an_aggregate_stays_readable_in_results_over_the_aggregate() -> None:
     rules = Rules(semantics={"in1": Semantics.AGGREGATE})
     raw = parse_label("TRUE FROM in1")
     reader = Clearance(sources={"sums"}, aggregate_sources={"in1"})
@@ -197,7 +197,7 @@ def test_what_may_be_read_as_an_aggregate_stays_readable_in_what_is_made_of_the_
     assert not rules.permits(rules.combine(derived, raw), reader)  # the raw tuple beside it is protected as before
 
 
-def test_a_join_reads_a_weak_stream_for_whoever_reads_the_other() -> None:
+def test_a_join_reads_a_weak_stream_for_every_reader_of_the_other() -> None:
     rules = Rules(semantics={"in1": Semantics.WEAK})
     raw = parse_label("TRUE FROM in1")
     reader = Clearance(sources={"in2"})

@@ -179,7 +179,7 @@ def test_final_instants_are_untouched_and_open_ones_lose_what_was_lost() -> None
     assert when(ann(query, *events, has=who("r"))) == [(1, (1,), 1), (3, (1,), 4)]
 
 
-def test_a_window_refills_with_what_comes_not_with_what_it_displaced() -> None:
+def test_a_window_refills_with_new_tuples_not_with_displaced_ones() -> None:
     before = a(1, v=1), a(2, v=2, label="r"), a(3, v=3, label="r"), a(4, v=4)
     after = Change("ann", who()), a(6, v=6), a(7, v=7)
     assert shown(ann("SELECT RSTREAM v FROM A [ROWS 2]", *before, *after, has=who("r"))) == [
@@ -406,7 +406,7 @@ def test_a_cumulative_window_is_shared_by_all() -> None:
     assert shown(exact(query, events, PEOPLE)["one"]) == [(3, (1, 3))]
 
 
-def test_cumulative_aggregates_are_for_those_who_see_all_of_them() -> None:
+def test_a_cumulative_aggregate_reaches_readers_who_see_all_its_tuples() -> None:
     events = a(1, 1, 1, "r1"), a(2, 2, 2, "r2"), a(3, 1, 3, "r1"), a(4, 2, 4, "r1")
     received = cumulative(bound("SELECT k, SUM(v) AS s FROM A GROUP BY k"), events, PEOPLE)
     assert shown(received["one"]) == [(1, (1, 1)), (3, (1, 4))]

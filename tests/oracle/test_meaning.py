@@ -259,7 +259,7 @@ def test_sources_of_one_stream_are_taken_in_the_order_of_from() -> None:
     ]
 
 
-def test_with_a_sliding_window_other_windows_are_looked_at_when_it_slides() -> None:
+def test_with_a_sliding_window_other_windows_are_evaluated_when_it_slides() -> None:
     tuples = b(1, 1, 20), a(2, 1, 10), b(3, 1, 21), a(11, 1, 11), b(12, 1, 22), b(33, 1, 23), a(34, 1, 12), b(40, 1, 24)
     sliding = "A [RANGE 10 MILLISECONDS SLIDE 10 MILLISECONDS]"
     assert answer(f"SELECT RSTREAM v, w FROM {sliding}, B [ROWS 1]", *tuples) == [
@@ -423,7 +423,7 @@ def test_labels_of_columns_count_for_the_source_they_are_read_from() -> None:
     assert labelled(meaning(query, [a(1, 1, 1)])) == [(1, (1, 1), "clerk & doctor")]
 
 
-def test_a_result_of_many_policies_is_for_whoever_satisfies_each_of_them() -> None:
+def test_a_result_of_many_policies_reaches_readers_who_satisfy_each_of_them() -> None:
     tuples = [a(n, label=f"doctor | ward{n} | owner{n}") for n in range(20)]
     found = meaning(bound("SELECT COUNT(*) AS n FROM A"), tuples)
     wards = {f"ward{n}" for n in range(20)}

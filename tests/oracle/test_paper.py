@@ -61,7 +61,7 @@ def test_exact_answers_join_what_one_subscriber_sees() -> None:
     }
 
 
-def test_cumulative_answers_join_whatever_is_there_for_those_who_hold_both_roles() -> None:
+def test_cumulative_answers_join_all_tuples_for_holders_of_both_roles() -> None:
     received = cumulative(QUERY, TUPLES, PEOPLE)
     assert {name: labelled(results) for name, results in received.items()} == {
         "R1": [(TEN + 30 * SECOND, ("h1", "b2"), "R1")],

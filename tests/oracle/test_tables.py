@@ -48,7 +48,7 @@ def test_an_empty_table_yields_nothing() -> None:
 
 
 @pytest.mark.parametrize("window", ["", "[UNBOUNDED]", "[NOW]"])
-def test_what_rights_give_and_take_of_a_table_yields_nothing_by_itself(window: str) -> None:
+def test_changed_rights_to_a_table_emit_nothing_by_themselves(window: str) -> None:
     text = f"SELECT A.v, B.w FROM A {window}, B WHERE A.k = B.k"
     doctor, nurse = Change("ann", who("doctor", "nurse")), Change("ann", who("nurse"))
     events: list[Event] = [a(1, k=1, v=1), a(2, k=9), doctor, a(3, k=1, v=3), a(4, k=9), nurse, a(5, k=1, v=5)]

@@ -67,9 +67,7 @@ ADDED = st.tuples(st.sampled_from(ROOTS), st.sampled_from(Mode), st.sampled_from
 
 @given(st.booleans(), st.lists(ADDED, min_size=2, max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_state_is_shared_by_those_who_may_share_and_by_nobody_else(
-    trusted: bool, added: list[tuple[Node, Mode, Level]]
-) -> None:
+def test_state_is_shared_only_by_queries_that_may_share(trusted: bool, added: list[tuple[Node, Mode, Level]]) -> None:
     plan = SecurePlan(trusted=trusted)
     for number, (root, mode, level) in enumerate(added):
         plan.add(str(number), root, mode=mode, level=level)

@@ -64,7 +64,7 @@ def test_a_level_may_always_have_one_transaction_where_that_is_promised() -> Non
     assert not arrives(made, 1, 60)
 
 
-def test_versions_are_dealt_out_evenly() -> None:
+def test_versions_are_assigned_evenly() -> None:
     made = state()
     made.groups["quality"] = 0.6
     for _ in range(5):

@@ -87,7 +87,7 @@ def test_a_deadline_is_firm_and_its_last_instant_counts() -> None:
     assert manager.values["S0"] == 0
 
 
-def test_a_conflict_aborts_whoever_goes_later_and_it_starts_again() -> None:
+def test_a_conflict_aborts_the_later_transaction_which_starts_again() -> None:
     manager = store()
     reads_below = does(Read("U0"), Work(1.0))
     high, low = run(manager, (0, S, 9, reads_below), (0.5, U, 9, does(Write("U0", 3), Work(0.2))), until=9)

@@ -15,7 +15,7 @@ from .lattices import TWO
 STATED = (0.778, 0.539)
 
 
-def test_placed_poles_are_where_they_were_wanted() -> None:
+def test_placed_poles_are_at_the_given_positions() -> None:
     gains = place(1.295, STATED)
     assert np.allclose(poles_of(1.295, gains), STATED)
     # The same by scipy: states are the value and the sum of errors.

@@ -76,11 +76,13 @@ best(X,Y,min<C,P>) :- w(X,Z,A), best(Z,Y,B,Q), C = A + B, P = f_concat(X,Q).
         ("At N,\np(X)@b :- q(X).\n", None),
     ],
 )
-def test_data_is_dealt_so_that_rules_stay_within_a_part(program: str, expected: dict[str, int | None] | None) -> None:
+def test_data_is_partitioned_so_that_rules_stay_within_a_part(
+    program: str, expected: dict[str, int | None] | None
+) -> None:
     assert dealing(load(program)) == expected
 
 
-def test_dealt_data_on_spark_is_maintained_as_in_one_engine(spark: SparkSession) -> None:
+def test_partitioned_data_on_spark_is_maintained_as_in_one_engine(spark: SparkSession) -> None:
     facts: list[tuple[str, Row]] = [("link", (i, (i * 7 + 1) % 12)) for i in range(12)] + [
         ("src", (i,)) for i in (0, 3)
     ]

@@ -134,7 +134,7 @@ def test_results_that_wait_for_their_reader_are_gone_with_the_right(exchange: Ex
     assert len(exchange.received("Al")) == 2
 
 
-def test_who_comes_late_finds_the_windows_of_a_cumulative_query_as_they_are_and_of_an_exact_one_empty(
+def test_a_new_subscriber_shares_the_windows_of_a_cumulative_query_and_begins_an_exact_one_empty(
     exchange: Exchange, mode: str
 ) -> None:
     """SPEC 4.3. Of what came before, a cumulative window holds what somebody could see then; labels decide."""

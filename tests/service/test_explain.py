@@ -37,7 +37,7 @@ def field(sqlite_system: System) -> System:
     return sqlite_system
 
 
-def test_a_query_is_explained_with_what_it_shares_and_what_results_carry(field: System) -> None:
+def test_explain_shows_what_a_query_shares_and_which_labels_results_carry(field: System) -> None:
     field.run(f"CREATE QUERY q5 AS {Q5}; START QUERY q5")
     shared = (
         "SELECT lon = '4E', WINDOW ROWS 10, SELECT bp > 120, WINDOW ROWS 10, JOIN root.Position.sid = root.Vitals.sid"
@@ -141,6 +141,53 @@ def test_the_picture_is_an_svg_that_names_and_marks(field: System) -> None:
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts.count("shared by root.q4, root.q5") == 5
     assert {"root.q4", "root.q5", "JOIN", "SOURCE"} <= set(texts)
+
+
+def texts_of(result: Result) -> str:
+    root = ElementTree.fromstring(result.picture)  # noqa: S314
+    texts = [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    return " ".join(" ".join(texts).split())  # one space between words, wherever lines are broken
+
+
+SUBSCRIBED = (
+    "CREATE ROLE nurse; GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO doctor, nurse;"
+    "CREATE QUERY high AS SELECT sid FROM Vitals WHERE bp > 120; START QUERY high;"
+    "GRANT VIEW OBJECT ON QUERY high TO doctor, nurse;"
+    "GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM high TO doctor, nurse"
+)
+
+
+def test_the_picture_shows_levels_and_which_subscribers_share_a_view(field: System) -> None:
+    tokens = [field.new_user(name, "doctor") for name in ("ann", "ben")]
+    field.run(SUBSCRIBED)
+    tokens.append(field.new_user("cyd", "nurse"))
+    for token in tokens:
+        field.run("SUBSCRIBE TO root.high", token)
+    drawn = texts_of(explained(field, "QUERIES"))
+    assert "exact, level U" in drawn and "root.Vitals level U" in drawn
+    assert "VIEW ann (doctor; level U), ben (doctor; level U)" in drawn and "VIEW cyd (nurse; level U)" in drawn
+    field.run("REVOKE SUBSCRIBE ON STREAM high FROM nurse")
+    assert "cyd" not in texts_of(explained(field, "QUERY high"))
+
+
+def test_without_view_audit_the_picture_shows_only_one_s_own_subscription(field: System) -> None:
+    ann, ben = (field.new_user(name, "doctor") for name in ("ann", "ben"))
+    field.run(SUBSCRIBED)
+    field.run("SUBSCRIBE TO root.high", ann)
+    alone = [both(explained(field, what, ann)) for what in ("QUERIES", "QUERY root.high")]
+    assert "VIEW ann (doctor; level U)" in texts_of(explained(field, "QUERIES", ann))
+    field.run("SUBSCRIBE TO root.high", ben)
+    assert [both(explained(field, what, ann)) for what in ("QUERIES", "QUERY root.high")] == alone
+
+
+def test_a_picture_shows_few_of_very_many_subscribers(field: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = [field.new_user(name, "doctor") for name in ("ann", "ben")]
+    field.run(SUBSCRIBED)
+    for token in tokens:
+        field.run("SUBSCRIBE TO root.high", token)
+    monkeypatch.setattr("headgate.access.views.MOST_SUBSCRIBERS", 1)
+    drawn = texts_of(explained(field, "QUERIES"))
+    assert "ann" in drawn and "ben" not in drawn and "and 1 more subscriber" in drawn
 
 
 def test_a_picture_of_too_many_operators_is_refused(field: System, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,7 +241,7 @@ def test_a_revocation_waits_for_what_goes_out_though_the_connection_is_ended(ser
     engine.close()
 
 
-def test_a_revocation_outruns_whoever_is_stuck_and_fences_it_off(
+def test_a_revocation_does_not_wait_for_a_stuck_engine_and_fences_it_off(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The holder, when it comes to itself, may not let anything out, whatever its own clock says."""

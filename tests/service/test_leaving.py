@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import System
-from test_desk_attacks import EVERYTHING, SETUP, Work
+from test_run_client_attacks import EVERYTHING, SETUP, Work
 
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.sinks import FileSink
@@ -144,7 +144,7 @@ def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> No
 
 
 def test_whoever_takes_its_results_does_not_wake_one_that_has_ended(ward: Ward) -> None:
-    """The attack: a token that was idle for too long, at a desk that is still open."""
+    """The attack: a token that was idle for too long, with a run client that is still open."""
     token = ward.nurse()
     client = RunClient(ward.system.headgate, token)
     ward.system.clock.advance(31 * 60)

@@ -23,7 +23,7 @@ def test_the_largest_limit_of_the_owners_roles_counts_from_the_next_batch_on(sql
     system.run("GRANT VIEW OBJECT, READ TUPLE, SUBSCRIBE ON STREAM q TO reader", al)
     system.run("SUBSCRIBE TO al.q", eve)
     assert allowed(system) == (10, 5)
-    for change, pushdown in {
+    for change, expected in {
         "ALTER ROLE small MAX STATE 20": (20, 5),
         "GRANT ROLE large TO USER al": (100, 5),
         "ALTER ROLE small MAX RESULTS NONE": (100, None),
@@ -32,7 +32,7 @@ def test_the_largest_limit_of_the_owners_roles_counts_from_the_next_batch_on(sql
         "CREATE ROLE mine MAX STATE 1 MAX RESULTS 1; GRANT ROLE mine TO USER eve": (20, None),
     }.items():
         system.run(change)
-        assert allowed(system) == pushdown, change
+        assert allowed(system) == expected, change
     system.run("SET ROLE NONE", al)
     assert allowed(system) == (20, None)
 

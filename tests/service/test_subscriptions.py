@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import System
-from test_desk_attacks import EVERYTHING, SETUP, Work
+from test_run_client_attacks import EVERYTHING, SETUP, Work
 
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink
@@ -226,9 +226,7 @@ ENDS = [
 
 @pytest.mark.parametrize("running", [True, False], ids=["while the engine runs", "while it does not"])
 @pytest.mark.parametrize(("statement", "why"), ENDS, ids=[statement for statement, _ in ENDS])
-def test_a_query_that_is_stopped_or_dropped_is_said_to_have_ended(
-    ward: Ward, statement: str, why: str, running: bool
-) -> None:
+def test_a_query_that_is_stopped_or_dropped_gives_a_notice(ward: Ward, statement: str, why: str, running: bool) -> None:
     ward.system.run("SUBSCRIBE TO root.high", ward.ned)
     ward.take(2)
     if not running:
@@ -253,7 +251,7 @@ def test_a_query_that_is_started_again_goes_on_for_its_subscribers(ward: Ward) -
     assert ward.lines() == [2, {"ended": STOPPED}, 4]
 
 
-def test_a_query_over_one_that_was_stopped_is_said_to_wait(ward: Ward) -> None:
+def test_a_query_over_a_stopped_query_gives_a_notice_that_it_waits(ward: Ward) -> None:
     ward.system.run("SUBSCRIBE TO root.twice", ward.ned)
     ward.take(2)
     ward.system.run("STOP QUERY high")
@@ -263,7 +261,7 @@ def test_a_query_over_one_that_was_stopped_is_said_to_wait(ward: Ward) -> None:
     assert ward.lines("ned/root.twice") == [4, {"waits": UNFED}, 8]
 
 
-def test_who_lost_the_rights_is_not_told_what_becomes_of_a_query(ward: Ward) -> None:
+def test_a_subscriber_without_rights_gets_no_notice_of_a_query(ward: Ward) -> None:
     """What one may not see does not exist for one, so it does not stop either."""
     ward.system.run("SUBSCRIBE TO root.high", ward.ned)
     ward.take(2)
@@ -276,7 +274,7 @@ def test_who_lost_the_rights_is_not_told_what_becomes_of_a_query(ward: Ward) -> 
     assert ward.lines() == before == [2, {"suspended": SUSPENDED}]
 
 
-def test_what_is_said_of_a_subscription_comes_once_also_after_a_crash(ward: Ward) -> None:
+def test_a_notice_of_a_subscription_comes_once_even_after_a_crash(ward: Ward) -> None:
     """The engine ends after its state is written down, before anything went out."""
     ward.system.run("SUBSCRIBE TO root.high", ward.ned)
     ward.take(2)
@@ -292,7 +290,7 @@ def test_what_is_said_of_a_subscription_comes_once_also_after_a_crash(ward: Ward
     assert ward.lines() == [2, {"ended": "what it was subscribed to was dropped"}]
 
 
-def test_whoever_subscribes_anew_begins_anew_also_within_one_script(ward: Ward) -> None:
+def test_a_new_subscription_begins_anew_even_within_one_script(ward: Ward) -> None:
     ward.system.run("ALTER ROLE ADMIN MAX RESULTS 1; SUBSCRIBE TO root.hr")
     ward.system.run("SUBSCRIBE TO root.high", ward.ned)
     ward.take(2, 3)
@@ -331,7 +329,7 @@ def test_a_stream_made_again_goes_on_under_its_own_name(ward: Ward) -> None:
     assert "~" not in (ward.folder / "out/ned/root.hr.jsonl").read_text()
     assert sorted(x.name for x in (ward.folder / "out").rglob("*.jsonl")) == [
         "root.hr.jsonl",
-        "root.hr.refused.jsonl",
+        "root.hr.rejected.jsonl",
         "root.hr.subscribers.jsonl",
     ]
     assert "~" not in system.run("EXPLAIN SELECT hr FROM hr [ROWS 5] WHERE hr > 3")[0].text

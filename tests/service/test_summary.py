@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import System
-from test_desk_attacks import EVERYTHING, SETUP, Work
+from test_run_client_attacks import EVERYTHING, SETUP, Work
 
 from headgate.cli.run import _News
 from headgate.egress.mailbox import Mailbox
@@ -46,7 +46,7 @@ def test_a_query_that_ended_is_in_every_summary_until_it_begins_anew(ward: Syste
         again.pipeline.close()
 
 
-def test_what_ends_while_streams_are_followed_is_said_as_it_happens_and_once(
+def test_a_query_that_ends_while_streams_are_followed_gives_one_notice_at_once(
     ward: System, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
@@ -64,9 +64,7 @@ def test_what_ends_while_streams_are_followed_is_said_as_it_happens_and_once(
     work.pipeline.close()
 
 
-def test_who_may_not_have_been_told_that_a_query_ended_is_not_told_after_a_restart(
-    ward: System, tmp_path: Path
-) -> None:
+def test_a_notice_that_rights_withheld_is_not_given_after_a_restart(ward: System, tmp_path: Path) -> None:
     ward.run("CREATE ROLE small MAX RESULTS 2; GRANT ROLE small TO USER root")
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
@@ -94,7 +92,7 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
             (2, "2 results", 2),
             (5, "5 results, the last 3 are shown", 3),
             (25, "25 results, the last 3 are shown", 3),  # one batch alone is more than is kept
-            (1, "1 results", 1),
+            (1, "1 result", 1),
         ):
             work.take(*((100 + n, "nurse") for n in range(count)))
             ((title, _, rows),) = client.received(3)
@@ -109,7 +107,7 @@ def test_a_mailbox_says_how_many_came_and_how_many_are_shown(
         work.pipeline.close()
 
 
-def test_what_is_said_of_a_query_stays_however_many_results_come(ward: System, tmp_path: Path) -> None:
+def test_a_notice_stays_however_many_results_follow(ward: System, tmp_path: Path) -> None:
     token = ward.login("ned")
     ward.run("SUBSCRIBE TO root.high", token)
     client = RunClient(ward.headgate, token)

@@ -44,12 +44,12 @@ def test_a_table_needs_the_right_to_read_with_the_rights_of_the_service(ward: Sy
     assert "CHANGE SYSTEM" in error.message
 
 
-def test_nothing_comes_of_a_table_alone(ward: System) -> None:
+def test_a_table_alone_cannot_be_subscribed_to(ward: System) -> None:
     error = refused(ward, "SUBSCRIBE TO Wards")
     assert isinstance(error, Conflict)
     assert (error.message, error.hint) == (
-        "nothing comes of table root.Wards alone",
-        "subscribe to a query that reads it",
+        "cannot subscribe to table root.Wards: a table has no changes",
+        "query it beside a stream, and subscribe to the query",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import System
-from test_desk_attacks import EVERYTHING, SETUP, Work, everyone
+from test_run_client_attacks import EVERYTHING, SETUP, Work, everyone
 
 from headgate.access import queries, running
 from headgate.access.queries import MOST_QUERIES

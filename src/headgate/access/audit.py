@@ -154,7 +154,7 @@ def load_key(path: Path, *, create: bool = False) -> bytes:
     try:
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError):
-        raise StoreError(f"the audit key `{path}` cannot be read", hint="restore it from a backup") from None
+        raise StoreError(f"cannot read the audit key `{path}`", hint="restore it from a backup") from None
     if len(key) != 32:
-        raise StoreError(f"the audit key `{path}` is damaged", hint="restore it from a backup")
+        raise StoreError(f"cannot use the audit key `{path}`: it is damaged", hint="restore it from a backup")
     return key

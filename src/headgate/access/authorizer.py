@@ -6,17 +6,17 @@ or a role that such a role inherits, holds the permission. Anything unknown is d
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.access import rows as r
-from headgate.access.limits import NO_LIMITS, exceeded
+from headgate.access.definitions import StreamDefinition
+from headgate.access.limits import exceeded
 from headgate.access.permissions import WRITES, Kind, Permission
 from headgate.access.state import State
 from headgate.cql.statements import Limit
 from headgate.errors import LabelError
-from headgate.labels import Clearance, Level, LevelOrder, Rules, Semantics, parse_level, source_shown
+from headgate.labels import Clearance, Level, LevelOrder, Rules, parse_level, source_shown
 from headgate.lexing import quote
 
 EVERYONE = "PUBLIC"
@@ -189,7 +189,7 @@ class Authorizer:
 
     def rules(self, streams: list[r.Object]) -> Rules:
         """The system's part of decisions about tuples of these streams."""
-        chosen = {source_name(s): Semantics(json.loads(s.definition).get("semantics", "STRONG")) for s in streams}
+        chosen = {source_name(s): s.stream.semantics for s in streams}
         return Rules(self.order, chosen)
 
     # The decision ---------------------------------------------------------------------------------------------------
@@ -204,8 +204,7 @@ class Authorizer:
         if self._level_fault(principal, Permission.USE, operator) is not None:
             return False
         return operator.owner == principal.user or any(
-            grant.limits == NO_LIMITS or not exceeded(json.loads(grant.limits), parameters)
-            for grant in self._grants(principal, Permission.USE, operator)
+            not exceeded(grant.limits, parameters) for grant in self._grants(principal, Permission.USE, operator)
         )
 
     def decide(
@@ -235,7 +234,7 @@ class Authorizer:
             return True, f"user {quote(principal.user)} owns it"
         reasons = []
         for grant in self._grants(principal, permission, thing):
-            faults = exceeded(json.loads(grant.limits), parameters or {}) if grant.limits != NO_LIMITS else []
+            faults = exceeded(grant.limits, parameters or {})
             if not faults:
                 return True, self._because(principal, grant)
             reasons.append(f"the grant to role {quote(grant.role)} allows {', '.join(faults)}")
@@ -294,12 +293,12 @@ def kind_word(thing: r.Object) -> str:
 
 
 def is_table(thing: r.Object) -> bool:
-    return thing.kind == Kind.STREAM and bool(json.loads(thing.definition).get("table"))
+    return isinstance(thing.definition, StreamDefinition) and thing.definition.table
 
 
 def source_name(stream: r.Object) -> str:
     """The name of a stream as a source in labels: assigned at creation, and never to another stream."""
-    return str(json.loads(stream.definition)["source"])
+    return stream.stream.source
 
 
 def shown_source(stream: r.Object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE, SYSTEM_ID
+from headgate.access.definitions import Nothing
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import APPLIES, OPERATORS, Kind, Permission
 from headgate.access.request import Work
@@ -28,12 +29,12 @@ def fill(state: State, work: Work, passwords: Passwords, admin: str, password: s
     for role in (EVERYONE, ADMIN):
         state.roles.put(r.Role(role, ""))
     state.memberships.put(r.Membership(admin, ADMIN))
-    state.objects.put(r.Object(SYSTEM_ID, Kind.SYSTEM, "", str(LEAST), "SYSTEM", "{}"))
+    state.objects.put(r.Object(SYSTEM_ID, Kind.SYSTEM, "", str(LEAST), "SYSTEM", Nothing()))
     for permission in sorted(APPLIES[Kind.SYSTEM]):
-        state.grants.put(r.Grant(SYSTEM_ID, permission, ADMIN, Kind.SYSTEM, "SYSTEM", str(LEAST), "{}", ""))
-    everyone = r.Grant(SYSTEM_ID, Permission.VIEW_CATALOG, EVERYONE, Kind.SYSTEM, "SYSTEM", str(LEAST), "{}", "")
+        state.grants.put(r.Grant(SYSTEM_ID, permission, ADMIN, Kind.SYSTEM, "SYSTEM", str(LEAST), (), ""))
+    everyone = r.Grant(SYSTEM_ID, Permission.VIEW_CATALOG, EVERYONE, Kind.SYSTEM, "SYSTEM", str(LEAST), (), "")
     state.grants.put(everyone)
     for name in OPERATORS:
-        thing = r.Object(work.new_object_id(), Kind.OPERATOR, "", str(LEAST), name, "{}")
+        thing = r.Object(work.new_object_id(), Kind.OPERATOR, "", str(LEAST), name, Nothing())
         state.objects.put(thing)
-        state.grants.put(r.Grant(thing.id, Permission.USE, EVERYONE, thing.kind, name, str(LEAST), "{}", ""))
+        state.grants.put(r.Grant(thing.id, Permission.USE, EVERYONE, thing.kind, name, str(LEAST), (), ""))

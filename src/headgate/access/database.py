@@ -138,6 +138,6 @@ def _create_private(file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise StoreError(f"the store `{file}` cannot be opened ({error.strerror})") from None
+        raise StoreError(f"cannot open the store `{file}`: {error.strerror}") from None
     except ValueError:
         raise StoreError("this is not the name of a file") from None

@@ -38,7 +38,7 @@ class Lease:
 
     def check_time(self) -> None:
         if time.monotonic() - self.begun > USED:
-            raise LeaseLost("it took too long to let results out: the lease on rights has run out")
+            raise LeaseLost("cannot publish results: the lease on rights has run out")
 
     def confirm(self) -> None:
         self.confirmed = time.monotonic()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headgate.access.definitions import Parameters
 from headgate.cql.statements import Limit
 
-NO_LIMITS = "{}"  # as grants store them
 
-
-def exceeded(limits: Mapping[str, Limit], parameters: Mapping[str, Limit]) -> list[str]:
+def exceeded(limits: Parameters, parameters: Mapping[str, Limit]) -> list[str]:
     """The limits of a grant that these parameters break, in words. A limited parameter must be given; of several
     limited numbers at least one (a window has rows or seconds)."""
     faults, missing, sized = [], [], False
-    for key, limit in limits.items():
+    for key, limit in limits:
         given = parameters.get(key)
-        if isinstance(limit, list | tuple):
-            if not isinstance(given, list | tuple) or not set(given) <= set(limit):
+        if isinstance(limit, tuple):
+            if not isinstance(given, tuple) or not set(given) <= set(limit):
                 faults.append(f"{key} only {', '.join(limit)}")
         elif not isinstance(given, int | float):
             missing.append(f"{key} of at most {limit}")

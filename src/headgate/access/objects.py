@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from headgate.access import parameters
 from headgate.access import rows as r
 from headgate.access.authorizer import Principal, shown
+from headgate.access.definitions import Definition, QueryDefinition, StreamDefinition
 from headgate.access.permissions import ROLE_DEFAULTS, Kind
 from headgate.access.state import State
 from headgate.errors import Conflict
@@ -17,18 +16,17 @@ from headgate.labels import LEAST
 from headgate.lexing import quote
 
 
-def create(state: State, new_id: int, kind: Kind, name: str, owner: Principal, definition: dict[str, Any]) -> r.Object:
+def create(state: State, new_id: int, kind: Kind, name: str, owner: Principal, definition: Definition) -> r.Object:
     """A new object of exactly its creator's level; by default only its owner has rights on it."""
-    thing = r.Object(new_id, kind, owner.user, str(owner.level), name, "{}")
+    thing = r.Object(new_id, kind, owner.user, str(owner.level), name, definition)
     _check_free(state, thing)
-    if kind == Kind.STREAM:
-        definition = definition | {"source": _new_source_name(state, thing)}
-    thing = replace(thing, definition=json.dumps(definition, sort_keys=True))
+    if isinstance(definition, StreamDefinition):
+        thing = replace(thing, definition=replace(definition, source=_new_source_name(state, thing)))
     state.objects.put(thing)
     if parameters.read(state, "default_rights") == "ROLE":
         for permission in ROLE_DEFAULTS[kind]:
             for role in sorted(owner.roles):
-                state.grants.put(r.Grant(new_id, permission, role, kind, name, thing.level, "{}", owner.user))
+                state.grants.put(r.Grant(new_id, permission, role, kind, name, thing.level, (), owner.user))
     return thing
 
 
@@ -56,9 +54,8 @@ def rename_owner(state: State, thing: r.Object, owner: str) -> None:
     state.objects.put(changed)
 
 
-def redefine(state: State, thing: r.Object, **changes: object) -> None:
-    definition = json.loads(thing.definition) | changes
-    state.objects.put(replace(thing, definition=json.dumps(definition, sort_keys=True)))
+def redefine(state: State, thing: r.Object, definition: Definition) -> None:
+    state.objects.put(replace(thing, definition=definition))
 
 
 def drop(state: State, thing: r.Object) -> None:
@@ -69,18 +66,18 @@ def drop(state: State, thing: r.Object) -> None:
     for subscription in state.subscriptions.find("stream", thing.id):
         state.subscriptions.remove(subscription)
     state.objects.remove(thing)
-    if thing.kind == Kind.QUERY:
-        output = state.objects.get(json.loads(thing.definition)["output"])
+    if isinstance(thing.definition, QueryDefinition):
+        output = state.objects.get(thing.definition.output)
         if output is not None:
             drop(state, output)
     if thing.kind == Kind.STREAM:
         for query, definition in queries(state):
-            if thing.id in definition["inputs"]:
-                rest = [i for i in definition["inputs"] if i != thing.id]
-                redefine(state, query, inputs=rest, running=False, broken=True)
+            if thing.id in definition.inputs:
+                rest = tuple(i for i in definition.inputs if i != thing.id)
+                redefine(state, query, replace(definition, inputs=rest, running=False, broken=True))
 
 
-def queries(state: State, owner: str | None = None) -> Iterable[tuple[r.Object, dict[str, Any]]]:
-    """Queries with their definitions: all of them, or one user's."""
+def queries(state: State, owner: str | None = None) -> Iterable[tuple[r.Object, QueryDefinition]]:
+    """Queries with their definitions: all of them, or one user's; without those whose definition is damaged."""
     found = state.objects.find("kind", Kind.QUERY.value) if owner is None else state.objects.find("owner", owner)
-    return [(thing, json.loads(thing.definition)) for thing in found if thing.kind == Kind.QUERY]
+    return [(thing, thing.definition) for thing in found if isinstance(thing.definition, QueryDefinition)]

@@ -6,7 +6,6 @@ that has the same name today changes nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 
 from headgate.access import rows as r
@@ -26,21 +25,21 @@ Get = Callable[[int], r.Object | None]
 
 
 def as_stream(thing: r.Object) -> Stream:
-    columns = json.loads(thing.definition)["columns"]
+    columns = thing.stream.columns
     return Stream(
         source_name(thing),
-        tuple((column["name"], Type(column["type"])) for column in columns),
-        tuple((column["name"], parse_label(column["label"])) for column in columns if "label" in column),
+        tuple((column.name, Type(column.type)) for column in columns),
+        tuple((column.name, parse_label(column.label)) for column in columns if column.label),
         is_table(thing),
     )
 
 
 def stored_query(query: r.Object, get: Get) -> Query | None:
     """The meaning of a query of the catalog; None if it was declared as boxes only, or lost a source."""
-    definition = json.loads(query.definition)
-    if "text" not in definition or definition.get("broken"):
+    definition = query.query
+    if not definition.text or definition.broken:
         return None
-    sources = [get(number) for number in definition["sources"]]
+    sources = [get(number) for number in definition.sources]
     streams = iter([as_stream(thing) for thing in sources if thing is not None])
     if None in sources:
         return None
@@ -48,7 +47,7 @@ def stored_query(query: r.Object, get: Get) -> Query | None:
     def find(_: Target) -> Stream:
         return next(streams)
 
-    return bind_query(parse_query(definition["text"]), find)
+    return bind_query(parse_query(definition.text), find)
 
 
 def whole_stream(thing: r.Object) -> Query:
@@ -69,7 +68,7 @@ def check_depth(inputs: Sequence[int], get: Get) -> int:
     waiting = list(inputs)
     while waiting:
         thing = get(waiting[-1])
-        made_of = json.loads(thing.definition).get("made_of") if thing else None
+        made_of = thing.stream.made_of if thing else None
         missing = [number for number in made_of or () if number not in found]
         if missing:
             waiting += missing
@@ -80,7 +79,7 @@ def check_depth(inputs: Sequence[int], get: Get) -> int:
     runs = 1 + sum(found[number][1] for number in set(inputs))
     if runs > MOST_QUERIES:
         raise Conflict(
-            f"more than {MOST_QUERIES} queries would run for each reader, with those whose results are read",
-            hint="read fewer results of other queries",
+            f"more than {MOST_QUERIES} queries would run for each reader",
+            hint="read the results of fewer queries: each counts once for every path on which it is read",
         )
     return max((found[number][0] for number in inputs), default=0)

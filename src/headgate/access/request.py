@@ -11,6 +11,7 @@ from headgate.access import rows as r
 from headgate.access.audit import Record
 from headgate.access.authorizer import Authorizer, Principal, known_level, shown
 from headgate.access.catalog import Catalog
+from headgate.access.definitions import Definition
 from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
@@ -162,7 +163,7 @@ class Request:
             raise AccessDenied(f"a script may set at most {MOST_HASHES} passwords")
         return self.passwords.hash(password)
 
-    def add(self, kind: Kind, name: str, definition: dict[str, Any]) -> r.Object:
+    def add(self, kind: Kind, name: str, definition: Definition) -> r.Object:
         """Creates an object of the caller's."""
         thing = objects.create(self.state, self.work.new_object_id(), kind, name, self.principal, definition)
         self.about(shown(thing))

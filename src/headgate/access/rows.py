@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
+from headgate.access.definitions import (
+    Definition,
+    Parameters,
+    QueryDefinition,
+    SchemaDefinition,
+    StreamDefinition,
+)
+from headgate.errors import StoreError
+from headgate.lexing import quote
+
+D = TypeVar("D", SchemaDefinition, StreamDefinition, QueryDefinition)
 Key = tuple[str | int, ...]
 
 
@@ -111,7 +122,27 @@ class Object(Row):
     owner: str
     level: str
     name: str
-    definition: str  # JSON: columns, label and semantics of streams, inputs and status of queries
+    definition: Definition
+
+    @property
+    def schema(self) -> SchemaDefinition:
+        return self._defined_as(SchemaDefinition)
+
+    @property
+    def stream(self) -> StreamDefinition:
+        return self._defined_as(StreamDefinition)
+
+    @property
+    def query(self) -> QueryDefinition:
+        return self._defined_as(QueryDefinition)
+
+    def _defined_as(self, kind: type[D]) -> D:
+        if isinstance(self.definition, kind):
+            return self.definition
+        name = f"{self.kind.lower()} {quote(self.owner)}.{quote(self.name)}"
+        raise StoreError(
+            f"cannot use {name}: its definition in the store is damaged", hint="drop it, or restore a backup"
+        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +156,7 @@ class Grant(Row):
     kind: str  # kind, name and level of an object never change; copied here so that a role's views are found by them
     name: str
     level: str
-    limits: str  # JSON
+    limits: Parameters  # of USE: the most that parameters of the operator may be; none: any
     grantor: str
 
 

@@ -6,7 +6,6 @@ A query that can no longer be planned is left out and named in `faults`: only un
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from headgate.access import rows as r
@@ -95,9 +94,9 @@ class Running:
                 self._planned[query.id] = planned
 
     def _planned_as(self, query: r.Object) -> Planned | None:
-        definition = json.loads(query.definition)
-        found = stored_query(query, self._state.objects.get) if definition["running"] else None
+        definition = query.query
+        found = stored_query(query, self._state.objects.get) if definition.running else None
         if found is None:  # boxes without a text have nothing to run
             return None
-        mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
-        return Planned(query, found, lower(found), mode, tuple(definition["inputs"]))
+        mode = Mode.CUMULATIVE if definition.cumulative else Mode.EXACT
+        return Planned(query, found, lower(found), mode, definition.inputs)

@@ -7,10 +7,9 @@ made.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -351,11 +350,6 @@ class Store:
             rows = connection.execution_options(yield_per=1000).execute(query).mappings()
             yield (_record(dict(row)) for row in rows), head
 
-    # Numbers --------------------------------------------------------------------------------------------------------
-
-    def journal(self, space: str) -> StoreJournal:
-        return StoreJournal(self, space)
-
     @contextmanager
     def locked(self) -> Iterator[Connection]:
         """A write transaction on the bare tables."""
@@ -371,31 +365,6 @@ class Store:
             yield
         except self._errors as error:
             raise database.unreachable(self._engine.url, error) from None
-
-
-class StoreJournal:
-    """Numbers for texts, kept in the store (a labels.journal.Journal)."""
-
-    def __init__(self, store: Store, space: str) -> None:
-        self._store = store
-        self._space = space
-
-    def read(self) -> Iterable[tuple[int, str]]:
-        n = t.numbering
-        with self._store.locked() as connection:
-            query = select(n.c.number, n.c.text).where(n.c.space == self._space).order_by(n.c.number)
-            return [(row[0], row[1]) for row in connection.execute(query)]
-
-    def number(self, text: str) -> int:
-        n, digest = t.numbering, hashlib.sha256(text.encode()).hexdigest()
-        with self._store.locked() as connection:
-            query = select(n.c.number).where(n.c.space == self._space, n.c.digest == digest)
-            known = connection.execute(query).scalar()
-            if known is not None:
-                return int(known)
-            last = connection.execute(select(func.max(n.c.number)).where(n.c.space == self._space)).scalar() or 0
-            connection.execute(insert(n).values(space=self._space, number=last + 1, digest=digest, text=text))
-            return int(last) + 1
 
 
 def _is_newest(connection: Connection) -> bool:

@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 
 from headgate.access import rows as r
+from headgate.access.definitions import read_definition, read_limits, write_definition, write_limits
 
 metadata = MetaData()
 
@@ -185,7 +186,7 @@ audit = Table(
     Index("audit_by_user", "user"),
     Index("audit_by_object", "object", sqlite_where=BY_OTHERS, postgresql_where=BY_OTHERS),
 )
-# Small numbers for labels, sources and sets of sources, stable forever.
+# Numbers of labels and sources, from earlier versions: nothing reads or writes them any more.
 numbering = Table(
     "numbering",
     metadata,
@@ -204,12 +205,20 @@ ROW_TYPES = {row.table: row for row in r.ROWS}
 
 
 def to_columns(row: r.Row) -> dict[str, Any]:
-    lists = _LISTS[type(row)]
-    return {
-        name: json.dumps(getattr(row, name)) if name in lists else getattr(row, name) for name in _FIELDS[type(row)]
-    }
+    columns = {name: getattr(row, name) for name in _FIELDS[type(row)]}
+    columns |= {name: json.dumps(columns[name]) for name in _LISTS[type(row)]}
+    if isinstance(row, r.Object):
+        columns["definition"] = write_definition(row.definition)
+    elif isinstance(row, r.Grant):
+        columns["limits"] = write_limits(row.limits)
+    return columns
 
 
 def from_columns(kind: type[r.Row], columns: dict[str, Any]) -> r.Row:
-    lists, names = _LISTS[kind], _FIELDS[kind]
-    return kind(**{name: tuple(json.loads(columns[name])) if name in lists else columns[name] for name in names})
+    values = {name: columns[name] for name in _FIELDS[kind]}
+    values |= {name: tuple(json.loads(values[name])) for name in _LISTS[kind]}
+    if kind is r.Object:
+        values["definition"] = read_definition(values["kind"], values["definition"])
+    elif kind is r.Grant:
+        values["limits"] = read_limits(values["limits"])
+    return kind(**values)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from headgate.access import bootstrap
 from headgate.access import rows as r
 from headgate.access.audit import Seal
+from headgate.access.definitions import StreamDefinition
 from headgate.access.passwords import Passwords, token_hash
 from headgate.access.permissions import Kind, Permission
 from headgate.access.state import State
@@ -88,12 +89,13 @@ def fill(url: str, size: int) -> list[str]:
         for i in range(size):
             state.users.put(r.User(f"u{i}", "", "U"))
             state.roles.put(r.Role(f"r{i}", ""))
-            state.objects.put(r.Object(first + i, Kind.STREAM, "admin", "U", f"s{i}", "{}"))
+            definition = StreamDefinition((), f"admin.s{i}")
+            state.objects.put(r.Object(first + i, Kind.STREAM, "admin", "U", f"s{i}", definition))
         for i in range(size):
             for role, stream in ((f"r{(i + j) % size}", (i + j) % size) for j in range(_EACH)):
                 state.memberships.put(r.Membership(f"u{i}", role))
                 for permission in (Permission.VIEW_OBJECT, Permission.READ_TUPLE):
-                    grant = r.Grant(first + stream, permission, f"r{i}", Kind.STREAM, f"s{stream}", "U", "{}", "admin")
+                    grant = r.Grant(first + stream, permission, f"r{i}", Kind.STREAM, f"s{stream}", "U", (), "admin")
                     state.grants.put(grant)
         for i, token in enumerate(tokens):
             roles = tuple(sorted(f"r{(i + j) % size}" for j in range(_EACH)))

@@ -1,7 +1,9 @@
 """What a label decision costs: where labels repeat, where every tuple has a new one, and in accumulo-access.
 
-Paper 000 measured 60 ns per tuple for its SecFilter (a comparison of bit sets); that is the goal for labels that
-repeat, which are decided once and then looked up. Labels that never repeat are parsed and decided a column at a time.
+Measured is the way of a tuple: ingress reads its label (`ingress/validation.py`), the dictionary numbers it
+(`visibility/dictionary.py`), and the visibility index decides whether a view sees it (`visibility/index.py`). Paper 000
+measured 60 ns per tuple for its SecFilter (a comparison of bit sets); that is the goal for labels that repeat, which
+are decided once and then looked up.
 """
 
 from __future__ import annotations
@@ -18,17 +20,26 @@ from headgate.bench import accumulo
 from headgate.bench.expressions import HELD, Expressions, expressions
 from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.bench.timing import Timing, time_each
-from headgate.labels.bulk import Decisions, numbers_of
-from headgate.labels.column import read_labels, warm
-from headgate.labels.interning import LabelTable
-from headgate.labels.journal import MemoryJournal
+from headgate.columns.sorting import Ints
+from headgate.cql.queries import parse_query
+from headgate.ingress.validation import Ingress
+from headgate.labels.column import warm
 from headgate.labels.label import Clearance, Rules
+from headgate.labels.levels import LEAST
+from headgate.model.query import ContinuousQuery
+from headgate.model.stream import StreamDescriptor
+from headgate.model.visibility import HIDDEN
+from headgate.plan.expressions import Type
+from headgate.plan.queries import Stream, bind_query
+from headgate.visibility.dictionary import Dictionary
+from headgate.visibility.index import VisibilityIndex
 
 PAPER_NS = 60
 MOST_PLAIN, MOST_NESTED = 10, 50
 """Times accumulo-access, for labels that never repeat: plain ones of up to `_PLAIN_ROLES` roles, and nested ones."""
 _PLAIN_ROLES = 16
-_READER = Clearance(roles=frozenset(HELD))
+_READER = Clearance(roles=frozenset(HELD), sources=frozenset({"s"}))
+_COLUMNS = (("policy", Type.STRING),)
 
 
 @dataclass(frozen=True)
@@ -140,33 +151,46 @@ def _ours(column: Column, sizes: Sizes, progress: Progress) -> dict[str, Timing]
     made = column.expressions
     progress.step(f"{column.shown()}, {made.roles} roles in {made.terms}")
     indices = column.indices()
-    texts = pa.array(made.texts).take(pa.array(indices))
+    rows = pa.table({"policy": pa.array(made.texts).take(pa.array(indices))})
+    _agree("headgate", made, _Path().decided(rows), np.array(made.permitted)[indices])
     if not column.repeats:
-        _agree("headgate", made, _read_and_decided(texts), np.array(made.permitted)[indices])
-        return {"texts": time_each(column.tuples, sizes.repetitions, lambda: partial(_read_and_decided, texts))}
-    _agree("headgate", made, _decisions().of_texts(texts), np.array(made.permitted)[indices])
-    labels = _labels()
-    decisions = _decisions(labels)
-    numbers = numbers_of(texts, labels)
-    coded = texts.dictionary_encode()
-    decisions.of_numbers(numbers)
+        return {"texts": time_each(column.tuples, sizes.repetitions, lambda: partial(_Path().decided, rows))}
+    path = _Path()
+    numbers = path.numbers(rows)
+    path.seen(numbers)
     return {
-        "numbers": time_each(column.tuples, sizes.repetitions, lambda: partial(decisions.of_numbers, numbers)),
-        "dictionary": time_each(column.tuples, sizes.repetitions, lambda: partial(decisions.of_texts, coded)),
-        "texts": time_each(column.tuples, sizes.repetitions, lambda: partial(decisions.of_texts, texts)),
+        "numbers": time_each(column.tuples, sizes.repetitions, lambda: partial(path.seen, numbers)),
+        "texts": time_each(column.tuples, sizes.repetitions, lambda: partial(path.decided, rows)),
     }
 
 
-def _read_and_decided(texts: pa.Array) -> npt.NDArray[np.bool_]:
-    return read_labels(texts).permitted(Rules(), _READER)
+class _Path:
+    """The way of a tuple's label through the engine, for one stream and one view that have seen nothing yet."""
 
+    def __init__(self) -> None:
+        rules, query = Rules(), bind_query(parse_query("SELECT policy FROM s"), lambda _: Stream("s", _COLUMNS))
+        self._dictionary = Dictionary()
+        descriptor = StreamDescriptor("s", _COLUMNS, labels={"LABEL": "policy"})
+        self._ingress = Ingress(descriptor, rules, self._dictionary.number)
+        self._index = VisibilityIndex(rules)
+        self._index.add_view(ContinuousQuery("q", query, LEAST), {"reader": _READER})
+        self._known = 0
 
-def _labels() -> LabelTable:
-    return LabelTable(Rules(), MemoryJournal())
+    def numbers(self, rows: pa.Table) -> Ints:
+        """The label numbers of tuples, read from their texts."""
+        batch, _ = self._ingress.take(rows, 0)
+        new = {number: self._dictionary.labels[number] for number in self._dictionary.new_since(self._known)}
+        self._index.know(new)
+        self._known = self._dictionary.next
+        return batch.labels
 
+    def seen(self, numbers: Ints) -> npt.NDArray[np.bool_]:
+        """Which tuples the view sees."""
+        rows = self._index.arriving("s", np.zeros(len(numbers), np.int64), numbers)
+        return np.asarray(self._index.table[rows, 0] != HIDDEN, np.bool_)
 
-def _decisions(labels: LabelTable | None = None) -> Decisions:
-    return Decisions(Rules(), _READER, labels or _labels())
+    def decided(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        return self.seen(self.numbers(rows))
 
 
 def _theirs(columns: Sequence[Column], sizes: Sizes, progress: Progress) -> list[accumulo.Answer]:
@@ -236,9 +260,9 @@ def _plot(rows: Sequence[Row]) -> Plot:
 
 _NOTES = (
     "The clock is processor time. `spread` is slowest minus fastest repetition, as a part of the median.",
-    "Given as numbers: labels are interned already. Dictionary and texts: Arrow columns whose texts were seen before.",
-    "Distinct: nothing is remembered from one repetition to the next: every text is read into its minimal form, equal",
-    "labels are found, and each is decided, as numbers; no object is made of any of them.",
+    "Given as numbers: the dictionary has the labels. Texts: an Arrow column, whose texts ingress has read before.",
+    "Distinct: nothing is remembered from one repetition to the next: ingress reads every text into its minimal form,",
+    "the dictionary numbers every label, and the visibility index decides it.",
     "`roles` and `terms` are the role names and the alternatives of one label; half of the labels permit.",
 )
 _BESIDE = (

@@ -29,8 +29,8 @@ def access() -> None:
 def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> None:  # noqa: A002
     """Say why USER is granted or denied PERMISSION on OBJECT.
 
-    OBJECT is written as in GRANT: `system`, `stream in1`, `stream joe.in1`, `operator join`. The user is looked at
-    with all its roles and at its clearance. You may ask for yourself, or with VIEW AUDIT for others.
+    OBJECT is written as in GRANT: `system`, `stream in1`, `stream joe.in1`, `operator join`. The answer is for the
+    user with all its roles, at its clearance. You may ask for yourself, or with VIEW AUDIT for others.
 
     \b
     Example:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from headgate.cli.context import Place, pass_place, reported, say
+from headgate.plain import counted
 
 
 @click.group()
@@ -30,7 +31,7 @@ def verify(place: Place, expect: str) -> None:
         say(f"FAULT: {fault}")
     if faults:
         sys.exit(1)
-    say(f"the audit trail is intact: {count} records")
+    say(f"the audit trail is intact: {counted(count, 'record')}")
 
 
 @audit.command()

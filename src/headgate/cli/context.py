@@ -49,7 +49,7 @@ def reported(file: str = "") -> Iterator[None]:
     except OSError as error:
         if error.filename is None:  # no file, such as a closed output pipe
             raise
-        complain(f"`{error.filename}` cannot be used: {error.strerror or error}")
+        complain(f"cannot use `{error.filename}`: {error.strerror or error}")
         sys.exit(1)
     except KeyboardInterrupt:
         say("interrupted", err=True)

@@ -19,13 +19,17 @@ _VERB = "EXPLAIN "
 @click.command()
 @click.argument("text", required=False)
 @click.option("--query", "name", help="A query of the catalog, by its name or as OWNER.NAME, instead of a text.")
-@click.option("--svg", type=click.Path(path_type=Path, dir_okay=False), help="Draw the plan into this file.")
+@click.option(
+    "--svg",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the plan into this file, with levels and the subscribers who share results.",
+)
 @pass_place
 def explain(place: Place, text: str | None, name: str | None, svg: Path | None) -> None:
     """Explain the query TEXT, a query of the catalog, or (without either) all running queries that you may see.
 
     Prints the tree of operators, what is shared with which running query and by which definition, and the labels that
-    results will carry. Queries that you may not see do not show, in any way.
+    results will carry. Queries that you may not see change nothing in the answer.
 
     \b
     headgate explain "SELECT patID, AVG(pulseRate) FROM HRStr [RANGE 2 MINUTES] GROUP BY patID"

@@ -25,12 +25,12 @@ COMMANDS = {
     ),
     "login": ("headgate.cli.session", "login", "Log in; later commands use this session until it ends."),
     "logout": ("headgate.cli.session", "logout", "End the session."),
-    "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, and the queries it starts."),
+    "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, then your subscriptions."),
     "show": ("headgate.cli.show", "show_command", "Show what you may see."),
     "explain": (
         "headgate.cli.explain",
         "explain",
-        "Show the plan of a query, or of all that run.",
+        "Show the plan of a query, or of all running queries.",
     ),
     "access": ("headgate.cli.access", "access", "Ask who may do what, and why."),
     "audit": ("headgate.cli.audit", "audit", "Read and verify the audit trail."),
@@ -135,7 +135,7 @@ def _visibly() -> Iterator[None]:
 def main(
     context: click.Context, home: Path, store: str | None, session_file: Path | None, log_level: str, log_format: str
 ) -> None:
-    """Headgate: many people, different rights, the same live streams; everyone gets what they may see.
+    """Headgate: many people with different rights query the same live streams; each receives what they may see.
 
     \b
     A first look:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli.context import say
 from headgate.clock import Clock, SystemClock
+from headgate.plain import counted
 from headgate.recovery.pipeline import Counts
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -50,9 +51,9 @@ class Bar:
             self._log.begin()
 
     def show(self, counts: Counts) -> None:
-        told = f"{counts.received.total():,} results"
+        told = counted(counts.received.total(), "result")
         if self._everyone:
-            told = f"{counts.tuples.total():,} tuples in {counts.batches:,} batches, {told}"
+            told = f"{counted(counts.tuples.total(), 'tuple')} in {counted(counts.batches, 'batch', 'batches')}, {told}"
         self._progress.update(self._task, description=told)
         if self._log is not None:
             self._log.note(told)

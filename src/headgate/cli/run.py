@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 import click
 
@@ -17,6 +17,7 @@ from headgate import logs
 from headgate.cli.aside import Aside, write_out
 from headgate.cli.context import Place, complain, pass_place, reported, say, show
 from headgate.cli.progress import Bar
+from headgate.errors import HeadgateError
 from headgate.execution.memory import keep_freed
 from headgate.plain import format_table, visible
 from headgate.recovery.pipeline import forget
@@ -31,7 +32,8 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
 
 
 @click.command()
-@click.argument("script", type=click.File(encoding="utf-8"), required=False)
+@click.argument("script", required=False)
+@click.option("--statements-only", is_flag=True, help="Run the statements of the script and read no sources.")
 @click.option("--follow", is_flag=True, help="Keep processing new data until interrupted.")
 @click.option(
     "--everyone", is_flag=True, help="Write the results of all subscribers, not only yours (needs CHANGE SYSTEM)."
@@ -39,7 +41,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Write results to files below this folder, for each subscriber and stream its own.",
+    help="Write results to files below this folder, one for each subscriber and stream.",
 )
 @click.option(
     "--format",
@@ -47,7 +49,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
     type=click.Choice(sorted(KINDS)),
     default="jsonl",
     show_default=True,
-    help="What these files are: JSON lines, one growing file each, or Parquet, one more file with each batch.",
+    help="The format of these files: JSON lines (one growing file), or Parquet (one more file with each batch).",
 )
 @click.option("--to", "format_", metavar="FORMAT", help="Write results to anything Spark can write to, by its format.")
 @click.option(
@@ -57,17 +59,16 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
     "--options-from",
     "options_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A file with options of --to, NAME=VALUE a line: others can list what stands in a command, as a password. "
-    "They may stand in the environment too. [env: HEADGATE_OPTIONS]",
+    help="A file with options of --to, NAME=VALUE a line, for passwords: other users can list the words of a command. "
+    "The environment may hold them too. [env: HEADGATE_OPTIONS]",
 )
-@click.option(
-    "--fresh", is_flag=True, help="Forget what was read before, and all windows: read the sources from the beginning."
-)
+@click.option("--fresh", is_flag=True, help="Forget all progress and all windows: read the sources from the beginning.")
 @click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
 @pass_place
 def run(
     place: Place,
-    script: TextIO | None,
+    script: str | None,
+    statements_only: bool,
     follow: bool,
     everyone: bool,
     out: Path | None,
@@ -78,45 +79,61 @@ def run(
     fresh: bool,
     master: str,
 ) -> None:
-    """Run a SCRIPT of statements (a .cql file, or - for standard input), and the queries it starts. Without one, what
-    is piped in is the script, and in a terminal there is none: what is subscribed to is run.
+    """Run a SCRIPT of statements (a .cql file, or - for standard input), then the queries you have subscribed to.
 
-    All statements run, in one transaction, or none of them does; SPEC.md describes the language. If something is
-    subscribed to afterwards and its streams have sources, these are read to their end, and the results printed (the
-    last 20 of each stream), or all of them written to --out and --to; at the end a table says what happened. What was
-    read once is not read again; a run that was interrupted goes on where it was. A source that cannot be read ends only
-    what is made of it: it is named at the end; with --follow it is tried again. Without a terminal, --follow and
-    --everyone say on standard error when they are ready, and how far they are.
+    Without SCRIPT, the command reads statements from a pipe; in a terminal it runs your subscriptions alone.
+
+    Either all statements run, in one transaction, or none; SPEC.md describes the language. Then the command reads the
+    sources of the streams you have subscribed to, to their end. It prints the results (the last 20 of each stream), or
+    writes all of them to --out and --to, and ends with a summary. Data that was read once is not read again; an
+    interrupted run continues where it was. A source that cannot be read ends only the queries that read it; the
+    command names it at the end, or tries it again with --follow. Without a terminal, --follow and --everyone report on
+    standard error when they are ready, and their progress.
 
     \b
     Exit codes:
-      0    all was read to its end, or --follow was asked to end
-      1    something was refused, or a source could not be read
+      0    everything was read to its end, or --follow was asked to end
+      1    a statement was refused, or a source or file could not be read
       2    the command was not understood
-      3    a query ended before its streams did, which the summary names with the reason
-      130  interrupted by Ctrl-C (143: by SIGTERM) before the end; the same command goes on
+      3    a query ended before its streams did; the summary names it with the reason
+      130  interrupted by Ctrl-C (143: by SIGTERM) before the end; the same command continues
 
     \b
       headgate run ward.cql                        statements, then your results
+      headgate run ward.cql --statements-only      statements alone
       headgate run ward.cql --out results          the same into files
       headgate run ward.cql --to parquet --option path=results
       headgate run --everyone --follow --out results
     """
     to = _target(format_, options, options_file)
+    if statements_only and (follow or everyone or out or to or fresh):
+        raise click.UsageError("--statements-only reads no sources, so it takes no option about sources or results")
     keep_freed()
-    name = getattr(script, "name", "-")
-    with reported("<stdin>" if name in ("-", "<stdin>") else name), place.headgate() as headgate:
-        if script is None and not everyone and not sys.stdin.isatty():
-            script = sys.stdin
-        if script is not None:
-            try:
-                text = script.read()
-            except UnicodeDecodeError:
-                raise click.ClickException(f"{visible(name)} is not UTF-8 text") from None
-            for result in headgate.execute(place.token(), text):
-                show(result)
+    if script is None and not everyone and (statements_only or not sys.stdin.isatty()):
+        script = "-"
+    name = "<stdin>" if script == "-" else script or ""
+    with reported(name):
+        text = None if script is None else _text(script, name)
+    with reported(name), place.headgate() as headgate:
+        for result in headgate.execute(place.token(), text) if text is not None else ():
+            show(result)
+        if statements_only:
+            return
         results = Results(out, kind, to)
         _process(place, headgate, results, follow=follow, everyone=everyone, fresh=fresh, master=master)
+
+
+def _text(script: str, name: str) -> str:
+    """The statements of a script; `-` is standard input."""
+    try:
+        return sys.stdin.read() if script == "-" else Path(script).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise HeadgateError(f"cannot read script `{name}`: it is not UTF-8 text", hint="save it as UTF-8") from None
+    except OSError as error:
+        hint = "give the path of a file, or - for standard input"
+        raise HeadgateError(
+            f"cannot read script `{name}`: {(error.strerror or str(error)).lower()}", hint=hint
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -141,7 +158,7 @@ def _target(format_: str | None, options: Sequence[str], file: Path | None) -> S
     try:
         written = file.read_text(encoding="utf-8") if file else ""
     except (OSError, UnicodeDecodeError):
-        raise click.UsageError(f"`{file}` cannot be read as text") from None
+        raise click.UsageError(f"cannot read `{file}`: it is not text") from None
     given = _options("HEADGATE_OPTIONS", os.environ.get("HEADGATE_OPTIONS", "").splitlines())
     given |= _options(f"`{file}`", written.splitlines())
     return SparkTarget(format_, given | _options("--option", options))
@@ -150,7 +167,7 @@ def _target(format_: str | None, options: Sequence[str], file: Path | None) -> S
 def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
     pairs = [line.strip().partition("=") for line in lines if line.strip()]
     if not all(name and equals for name, equals, _ in pairs):  # not repeated here: it may be a password
-        raise click.UsageError(f"an option is written NAME=VALUE, and not so in {where}")
+        raise click.UsageError(f"cannot read the options in {where}: write each as NAME=VALUE")
     return {name: value for name, _, value in pairs}
 
 
@@ -174,7 +191,7 @@ def _process(
         def watch() -> None:
             bar.show(work.counts)
             if follow:
-                news.tell()
+                news.tell(failures=not asked.pending)
             _warn(client, work)
             if follow and results.printed:
                 printing.begin(lambda: _print(client.received(SHOWN, news=True), write_out))
@@ -210,8 +227,8 @@ def _warn(client: RunClient, work: Processing) -> None:
 
 def _kept(results: Results) -> str:
     """What an interruption leaves, and how to continue."""
-    shown = "what came until then stands above" if results.printed else "what came until then is written"
-    return f"{shown} and will not come again; the same command goes on after it, with --fresh from the beginning"
+    shown = "the results so far are printed above" if results.printed else "the results so far are written"
+    return f"{shown} and do not come again; the same command continues after them, with --fresh from the beginning"
 
 
 class _News:
@@ -223,11 +240,14 @@ class _News:
         self._waits: list[str] = []
         self._ended: set[tuple[str, ...]] = set()
 
-    def tell(self) -> None:
+    def tell(self, *, failures: bool = True) -> None:
+        """Without `failures`, new failures of sources are not printed: a signal that asks the run to end may have ended
+        Spark too."""
         failed = self._work.failed
         waits = self._client.unread(failed) if failed or self._waits else []
         for line in _waiting(self._waits, waits):
-            say(line, err=True)
+            if failures or line.endswith(_AGAIN):
+                say(line, err=True)
         self._waits = waits
         for ended in (x for x in self._client.ended(self._work.counts) if x not in self._ended):
             self._ended.add(ended)
@@ -235,11 +255,19 @@ class _News:
             say(f"query {query} of {owner} ended for {subscriber}: {why}", err=True)
 
 
+_AGAIN = " can be read again"
+
+
 def _waiting(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """Messages about streams that cannot be read now, or can be read again."""
     yield from (f"{line}; it is tried again" for line in now if line not in before)
-    names = {line.partition(" cannot be read")[0] for line in before} - {x.partition(" cannot be read")[0] for x in now}
-    yield from (f"{name} can be read again" for name in sorted(names))
+    yield from (f"{name}{_AGAIN}" for name in sorted(set(map(_named, before)) - set(map(_named, now))))
+
+
+def _named(line: str) -> str:
+    """The stream that a message is about."""
+    found = re.match(r"cannot read (stream .+?) (?:as `|any further)|(.+): an input stream is unavailable$", line)
+    return (found[1] or found[2]) if found else line
 
 
 def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -> None:
@@ -255,6 +283,11 @@ class _Asked:
         self._signal = 0
         self.ended = False
         """The run ended by itself."""
+
+    @property
+    def pending(self) -> bool:
+        """The run was asked to end."""
+        return self._signal != 0
 
     @property
     def interrupted(self) -> int:

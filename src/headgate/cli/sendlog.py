@@ -11,7 +11,7 @@ import click
 from headgate.cli.context import reported
 from headgate.errors import HeadgateError
 from headgate.ingress.spark import spark_session
-from headgate.plain import format_table
+from headgate.plain import counted, format_table
 from headgate.sendlog import drawing, programs
 from headgate.sendlog.check import load
 from headgate.sendlog.core import Core
@@ -77,7 +77,7 @@ def check(files: tuple[str, ...]) -> None:
     """
     with reported(files[-1]):
         core = load(_text(files))
-    click.echo(f"{len(core.rules)} rules and {len(core.facts)} facts are in order")
+    click.echo(f"{counted(len(core.rules), 'rule')} and {counted(len(core.facts), 'fact')} are in order")
 
 
 @sendlog.command("explain")

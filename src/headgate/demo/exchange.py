@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 
 from headgate.errors import HeadgateError
-from headgate.labels import Label, SourceNumbers
+from headgate.labels import Label
 from headgate.plain import format_table
 from headgate.service import Headgate
 
@@ -108,18 +108,17 @@ class Exchange:
     def received(self) -> Iterator[str]:
         """Which results of q1 each customer may receive, by the sources they are made of."""
         headgate = self.headgate
-        numbers = SourceNumbers(headgate.journal("source"), headgate.journal("source set"))
         inputs = headgate.streams(self.sessions["Joe"], ["in1", "in2"])
         sets = [frozenset(s) for size in (1, 2) for s in combinations(inputs.sources, size)]
         rows = []
         for sources in sets:
             label = Label(sources=sources)
-            row = [str(numbers.number(sources)), ", ".join(sorted(sources))]
+            row = [", ".join(sorted(sources))]
             for who in ("Al", "Bob"):
                 clearance = headgate.clearance(self.sessions[who], inputs)
                 row.append("receives" if inputs.rules.permits(label, clearance) else "-")
             rows.append(row)
-        yield format_table(("source number", "made of", "Al", "Bob"), rows)
+        yield format_table(("made of", "Al", "Bob"), rows)
         yield ""
 
 
@@ -130,7 +129,7 @@ def tell() -> Iterator[str]:
             if story:
                 yield f"# {story}"
             yield from exchange.say(who, script)
-        yield "# Results carry the numbers of their sources; the output filter compares them with each one's rights."
+        yield "# Results carry their sources; the output filter compares them with each one's rights."
         yield from exchange.received()
         who, story, script = REVOCATION
         yield f"# {story}"

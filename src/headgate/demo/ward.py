@@ -188,9 +188,9 @@ def tell(picture: Path, progress: Callable[[str], None] = lambda _: None) -> Ite
         yield f"# The shared plan: {told.text.splitlines()[0]}; drawn into {picture}"
         yield "\n".join(told.text.splitlines()[2:])
         yield ""
-        tuples, refused = work.counts.tuples, work.counts.refused.total()
+        tuples, rejected = work.counts.tuples, work.counts.refused.total()
         results = work.counts.received.total()
-        yield f"# {tuples.total():,} tuples in {work.counts.batches} batches, {refused} refused, {results:,} results"
+        yield f"# {tuples.total():,} tuples in {work.counts.batches} batches, {rejected} rejected, {results:,} results"
         work.close()
         faults = headgate.verify_audit()
         yield f"# The audit trail: {headgate.audit_head().count} records, {'intact' if not faults else 'DAMAGED'}."

@@ -54,7 +54,8 @@ class ResultFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Conflict(
-                f"another process writes results to `{self.path}`", hint="end it first, or use another folder"
+                f"cannot write results to `{self.path}`: another process writes there",
+                hint="end it first, or use another folder",
             ) from None
 
     def _own(self, descriptor: int, owner: str) -> None:
@@ -64,8 +65,8 @@ class ResultFolder:
             return
         if re.fullmatch(_HEX, known):
             raise Conflict(
-                f"`{self.path}` holds the results of another engine, with a state of its own",
-                hint="use another folder: what one of them writes, the other one would cut or remove",
+                f"cannot write results to `{self.path}`: it holds the results of another engine",
+                hint="use another folder: each engine would truncate or remove the files of the other",
             )
         os.pwrite(descriptor, f" {owner}".encode(), len(mark))
         os.fsync(descriptor)
@@ -100,7 +101,9 @@ class ResultFolder:
             with os.fdopen(known_file(_MARK, here), errors="replace") as file:
                 found = file.read(100)
         if not re.fullmatch(f"{_HEX}( [0-9a-f]{{0,32}})?", found):
-            raise StoreError(f"`{_MARK}` in `{self.path}` is not what stood there", hint="use another folder")
+            raise StoreError(
+                f"cannot write results to `{self.path}`: `{_MARK}` in it was changed", hint="use another folder"
+            )
         return found[:32]
 
     def _name(self, mark: str, here: int) -> None:
@@ -120,8 +123,8 @@ class ResultFolder:
             yield
         except OSError as error:
             raise StoreError(
-                f"results cannot be written to `{place}` in `{self.path}` ({error.strerror})",
-                hint="there must be plain folders and files, or nothing; see to that and run again: nothing is lost",
+                f"cannot write results to `{place}` in `{self.path}`: {error.strerror}",
+                hint="remove what is not a plain folder or file, and run again: nothing is lost",
             ) from None
 
     @contextmanager
@@ -152,7 +155,9 @@ class ResultFolder:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-                raise StoreError(f"`{place}` in `{self.path}` is no plain file of its own", hint="remove it")
+                raise StoreError(
+                    f"cannot write to `{place}` in `{self.path}`: it is not a plain file", hint="remove it"
+                )
             os.fchmod(descriptor, 0o600)
             yield descriptor
         finally:

@@ -208,7 +208,7 @@ def _noted(name: str, folder: int, place: str) -> list[tuple[str, str, str]]:
     missing = sorted({name, *files} - there)
     if missing:
         raise StoreError(
-            f"results that are not out yet are missing in `{place}`: `{_STAGED}/{missing[0]}`",
+            f"cannot continue: unpublished results are missing in `{place}`: `{_STAGED}/{missing[0]}`",
             hint="put the folder back as it was, or read everything again with --fresh",
         )
     return noted

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from headgate.egress.folder import ResultFolder
 from headgate.ingress.validation import plain_value
 from headgate.labels import Label, source_shown
-from headgate.model.rejected import RejectedRows
+from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.results import Recipient, ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.plain import json_line
@@ -328,10 +328,14 @@ def lines_of(result_batch: ResultBatch, address: Address) -> list[str]:
 
 
 def rejected_lines(part: RejectedRows) -> list[str]:
-    """Each rejected row with its most precise reason; then how many more there were."""
+    """Each rejected row with its most precise reason, as its values or, if it is malformed, as its text; then how many
+    more there were."""
     details = part.details or [""] * len(part.rows)
     reasons = [f"{part.reason}: {detail}" if detail else part.reason for detail in details]
-    lines: list[dict[str, object]] = [{"reason": x, "values": row} for x, row in zip(reasons, part.rows, strict=True)]
+    lines: list[dict[str, object]] = [
+        {"reason": reason, **({"values": row} if row.get(MALFORMED) is None else {"row": row[MALFORMED]})}
+        for reason, row in zip(reasons, part.rows, strict=True)
+    ]
     if part.more:
         lines.append({"reason": part.reason, "more": part.more})
     return [json_line(line) for line in lines]

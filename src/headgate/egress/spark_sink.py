@@ -103,8 +103,8 @@ class SparkSink(Sink):
             frame.write.format(self._format).options(**self._options).mode("append").save()
         except Exception as error:
             raise StoreError(
-                f"results cannot be written as `{self._format}` ({kind_of(error)})",
-                hint="see to that and run again: nothing is lost",
+                f"cannot write results as `{self._format}`: {kind_of(error)}",
+                hint="solve this and run again: nothing is lost",
             ) from None
 
     def keep(self, now: CatalogSnapshot) -> None:

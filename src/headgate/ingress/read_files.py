@@ -24,7 +24,7 @@ def vanished(stream: str, path: str | None) -> SourceError | None:
     """An error if the source path of a stream is gone. Paths that are not local, or have a glob, are not checked."""
     if path is None or (here := local_path(path)) is None or any(x in here for x in "*?[{") or os.path.exists(here):
         return None
-    return SourceError(f"stream {stream} cannot be read on: `{here}` is gone")
+    return SourceError(f"cannot read stream {stream} any further: `{here}` is missing")
 
 
 def local_path(path: str) -> str | None:

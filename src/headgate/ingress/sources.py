@@ -170,10 +170,10 @@ def _short_errors(source: StreamSource, what: str) -> Iterator[None]:
         if source.name in error.message:
             raise
         raise SourceError(
-            f"{what} {source.name} cannot be read as `{source.format}`: {error.message}", hint=error.hint
+            f"cannot read {what} {source.name} as `{source.format}`: {error.message}", hint=error.hint
         ) from None
     except Exception as error:
-        raise SourceError(f"{what} {source.name} cannot be read as `{source.format}` ({kind_of(error)})") from None
+        raise SourceError(f"cannot read {what} {source.name} as `{source.format}`: {kind_of(error)}") from None
 
 
 def kind_of(error: Exception) -> str:
@@ -217,7 +217,7 @@ def _check_columns(frame: DataFrame, source: StreamSource) -> None:
         if found.get(name) != SPARK[type_]:
             has = ", ".join(f"{own} {words.get(kind, kind.simpleString())}" for own, kind in found.items())
             raise SourceError(
-                f"stream {source.name} cannot be read as `{source.format}`: its column `{name}` {type_} is not there",
+                f"cannot read stream {source.name} as `{source.format}`: there is no column `{name}` {type_}",
                 hint=f"such a source has the columns {has}",
             )
 

@@ -63,8 +63,8 @@ def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> Spark
         with _errors_to(log), _nothing_left_behind(), _in_private():
             return builder.getOrCreate()
     except Exception as error:
-        hint = f"it needs Java 17 or later, and `--master` says where it runs; what it said itself is in `{log}`"
-        raise HeadgateError(f"Spark cannot be started ({type(error).__name__})", hint=hint) from None
+        hint = f"it needs Java 17 or later; `--master` names where it runs; its own messages are in `{log}`"
+        raise HeadgateError(f"cannot start Spark: {type(error).__name__}", hint=hint) from None
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:

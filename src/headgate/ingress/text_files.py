@@ -28,9 +28,9 @@ from headgate.ingress import records
 from headgate.ingress.json_lines import NO_OBJECT, TWICE, objects_of
 from headgate.ingress.records import Piece, Stream, pieces
 from headgate.ingress.text_formats import Text
-from headgate.ingress.validation import MALFORMED, MOST_KEPT, NO_FORM, Whole, as_texts
+from headgate.ingress.validation import MOST_KEPT, NO_FORM, Whole, as_texts
 from headgate.ingress.values import values_of, wrong_value
-from headgate.model.rejected import RejectedRows
+from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.stream import StreamDescriptor
 
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
@@ -139,12 +139,9 @@ def _all_pieces(text: Text, files: Sequence[TextFile], notes: list[str]) -> Iter
 
 def unreadable(descriptor: StreamDescriptor, file: str, why: str) -> SourceError:
     """The error for a file that blocks its stream until the file is repaired or moved away."""
-    what = (
-        f"table {descriptor.name} cannot be read" if descriptor.table else f"stream {descriptor.name} cannot be read on"
-    )
-    return SourceError(
-        f"{what}: file `{shown(file)}`: {why}", hint="mend the file, or move it away to go on without it"
-    )
+    what = f"table {descriptor.name}" if descriptor.table else f"stream {descriptor.name} any further"
+    hint = "repair the file, or move it away to continue without it"
+    return SourceError(f"cannot read {what}: file `{shown(file)}`: {why}", hint=hint)
 
 
 def gone(file: str) -> str:

@@ -30,13 +30,10 @@ from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.logs import failure
 from headgate.model.limits import Limits
-from headgate.model.rejected import RejectedRows
+from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
-
-MALFORMED = "headgate_spoilt"
-"""A column that holds the text of a malformed row; NULL for all other rows."""
 
 _MOST_UNREADABLE = 10_000
 """How many unreadable label texts are remembered, so that they are not parsed again."""

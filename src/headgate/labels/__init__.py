@@ -1,12 +1,10 @@
 """Labels: the security algebra of roles, levels and sources, and the decision whether a label permits a clearance."""
 
-from headgate.labels.attributes import AttributeLabels
 from headgate.labels.conjunction import Conjunction
-from headgate.labels.interning import UNREADABLE, LabelTable
 from headgate.labels.label import FOR_NOBODY, PUBLIC, Clearance, Label, Rules, Semantics
 from headgate.labels.levels import LEAST, Level, LevelOrder
 from headgate.labels.roles import FALSE, TRUE, RoleExpression
-from headgate.labels.sources import SourceNumbers, source_shown
+from headgate.labels.sources import source_shown
 from headgate.labels.text import parse_label, parse_level, parse_roles
 
 __all__ = [
@@ -15,18 +13,14 @@ __all__ = [
     "LEAST",
     "PUBLIC",
     "TRUE",
-    "UNREADABLE",
-    "AttributeLabels",
     "Clearance",
     "Conjunction",
     "Label",
-    "LabelTable",
     "Level",
     "LevelOrder",
     "RoleExpression",
     "Rules",
     "Semantics",
-    "SourceNumbers",
     "parse_label",
     "parse_level",
     "parse_roles",

@@ -1,7 +1,7 @@
 """Reads label texts a column at a time, for streams whose tuples bring labels that do not repeat.
 
 The compiled reader (`labels/compiled.py`) reads each distinct text once; the grammar reads the texts that it leaves.
-Labels stay numbers until one is requested, and decisions work on the numbers.
+Labels stay numbers until one is requested.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.errors import LabelError
 from headgate.labels import compiled
 from headgate.labels.compiled import NO_REST
 from headgate.labels.conjunction import EVERYBODY, Conjunction
-from headgate.labels.label import PUBLIC, Clearance, Label, Rules
+from headgate.labels.label import PUBLIC, Label
 from headgate.labels.levels import LevelOrder
 from headgate.labels.roles import RoleExpression, Term
 from headgate.labels.text import parse_label, parse_roles
@@ -90,14 +90,6 @@ class Labels(Sequence[Label]):
         firsts, kinds, roles = self._firsts.tolist(), self._kinds.tolist(), forms.roles.tolist()
         return firsts, kinds, forms.label_ends.tolist(), forms.term_ends.tolist(), roles
 
-    def permitted(self, rules: Rules, clearance: Clearance, *, aggregated: bool = False) -> Bools:
-        """Which labels permit a clearance, as `Rules.permits` decides, without building any label."""
-        forms = self._forms
-        held = np.fromiter((name in clearance.roles for name in forms.names), np.bool_, len(forms.names))
-        roles: Bools = compiled.satisfied(self._firsts, forms.label_ends, forms.term_ends, forms.roles, held)
-        rest = [rules.permits(clause, clearance, aggregated=aggregated) for clause in self._clauses]
-        return roles & np.array(rest, np.bool_)[self._kinds]
-
 
 @dataclass(frozen=True)
 class LabelColumn:
@@ -110,11 +102,6 @@ class LabelColumn:
     def unreadable(self) -> Bools:
         """The rows that are NULL or whose text is not a label."""
         return self.index < 0
-
-    def permitted(self, rules: Rules, clearance: Clearance, *, aggregated: bool = False) -> Bools:
-        """Which rows permit a clearance; an unreadable label permits nobody."""
-        answers = self.labels.permitted(rules, clearance, aggregated=aggregated)
-        return np.append(answers, False)[self.index]
 
 
 def read_labels(texts: pa.Array | pa.ChunkedArray, order: LevelOrder | None = None) -> LabelColumn:
@@ -129,7 +116,7 @@ def read_roles(texts: pa.Array | pa.ChunkedArray) -> LabelColumn:
 
 def warm() -> None:
     """Compiles the reader and stores the result on disk for other processes."""
-    read_labels(pa.array(["(a | b) & c AT U", "a &"])).permitted(Rules(), Clearance())
+    list(read_labels(pa.array(["(a | b) & c AT U", "a &"])).labels)
 
 
 class _Reading:

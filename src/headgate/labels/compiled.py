@@ -487,19 +487,3 @@ def distinct(kinds: Ints, label_ends: Ints, term_ends: Ints, roles: Numbers, see
             found += 1
         numbers[n] = slots[slot]
     return numbers, firsts[:found].copy()
-
-
-@_compiled
-def satisfied(chosen: Ints, label_ends: Ints, term_ends: Ints, roles: Numbers, held: Bools) -> Bools:
-    """For each chosen label, whether the held roles include all roles of one of its terms."""
-    found = np.zeros(len(chosen), np.bool_)
-    for n in range(len(chosen)):
-        label = chosen[n]
-        term = label_ends[label - 1] if label > 0 else 0
-        while term < label_ends[label] and not found[n]:
-            place = term_ends[term - 1] if term > 0 else 0
-            while place < term_ends[term] and held[roles[place]]:
-                place += 1
-            found[n] = place == term_ends[term]
-            term += 1
-    return found

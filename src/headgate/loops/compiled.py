@@ -11,11 +11,10 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 _PACKAGE = Path(__file__).parent
@@ -37,18 +36,18 @@ def _folder() -> str | None:
 _FOLDER = _folder()
 
 
-def compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+def compiled(function: Callable[..., R], **options: Any) -> Callable[..., R]:
     """The function as machine code, with the same meaning. It runs without Python's global lock."""
     before = _config.CACHE_DIR
     if _FOLDER is not None:
         _config.CACHE_DIR = _FOLDER  # read at decoration; other packages keep their own folder
     try:
-        return cast(Callable[P, R], numba.njit(cache=_FOLDER is not None, nogil=True, **options)(function))
+        return cast(Callable[..., R], numba.njit(cache=_FOLDER is not None, nogil=True, **options)(function))
     finally:
         _config.CACHE_DIR = before
 
 
-def inlined(function: Callable[P, R]) -> Callable[P, R]:
+def inlined(function: Callable[..., R]) -> Callable[..., R]:
     """The same for short functions called with every tuple: they become part of their caller. They create no array, so
     references to arrays are not counted: counting took most of the time."""
     return compiled(function, forceinline=True, _nrt=False)

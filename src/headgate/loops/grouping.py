@@ -19,7 +19,7 @@ Signs = npt.NDArray[np.int8]
 Counts = npt.NDArray[np.int32]
 
 GAINED, APPEARED, GONE = range(3)
-"""Which groups are emitted at a step: those that gained a row, those that had none before, those that have none left."""
+"""Which groups are emitted at a step: those that gained a row, that had none before, that have none left."""
 WORD = 62
 """Labels in one word of bits."""
 

@@ -1,5 +1,5 @@
-"""Pairs of rows with equal keys that are there at the same time: the new rows of both inputs meet, in the order in which
-they come, the rows of the other input.
+"""Pairs of rows with equal keys that are there at the same time: the new rows of both inputs meet the rows of the other
+input, in the order in which they come.
 
 Each input keeps its rows in chains by key, the latest row first. A row is there until a time (`until`), and until the
 tuple at a position displaces it (`gone`). Rows that leave in the order in which they came (`fifo`) need no removal from

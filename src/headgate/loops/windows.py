@@ -1,4 +1,4 @@
-"""The changes of a window: which rows enter it and which leave it, in order, one compiled loop for all kinds of windows.
+"""The changes of a window: which rows enter it and which leave it, in order.
 
 A *step* is an instant of the block. A row that leaves at a step leaves before others enter at it.
 """

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+MALFORMED = "headgate_malformed"
+"""The column of a batch that holds the text of a malformed row, and is NULL for all other rows. The other columns of a
+malformed row mean nothing."""
+
 
 @dataclass(frozen=True)
 class RejectedRows:

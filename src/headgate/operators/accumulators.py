@@ -24,7 +24,8 @@ from headgate.loops.store import ColumnStore
 from headgate.plan.expressions import INTEGERS, AggregateCall
 
 if TYPE_CHECKING:
-    from headgate.operators.grouping import Changes, Emissions
+    from headgate.operators.block_rows import Changes
+    from headgate.operators.grouping import Emissions
 
 _NONE = np.empty(0, np.int64)
 _ALL: Bools = np.empty(0, np.bool_)
@@ -54,6 +55,7 @@ class Accumulator:
         self._store: ColumnStore | None = None
         if call.argument is not None:
             self._store = ColumnStore(pa.schema([(_VALUE, arrow_type(call.argument.type))]))
+        self._capacity = 0
         self._once = _Once(call) if call.distinct and call.function not in ("MIN", "MAX") else None
 
     def advance(
@@ -65,10 +67,15 @@ class Accumulator:
         sign = changes.sign
         if self._once is not None:
             sign = self._once.counting(changes, group, new, argument, self._known(), capacity)
-        values = self._advance((changes.row, group, sign), argument, (found.after, found.of), groups, capacity)
+        self._capacity = capacity
+        self._prepare(argument, groups)
+        values = self._advance((changes.row, group, sign), (found.after, found.of))
         if self._store is not None:
             self._store.drop(changes.row[changes.sign < 0])
         return values
+
+    def _prepare(self, argument: pa.Array | None, groups: int) -> None:
+        """Make room for these values and groups."""
 
     def _known(self) -> Bools:
         """Which rows have a value, by row; empty if all have."""
@@ -79,9 +86,7 @@ class Accumulator:
         assert self._store is not None  # noqa: S101  only COUNT(*) has no argument
         return self._store.numbers(_VALUE)
 
-    def _advance(
-        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
-    ) -> pa.Array:
+    def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
         raise NotImplementedError
 
 
@@ -114,10 +119,10 @@ class Count(Accumulator):
         super().__init__(call)
         self._count = _NONE
 
-    def _advance(
-        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
-    ) -> pa.Array:
+    def _prepare(self, argument: pa.Array | None, groups: int) -> None:  # noqa: ARG002
         self._count = grown(self._count, groups)
+
+    def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
         counts = np.empty(len(found[0]), np.int64)
         sums.counted(*changes, self._known(), *found, self._count, counts)
         return pa.array(counts, pa.int64())
@@ -130,10 +135,10 @@ class WholeSum(Accumulator):
         super().__init__(call)
         self._count = self._high = self._low = _NONE
 
-    def _advance(
-        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
-    ) -> pa.Array:
+    def _prepare(self, argument: pa.Array | None, groups: int) -> None:  # noqa: ARG002
         self._count, self._high, self._low = (grown(x, groups) for x in (self._count, self._high, self._low))
+
+    def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
         count, high, low = (np.empty(len(found[0]), np.int64) for _ in range(3))
         known = self._known()
         sums.counted(*changes, known, *found, self._count, count)
@@ -156,12 +161,12 @@ class DoubleSum(Accumulator):
         self._sums = ExactSums()
         self._count = _NONE
 
-    def _advance(
-        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
-    ) -> pa.Array:
+    def _prepare(self, argument: pa.Array | None, groups: int) -> None:
         self._sums.cover(_as_doubles(argument))
         self._sums.grow(groups)
         self._count = grown(self._count, groups)
+
+    def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
         values, counts = np.zeros(len(found[0])), np.empty(len(found[0]), np.int64)
         kind = sums.MEAN if self.call.function == "AVG" else sums.SUM
         sums.double_sums(
@@ -179,14 +184,14 @@ class Deviation(Accumulator):
         self._sums, self._squares = ExactSums(), ExactSums(squares=True)
         self._count = _NONE
 
-    def _advance(
-        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
-    ) -> pa.Array:
+    def _prepare(self, argument: pa.Array | None, groups: int) -> None:
         given = _as_doubles(argument)
         for kept in (self._sums, self._squares):
             kept.cover(given)
             kept.grow(groups)
         self._count = grown(self._count, groups)
+
+    def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
         values, counts = np.zeros(len(found[0])), np.empty(len(found[0]), np.int64)
         sums.deviations(
             *changes, self._values(), self._known(), *found, self._sums.limbs, self._sums.low, self._squares.limbs,
@@ -202,19 +207,19 @@ class Extreme(Accumulator):
         super().__init__(call)
         self._heaps = Heaps()
 
-    def _advance(
-        self, changes: tuple[Any, ...], argument: pa.Array | None, found: tuple[Ints, Ints], groups: int, capacity: int
-    ) -> pa.Array:
+    def _prepare(self, argument: pa.Array | None, groups: int) -> None:  # noqa: ARG002
+        self._heaps.grow(groups, self._capacity)
+
+    def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
         assert self._store is not None  # noqa: S101  MIN and MAX have an argument
         heaps, rows = self._heaps, np.empty(len(found[0]), np.int64)
-        heaps.grow(groups, capacity)
         order = LEAST if self.call.function == "MIN" else GREATEST
         sums.extremes(
             order, *changes, self._keys(), self._known(), *found, heaps.root, heaps.child, heaps.following,
             heaps.previous, rows,
         )  # fmt: skip
         missing = rows < 0
-        found_values = self._store.take(_VALUE, np.where(missing, 0, rows)) if len(rows) else argument
+        found_values = self._store.take(_VALUE, np.where(missing, 0, rows))
         if not missing.any():
             return found_values
         return pc.if_else(pa.array(~missing), found_values, pa.scalar(None, found_values.type))

@@ -54,7 +54,7 @@ class Shape:
             raise ValueError(f"{top} is not a projection")
         below, having = top.input, frozenset[Expr]()
         if isinstance(below, n.Select) and isinstance(below.input, n.Aggregate):
-            below, having = below.input, below.conditions
+            having, below = below.conditions, below.input
         items = tuple(expr for _, expr in top.items)
         if isinstance(below, n.Aggregate):
             return cls(below.input, below, having, items, False, block.operator)
@@ -144,7 +144,9 @@ def in_order(rows: BlockRows, chosen: Ints, at: Ints) -> tuple[Ints, Ints]:
     return chosen[order], at[order]
 
 
-def row_results(shape: Shape, rows: BlockRows, changes: Changes, there: tuple[Ints, Ints] | None, reader: Reader) -> Emitted:
+def row_results(
+    shape: Shape, rows: BlockRows, changes: Changes, there: tuple[Ints, Ints] | None, reader: Reader
+) -> Emitted:
     """The results of a block without groups; `there` are all rows at each instant, for RSTREAM."""
     if not rows.kept:
         sides, at = rows.pairs(changes.instants)

@@ -1,7 +1,7 @@
 """Groups of rows that are kept up to date: a batch costs what its rows change.
 
-The rows of a block enter and leave (`Changes`), each belongs to a group, and the block emits groups: those that gained a
-row, every group at each instant, or, with DISTINCT, those that appear or are gone. Aggregates and labels are kept for
+The rows of a block enter and leave (`Changes`), each belongs to a group, and the block emits groups: those that gained
+a row, every group at each instant, or, with DISTINCT, those that appear or are gone. Aggregates and labels are kept for
 each group and read for each emission.
 """
 
@@ -128,7 +128,7 @@ class Grouping:
         found = loops.changed_groups(
             self._kind, changes.row, group, changes.sign, changes.step, self._count, self._before, self._stamp,
             self._mark, self._gained, self._touched, self._leads, *leading, after, of, first, at,
-        )  # type: ignore[call-arg]  # fmt: skip
+        )  # fmt: skip
         self._mark += len(changes.row)
         return Emissions(after[:found], of[:found], first[:found], at[:found])
 
@@ -140,7 +140,7 @@ class Grouping:
             found = loops.every_group(
                 changes.row, group, changes.sign, changes.step, steps, self._count, self._alive, self._alive_at,
                 self._living, *leading, progress, *arrays,
-            )  # type: ignore[call-arg]  # fmt: skip
+            )  # fmt: skip
             parts.append(tuple(x[:found] for x in arrays))
             charge(32 * found)
             few_rows(np.array([len(x[0]) for x in parts]))
@@ -157,7 +157,7 @@ class GroupResults:
 
 
 class _Labels:
-    """Which labels the rows of each group have. Up to some hundred labels are bits; with more, each group has a list."""
+    """Which labels the rows of each group have: bits for up to some hundred labels; with more, a list for each group."""
 
     def __init__(self, kinds: LabelKinds) -> None:
         self._kinds = kinds

@@ -292,7 +292,7 @@ class Partition:
         comes next, with the same tuples."""
         self._begin(arriving, visibility, tables)
         self._arrived = arriving
-        found = []
+        found = list[tuple[tuple[int, ...], tuple[Ints, ...]]]()
         for group in self._groups:
             if not set(wanted).isdisjoint(group.views):
                 found += self._changes(group, visibility, wanted)

@@ -1,7 +1,7 @@
 """Sets of rows with validity: the content of a window, the tuples of a table, the combinations that a join makes.
 
-A row has a number (its slot), which is its own while it is there. It came with the tuple at a position, is there until a
-time (`until`), and until the tuple at a position displaces it (`gone`). Each batch brings new rows (`new`) and tells
+A row has a number (its slot), which is its own while it is there. It came with the tuple at a position, is there until
+a time (`until`), and until the tuple at a position displaces it (`gone`). Each batch brings new rows (`new`) and tells
 which rows leave (`leaving`); both cost what comes and goes, never what is held.
 """
 
@@ -67,9 +67,11 @@ class RowSet(Protocol):
     entered: Ints
     new: Ints
     displaced: Ints
-    came: Ints
     until: Ints
     gone: Ints
+
+    @property
+    def came(self) -> Ints: ...
 
     @property
     def capacity(self) -> int: ...
@@ -294,13 +296,14 @@ class PartitionedSet:
     def content(self) -> Ints:
         rows = np.flatnonzero(self._alive)
         rows = rows[self.gone[rows] == NEVER]
-        return self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
+        found: Ints = self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
+        return found
 
     def content_before(self) -> Ints:
         rows = np.setdiff1d(np.flatnonzero(self._alive), self._waiting)
         return self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
 
-    def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:
+    def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:  # noqa: ARG002
         """As `WindowSet.begin`; the sequence has the tuples of both. Where partitions became one, it keeps the last
         rows of all."""
         rows = self.sequence.order(self.sequence.first, self.sequence.end).copy()
@@ -422,13 +425,13 @@ class TableSet:
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return []
 
-    def advance(self, reader: Reader) -> None:
+    def advance(self, reader: Reader) -> None:  # noqa: ARG002
         self.entered = self.new = _NONE
 
-    def entering(self, instants: Instants) -> tuple[Ints, Ints]:
+    def entering(self, instants: Instants) -> tuple[Ints, Ints]:  # noqa: ARG002
         return _NONE, _NONE
 
-    def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+    def leaving(self, instants: Instants) -> tuple[Ints, Ints]:  # noqa: ARG002
         return _NONE, _NONE
 
     def release(self) -> None:

@@ -1,5 +1,5 @@
-"""State size: which tuples would enter the windows of a block and which would leave them, tuple by tuple, and so how much
-a view would hold at any moment (MAX STATE). Only views near their limit are counted like this."""
+"""State size: which tuples would enter the windows of a block and which would leave them, tuple by tuple, and so how
+much a view would hold at any moment (MAX STATE). Only views near their limit are counted like this."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _displacing(window: n.Window, every: Ints, tuples: VisibleTuples) -> Ints:
     partition = codes(columns, null_is_a_value=True)
     order = stable_order(partition)
     ahead = order[window.rows :]
-    return ahead[partition[order[: len(ahead)]] == partition[ahead]]
+    found: Ints = ahead[partition[order[: len(ahead)]] == partition[ahead]]
+    return found
 
 
 def _keys(store: TupleStore, tuples: Ints) -> Keys:

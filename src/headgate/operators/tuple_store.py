@@ -1,7 +1,7 @@
 """The tuples that a partition keeps, by column. Each tuple has a slot, which is its own until nobody holds it any more.
 
-View groups hold tuples, and so does the list of waiting tuples: each holder is counted, and a tuple that nobody holds is
-gone. What a batch costs here follows what it brings and takes away, not what is kept.
+View groups hold tuples, and so does the list of waiting tuples: each holder is counted, and a tuple that nobody holds
+is gone. What a batch costs here follows what it brings and takes away, not what is kept.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class TupleStore:
         field = self.program.columns[stream, name]
         if not pa.types.is_string(self.schema.field(field).type):
             return size_of(None, slots)
-        return size_of(self._columns.lengths(field, slots), np.arange(len(slots)))
+        return size_of(self._columns.lengths(field, slots).astype(np.int32), np.arange(len(slots)))
 
 
 class VisibleTuples:

@@ -20,7 +20,7 @@ from headgate.operators.grouping import Grouping, GroupResults
 from headgate.operators.previous_instant import name_of, previous_rows
 from headgate.operators.program import LABEL, TIME, Block
 from headgate.operators.reading import stream_of
-from headgate.operators.rowsets import PartitionedSet, TableSet
+from headgate.operators.rowsets import PartitionedSet, TableSet, WindowSet
 from headgate.operators.sequence import LabelKinds
 from headgate.operators.sequence import Sequence as Entered
 from headgate.operators.state_size import changes
@@ -183,7 +183,7 @@ class Operators:
             sequence.enter(finals[entering], positions[entering])
         batch = Finals(finals, self._store.numbers(TIME)[finals], self._position, since, until)
         self._position += len(finals)
-        found = []
+        found = list[BlockEmitted]()
         for rows, blocks in self._together(_looking(visibility, views)).items():
             found += self._block_results(rows, blocks, batch, waiting, reader, visibility)
         self._trim()
@@ -292,7 +292,7 @@ class Operators:
         first: dict[str, int] = {}
         for rows in self._rows.values():
             for window in rows.windows:
-                if window.fifo:
+                if isinstance(window, WindowSet):
                     name = window.window.input.key
                     first[name] = min(first.get(name, window.first), window.first)
         for name, sequence in self._sequences.items():
@@ -322,12 +322,10 @@ class Operators:
 
     def sizes(self) -> tuple[object, ...]:
         """What differs if two states differ, almost always, without reading all of them."""
-        return tuple(
-            sorted(
-                (key[0], key[1], rows.last, rows.top.held, *(x.held for x in rows.windows))
-                for key, rows in self._rows.items()
-            )
+        states = (
+            (key[0], key[1], rows.last, *(window.held for window in rows.windows)) for key, rows in self._rows.items()
         )
+        return tuple(sorted(states))
 
     def close(self) -> None:
         """Let go of all tuples."""

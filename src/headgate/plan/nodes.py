@@ -1,20 +1,21 @@
 """The operators of plans: small frozen nodes with value equality (paper 002, Definition 1).
 
-A node is its operator, its parameters and its inputs. So two nodes are equivalent (Definition 2) exactly if they are
-equal, and complete sharing means finding the same value. `key` is a short stable name for that value, the same in every
-process; running state is kept by it.
+A node is its operator, its parameters with the types of all they read, and its inputs. So two nodes are equivalent
+(Definition 2) exactly if they are equal, and complete sharing means finding the same value. `key` is a short stable
+name for that value, the same in every process; running state is kept by it. A node checks itself when it is made, so
+that every tree that exists can be executed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from headgate.cql.queries import StreamOperator, WindowKind
-from headgate.plan.expressions import AggregateCall, Column, Expr, Type, written
+from headgate.plan.expressions import AggregateCall, Column, Expr, Type, typed_text, written
 from headgate.plan.functions import accumulators
 
 Columns = tuple[tuple[str, Type], ...]
@@ -34,9 +35,25 @@ class Node:
     def parameters(self) -> str:
         raise NotImplementedError
 
+    @property
+    def expressions(self) -> Iterable[Expr]:
+        """The expressions among its parameters."""
+        return ()
+
+    @property
+    def width(self) -> int:
+        """How many inputs the columns of operators above it may name: the sides of a join, else one."""
+        return 1
+
+    @property
+    def computed(self) -> frozenset[AggregateCall]:
+        """The aggregates whose results operators above it may read."""
+        return frozenset()
+
     @cached_property
     def key(self) -> str:
-        text = f"{type(self).__name__}|{self.parameters}|{','.join(node.key for node in self.inputs)}"
+        types = ",".join(sorted(map(typed_text, self.expressions)))
+        text = f"{type(self).__name__}|{self.parameters}|{types}|{','.join(node.key for node in self.inputs)}"
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def walk(self) -> Iterator[Node]:
@@ -61,6 +78,23 @@ class Node:
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.parameters})"
 
+    def _check(self, holds: bool, rule: str) -> None:
+        if not holds:
+            raise ValueError(f"cannot make {self}: {rule}")
+
+    def _check_reads(self, exprs: Iterable[Expr], width: int, computed: frozenset[AggregateCall]) -> None:
+        """Checks that expressions read inputs that there are, and aggregates that the input computes."""
+        for expr in exprs:
+            for column in expr.columns:
+                self._check(column.input < width, f"`{column}` reads input {column.input} of {width}")
+            for part in expr.walk():
+                if isinstance(part, AggregateCall):
+                    self._check(part in computed, f"`{part}` stands above no aggregate")
+
+    def _check_conditions(self, conditions: Iterable[Expr]) -> None:
+        for x in conditions:
+            self._check(x.type in (Type.BOOLEAN, Type.NULL), f"a condition is BOOLEAN, `{x}` is {x.type}")
+
 
 @dataclass(frozen=True, eq=False)
 class Unary(Node):
@@ -80,6 +114,9 @@ class Source(Node):
 
     stream: str
 
+    def __post_init__(self) -> None:
+        self._check(bool(self.stream), "a source has a name")
+
     @property
     def parameters(self) -> str:
         return self.stream
@@ -96,9 +133,25 @@ class Select(Unary):
 
     conditions: frozenset[Expr]
 
+    def __post_init__(self) -> None:
+        self._check_conditions(self.conditions)
+        self._check_reads(self.conditions, self.input.width, self.input.computed)
+
     @property
     def parameters(self) -> str:
         return " AND ".join(sorted(map(str, self.conditions)))
+
+    @property
+    def expressions(self) -> Iterable[Expr]:
+        return self.conditions
+
+    @property
+    def width(self) -> int:
+        return self.input.width
+
+    @property
+    def computed(self) -> frozenset[AggregateCall]:
+        return self.input.computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +164,20 @@ class Window(Unary):
     range: int = 0
     slide: int = 0
     partition: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        counted, name = self.kind in ("ROWS", "PARTITIONED"), f"a window of {self.kind}"
+        self._check(self.rows > 0 or not counted, f"{name} has 1 row or more")
+        self._check(self.rows == 0 or counted, f"{name} has no rows")
+        self._check((self.range, self.slide) == (0, 0) or self.kind == "RANGE", f"{name} has no range")
+        self._check(self.range >= 0 and self.slide >= 0, f"{name} has a range")
+        self._check(bool(self.partition) or self.kind != "PARTITIONED", f"{name} has columns")
+        self._check(not self.partition or self.kind == "PARTITIONED", f"{name} has no columns")
+        self._check_reads(self.partition, self.input.width, frozenset())
+
+    @property
+    def expressions(self) -> Iterable[Expr]:
+        return self.partition
 
     @property
     def parameters(self) -> str:
@@ -133,6 +200,19 @@ class Join(Node):
     sides: tuple[Node, ...]
     conditions: frozenset[Expr]
 
+    def __post_init__(self) -> None:
+        self._check(len(self.sides) > 1, "a join has 2 sides or more")
+        self._check_conditions(self.conditions)
+        self._check_reads(self.conditions, len(self.sides), frozenset())
+
+    @property
+    def expressions(self) -> Iterable[Expr]:
+        return self.conditions
+
+    @property
+    def width(self) -> int:
+        return len(self.sides)
+
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.sides
@@ -150,6 +230,22 @@ class Aggregate(Unary):
     groups: frozenset[Column]
     calls: frozenset[AggregateCall]
 
+    def __post_init__(self) -> None:
+        arguments = [part for call in self.calls for part in call.parts]
+        self._check_reads([*self.groups, *arguments], self.input.width, frozenset())
+
+    @property
+    def expressions(self) -> Iterable[Expr]:
+        return (*self.groups, *self.calls)
+
+    @property
+    def width(self) -> int:
+        return self.input.width
+
+    @property
+    def computed(self) -> frozenset[AggregateCall]:
+        return self.calls
+
     @property
     def parameters(self) -> str:
         by = f" BY {', '.join(sorted(map(str, self.groups)))}" if self.groups else ""
@@ -166,6 +262,14 @@ class Project(Unary):
     """The values of a result, with their names."""
 
     items: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        self._check(bool(self.items), "a projection has columns")
+        self._check_reads(self.expressions, self.input.width, self.input.computed)
+
+    @property
+    def expressions(self) -> Iterable[Expr]:
+        return [expr for _, expr in self.items]
 
     @property
     def parameters(self) -> str:
@@ -203,6 +307,11 @@ class Union(Node):
 
     blocks: tuple[Node, ...]
 
+    def __post_init__(self) -> None:
+        self._check(len(self.blocks) > 1, "a union has 2 blocks or more")
+        types = {tuple(type_ for _, type_ in _columns(block)) for block in self.blocks}
+        self._check(len(types) == 1, "the blocks of a union have the same types")
+
     @property
     def inputs(self) -> tuple[Node, ...]:
         return self.blocks
@@ -210,3 +319,10 @@ class Union(Node):
     @property
     def parameters(self) -> str:
         return "ALL"
+
+
+def _columns(block: Node) -> Columns:
+    """The columns of the results of a block; what stands above its projection changes none."""
+    while not isinstance(block, Project):
+        (block,) = block.inputs
+    return block.columns

@@ -1,13 +1,15 @@
 """Draw shared plans as a picture (SVG), laid out by Graphviz: sources below, queries on top, shared operators marked.
 
-Each sharing class is a frame of its own. A dotted line joins a query to a query that reads its output.
+Each sharing class is a frame of its own, with its level. A dotted line joins a query to a query that reads its output.
+Above a query stand its views: the subscribers who share windows and results.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from html import escape
 from textwrap import wrap
 from typing import Any, Protocol
@@ -17,9 +19,17 @@ from headgate.plan import nodes as n
 from headgate.plan.words import describe, operator
 
 MOST_DRAWN = 500
+MOST_VIEWS = 8
+"""Views drawn for each query; a box counts the others."""
 _WRAP, _MOST_LINES = 40, 4
-_COLOURS = {"source": "#e8eef4", "own": "#ffffff", "shared": "#ffe3a3", "query": "#d5ecd4"}
-_MEANINGS = {"source": "a stream", "own": "for one query", "shared": "shared", "query": "results of a query"}
+_COLOURS = {"source": "#e8eef4", "own": "#ffffff", "shared": "#ffe3a3", "query": "#d5ecd4", "view": "#e6dff3"}
+_MEANINGS = {
+    "source": "a stream",
+    "own": "for one query",
+    "shared": "shared",
+    "query": "results of a query",
+    "view": "subscribers who share them",
+}
 _FONT = "DejaVu Sans"
 _INK = "#57606a"
 
@@ -35,9 +45,24 @@ class Plan(Protocol):
     def base(self, node: n.Node) -> n.Node | None: ...
 
 
-def picture(plans: Mapping[str, Plan], outputs: Mapping[str, str] | None = None) -> str:
-    """Draw merged plans in frames with these titles; operators are shared only within a plan. `outputs` maps the shown
-    names of queries to the streams of their results."""
+@dataclass(frozen=True)
+class Beside:
+    """What a picture shows beside operators. A query is named by the title of its frame and its shown name, which is
+    unique in a frame only.
+
+    outputs: the streams of the results of queries
+    views: the views of queries, a line for each
+    levels: the levels of streams, by their names as sources
+    """
+
+    outputs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    views: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    levels: Mapping[str, str] = field(default_factory=dict)
+
+
+def picture(plans: Mapping[str, Plan], beside: Beside | None = None) -> str:
+    """Draw merged plans in frames with these titles; operators are shared only within a plan."""
+    beside = beside or Beside()
     operators = sum(len(plan.nodes()) for plan in plans.values())
     if operators > MOST_DRAWN:
         raise Conflict(
@@ -51,15 +76,17 @@ def picture(plans: Mapping[str, Plan], outputs: Mapping[str, str] | None = None)
     graph.edge_attr.update(color=_INK, arrowsize=0.6, tooltip=" ")
     for number, (title, plan) in enumerate(plans.items()):
         frame = graph.add_subgraph(name=f"cluster_{number}", label=title, color="#c6ccd2", style="rounded", fontsize=11)
-        _draw(frame, number, plan)
-    _join(graph, plans, outputs or {})
+        _draw(frame, number, plan, beside.levels)
+        for name in plan.queries:
+            _draw_views(frame, f"{number} query {name}", beside.views.get((title, name), ()))
+    _join(graph, plans, beside.outputs)
     with _quiet():
         drawn: bytes = graph.draw(format="svg", prog="dot")
     text = drawn.decode()
     return text[text.index("<svg") :]
 
 
-def _draw(frame: Any, number: int, plan: Plan) -> None:
+def _draw(frame: Any, number: int, plan: Plan, levels: Mapping[str, str]) -> None:
     nodes: dict[str, n.Node] = {}
     readers: dict[str, list[str]] = {}
     for name, root in sorted(plan.queries.items()):
@@ -69,6 +96,8 @@ def _draw(frame: Any, number: int, plan: Plan) -> None:
     for key, node in nodes.items():
         kind = "source" if isinstance(node, n.Source) else "shared" if len(readers[key]) > 1 else "own"
         note = f"shared by {', '.join(readers[key])}" if kind == "shared" else ""
+        if isinstance(node, n.Source) and node.stream in levels:
+            note = f"level {levels[node.stream]}"
         frame.add_node(f"{number} {key}", label=_box(kind, operator(node), describe(node), note))
     for key, node in nodes.items():
         base = plan.base(node)
@@ -80,19 +109,27 @@ def _draw(frame: Any, number: int, plan: Plan) -> None:
         frame.add_edge(f"{number} {root.key}", f"{number} query {name}")
 
 
-def _join(graph: Any, plans: Mapping[str, Plan], outputs: Mapping[str, str]) -> None:
+def _draw_views(frame: Any, query: str, views: Sequence[str]) -> None:
+    more = len(views) - MOST_VIEWS
+    shown = [*views[:MOST_VIEWS], *([f"and {more:,} more"] if more > 0 else [])]
+    for number, subscribers in enumerate(shown):
+        frame.add_node(f"{query} view {number}", label=_box("view", "VIEW", subscribers))
+        frame.add_edge(query, f"{query} view {number}")
+
+
+def _join(graph: Any, plans: Mapping[str, Plan], outputs: Mapping[tuple[str, str], str]) -> None:
     """Join queries over queries: from the results of one to the stream that another reads."""
-    makers = {
-        outputs[name]: f"{number} query {name}"
-        for number, plan in enumerate(plans.values())
+    producers = {
+        outputs[title, name]: f"{number} query {name}"
+        for number, (title, plan) in enumerate(plans.items())
         for name in plan.queries
-        if name in outputs
+        if (title, name) in outputs
     }
     for number, plan in enumerate(plans.values()):
         read = {node.key: node for root in plan.queries.values() for node in root.walk()}
         for key, node in read.items():
-            if isinstance(node, n.Source) and node.stream in makers:
-                graph.add_edge(makers[node.stream], f"{number} {key}", style="dotted", penwidth=1.6)
+            if isinstance(node, n.Source) and node.stream in producers:
+                graph.add_edge(producers[node.stream], f"{number} {key}", style="dotted", penwidth=1.6)
 
 
 def _box(kind: str, title: str, text: str, note: str = "") -> str:

@@ -208,7 +208,7 @@ class _BlockBinder:
         every instant."""
         if all(stream.table for stream in self.streams):
             at = self.syntax.sources[0].target.position
-            raise wrong(at, "this reads tables only, of which nothing comes", hint="read a stream beside them")
+            raise wrong(at, "this block reads tables only, so it has no results", hint="read a stream beside them")
 
     def _usual_window(self, *, once: bool) -> Window | None:
         """The window of a stream that has none in the text. If each tuple has its results `once`, when it arrives, and
@@ -250,7 +250,7 @@ class _BlockBinder:
         if aggregated and x.distinct:
             raise wrong(x.position, "DISTINCT is not allowed with aggregates", hint="groups are distinct already")
         if aggregated and x.operator == "DSTREAM":
-            raise wrong(x.position, "DSTREAM is not allowed with aggregates", hint="RSTREAM yields all groups")
+            raise wrong(x.position, "DSTREAM is not allowed with aggregates", hint="RSTREAM emits all groups")
 
     # Results --------------------------------------------------------------------------------------------------------
 

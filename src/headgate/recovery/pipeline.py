@@ -41,15 +41,16 @@ from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
+from headgate.plain import counted
 from headgate.recovery.isolation import Served
 from headgate.recovery.query_graph import Make, QueryGraph
 from headgate.recovery.state import Saved, StateFolder
 from headgate.recovery.subscription_status import Notice, SubscriptionStatuses
 from headgate.recovery.tables import ReadTable, Tables, no_tables
 
-WAITS = "a stream that it reads cannot be read at the moment; it goes on as soon as that can be"
-UNREAD = "a stream that it reads could not be read to its end"
-NO_TABLE = "a table that it reads cannot be read"
+WAITS = "an input stream is unavailable; the query continues when it can be read"
+UNREAD = "an input stream could not be read to its end"
+NO_TABLE = "a table that the query reads is unavailable"
 """What subscribers are told. Which stream it is, and why, is only for its owner and the operator."""
 LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
 
@@ -174,8 +175,8 @@ class Pipeline:
         others."""
         for name in staged.keys() - {sink.name for sink in self._sinks}:
             raise StoreError(
-                f"results that are not out yet wait in `{staged[name]}`: that was not named, or is not what it was",
-                hint="run once more with that folder and format, or read everything again with --fresh",
+                f"cannot continue: unpublished results wait in `{staged[name]}`, which was not given or was changed",
+                hint="run again with that folder and format, or read everything again with --fresh",
             )
 
     def _look_at_places(self, known: Mapping[str, str]) -> None:
@@ -326,7 +327,7 @@ class Pipeline:
         self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
             self.counts.late[arrivals.stream] += self._graph.late
-            self._refused += _reasons({arrivals.stream: f"{LATE}: {self._graph.late:,} tuples"})
+            self._refused += _reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
         return results
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
@@ -541,7 +542,9 @@ def _hold(home: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise Conflict(f"another process works in `{home}`", hint="end it first, or use another home") from None
+        raise Conflict(
+            f"cannot run: another process works in `{home}`", hint="end it first, or use another home"
+        ) from None
     return descriptor
 
 
@@ -555,7 +558,7 @@ def _check_held(home: Path, lock: int) -> None:
         same = False
     if not same:
         raise StoreError(
-            f"the state in `{home}` was removed or replaced while this process used it", hint="start again"
+            f"cannot continue: the state in `{home}` was removed or replaced during the run", hint="start again"
         )
 
 

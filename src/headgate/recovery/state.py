@@ -121,8 +121,8 @@ class StateFolder:
             yield
         except OSError as error:
             raise StoreError(
-                f"the state cannot be written to `{self._folder}` ({error.strerror})",
-                hint="see to that and run again: nothing is lost",
+                f"cannot write the state to `{self._folder}`: {error.strerror}",
+                hint="solve this and run again: nothing is lost",
             ) from None
 
     def _check_format(self, found: object) -> None:
@@ -136,7 +136,7 @@ class StateFolder:
 
     def _damaged(self, path: Path) -> StoreError:
         hint = "put back a copy of the whole folder above it, or read everything again with --fresh"
-        return StoreError(f"the state in `{path}` is damaged", hint=hint)
+        return StoreError(f"cannot read the state in `{path}`: it is damaged", hint=hint)
 
     def out(self, version: int) -> Mapping[str, Any] | None:
         """The state of the sinks after the results of this version; None if these may not be out."""

@@ -27,7 +27,7 @@ ReadTable = Callable[[StreamDescriptor], Whole]
 
 
 def no_tables(descriptor: StreamDescriptor) -> Whole:
-    raise SourceError(f"nothing here reads tables, and so not {descriptor.name}")
+    raise SourceError(f"cannot read table {descriptor.name}: no reader of tables is given")
 
 
 class Tables:
@@ -89,7 +89,7 @@ class Tables:
 
 
 def _unread(name: str, fault: Exception) -> SourceError:
-    return SourceError(f"table {name} could not be read ({type(fault).__name__})")
+    return SourceError(f"cannot read table {name}: {type(fault).__name__}")
 
 
 def _plain(snapshot: TupleBatch) -> pa.Table:

@@ -28,7 +28,7 @@ from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, REFUSED, WAIT, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
-from headgate.access.store import Store, StoreJournal, Transaction
+from headgate.access.store import Store, Transaction
 from headgate.access.subscriptions import Subscriptions
 from headgate.access.tries import Tries
 from headgate.clock import Clock, SystemClock
@@ -424,7 +424,7 @@ class Headgate:
 
         return SnapshotBuilder(self._state, self._authorizer, self._running, self._subscriptions)
 
-    # Audit and numbers ----------------------------------------------------------------------------------------------
+    # Audit ----------------------------------------------------------------------------------------------------------
 
     def audit_head(self) -> Head:
         return self._store.audit_head()
@@ -434,10 +434,6 @@ class Headgate:
         with self._store.audit_trail() as (records, head):
             faults = verify(self._seal, records, head, expect)
         return faults or ([] if head.count else ["the trail is empty: every store begins with a record"])
-
-    def journal(self, space: str) -> StoreJournal:
-        """Stable numbers, for labels.LabelTable and labels.SourceNumbers."""
-        return self._store.journal(space)
 
 
 def _event(session: r.Session | None, action: str, about: str, *, granted: bool = False, reason: str = "") -> Event:

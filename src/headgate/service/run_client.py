@@ -28,6 +28,7 @@ from headgate.lexing import quote
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import Recipient, ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.plain import counted
 from headgate.recovery.pipeline import Counts
 from headgate.service.headgate import Headgate
 from headgate.service.runs import Folders, Processing
@@ -58,7 +59,9 @@ class RunClient:
         self._user = self._who.user
         self._roles = headgate.chosen_roles(token)
         if everyone and not headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
-            raise AccessDenied("running the queries of everyone needs CHANGE SYSTEM", hint="run your own without it")
+            raise AccessDenied(
+                "cannot run the queries of everyone: this needs CHANGE SYSTEM", hint="run your own, without --everyone"
+            )
 
     # As a source of snapshots -----------------------------------------------------------------------------------------
 
@@ -163,7 +166,7 @@ class RunClient:
             words = dict.fromkeys(
                 f"; it {x}: {text}" for result_batch in result_batches for x, text in result_batch.word.items()
             )
-            yield f"{out.stream}: {came:,} results{more}{''.join(words)}", ("time", *out.columns), rows
+            yield f"{out.stream}: {counted(came, 'result')}{more}{''.join(words)}", ("time", *out.columns), rows
 
     def _fetched(self, subscriber: Subscriber) -> list[ResultBatch]:
         """The results that wait for a subscriber, as far as current rights permit."""
@@ -197,8 +200,8 @@ class RunClient:
         streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
         reasons = sorted({reason for name, reason in counts.refused if name in streams})
         late = ["late"] if any(counts.late[name] for name in streams) else []
-        refusals = [f"refused: {reason}" for reason in reasons]
-        columns = ("stream", "tuples", *refusals, *late, "seen by nobody", "routed", "lag")
+        rejections = [f"rejected: {reason}" for reason in reasons]
+        columns = ("stream", "tuples", *rejections, *late, "seen by nobody", "routed", "lag")
         rows = []
         for name, n in sorted(streams.items()):
             refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
@@ -276,8 +279,11 @@ def _time(milliseconds: int) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
+        return value.strftime("%Y-%m-%d %H:%M:%S") + fraction
     return str(value)

@@ -102,6 +102,7 @@ class Processing:
         self._runner.read(self._sources(), finite=True)
         while not self._runner.wait(OFTEN):
             watch()
+        watch()  # a signal may have ended Spark too: then the sources are not to blame
         self._tell_what_changed()
         self._runner.stop()
         failed = {**self.failed, **self._pipeline.unreadable}
@@ -116,12 +117,12 @@ class Processing:
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
+            watch()  # a signal may have ended Spark too: then the sources are not to blame
             self._tell_who_waits()
             if time.monotonic() - self._looked > SELDOM:
                 self._tell_what_changed()
                 self._looked = time.monotonic()
             self._pipeline.settle()
-            watch()
 
     def _tell_who_waits(self) -> None:
         """Sends one notice each time a stream cannot be read any further."""
@@ -157,14 +158,14 @@ class Processing:
         snapshot, inputs = self._gate.snapshot(), self._headgate.snapshots.inputs()
         read = {name for query in snapshot.queries for name in query.streams - query.tables}
         return {
-            name: StreamSource(snapshot.descriptors[name], found["format"], found["options"])
+            name: StreamSource(snapshot.descriptors[name], found.format, dict(found.options))
             for name, found in inputs.items()
             if name in read and name in snapshot.descriptors
         }
 
     def _read_table(self, descriptor: StreamDescriptor) -> Whole:
         found = self._headgate.snapshots.inputs()[descriptor.name]
-        return read_table(self._spark, StreamSource(descriptor, found["format"], found["options"]))
+        return read_table(self._spark, StreamSource(descriptor, found.format, dict(found.options)))
 
 
 def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:
@@ -181,4 +182,4 @@ class Folders:
         return Address.of(self._headgate.snapshots.outgoing(subscriber, query))
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
-        return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.refused")
+        return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.rejected")

@@ -7,14 +7,14 @@ them again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 from weakref import WeakValueDictionary
 
+from headgate.access import objects
 from headgate.access import rows as r
-from headgate.access.authorizer import Authorizer, Principal, is_table, shown, shown_source, source_name
+from headgate.access.authorizer import Authorizer, Principal, shown, shown_source, source_name
+from headgate.access.definitions import SourceDefinition, StreamDefinition
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import check_depth, whole_stream
 from headgate.access.running import Running as RunningQueries
@@ -46,8 +46,8 @@ _DECIDES = (
 STOPPED = "its query was stopped; it begins anew when that is started"
 BROKEN = "its query lost a stream that it read"
 UNPLANNED = "its query cannot be run any more"
-SUSPENDED = "your rights do not cover it at the moment; it goes on when they do"
-UNFED = "a query whose results it reads does not run; it goes on when that does"
+SUSPENDED = "your rights do not cover it now; it continues when they do"
+UNFED = "a query whose results it reads does not run; it continues when that query does"
 
 USUAL_SKEW = 10_000
 """How far ahead of the clock event times may be, in milliseconds, if the stream's owner has not set it: one tuple from
@@ -61,7 +61,7 @@ class _Plan:
 
     queries: Mapping[str, ContinuousQuery]
     descriptors: Mapping[str, StreamDescriptor]
-    inputs: Mapping[str, Mapping[str, Any]]
+    inputs: Mapping[str, SourceDefinition]
 
 
 class SnapshotBuilder:
@@ -77,7 +77,7 @@ class SnapshotBuilder:
         # Results are delivered under the snapshot they were computed for, or a later one: their recipients are known as
         # long as anything holds that snapshot, and no longer.
         self._outgoing: WeakValueDictionary[tuple[str, str], Recipient] = WeakValueDictionary()
-        self._inputs: dict[str, Mapping[str, Any]] = {}
+        self._inputs: dict[str, SourceDefinition] = {}
         self._owners: dict[str, str] = {}
         self._outputs: dict[int, r.Object] = {}
         """Running queries by their output."""
@@ -98,7 +98,7 @@ class SnapshotBuilder:
         source keeps the name of the stream's creator."""
         return self._owners[stream]
 
-    def inputs(self) -> Mapping[str, Mapping[str, Any]]:
+    def inputs(self) -> Mapping[str, SourceDefinition]:
         """The inputs of the streams that are read, as defined."""
         return self._inputs
 
@@ -113,15 +113,15 @@ class SnapshotBuilder:
             x: query for x, query in producers.items() if self._running.query(query.id) is not None
         }
         streams = self._state.objects.peek("kind", Kind.STREAM.value)
-        known = {source_name(x): x for x in streams}
+        known = {source_name(x): x for x in streams if isinstance(x.definition, StreamDefinition)}
         for subscription in sorted(self._state.subscriptions, key=lambda x: x.key):
             stream = self._state.objects.get(subscription.stream)
-            if stream is None:
+            if stream is None or not isinstance(stream.definition, StreamDefinition):
                 continue
             producer = producers.get(stream.id)
             standing = self._standing(subscription, stream, producer)
             name, who = standing.query, self._who(subscription, stream, producer)
-            if producer is not None and stream.id not in outputs:
+            if (producer is not None or stream.stream.made_of is not None) and stream.id not in outputs:
                 word = replace(standing, word="ended", why=self._why(producer)) if who else _suspended(standing)
                 standings.append(word)
                 continue
@@ -169,9 +169,7 @@ class SnapshotBuilder:
             self._add_producers(queries)
             read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
             self._authorizer.rules([known[x] for x in read])
-            inputs = {x: found for x in read if (found := json.loads(known[x].definition).get("input")) is not None}
-            for found in inputs.values():
-                _ = found["format"], found["options"]
+            inputs = {x: found for x in read if (found := known[x].stream.input) is not None}
             return _Plan(queries, {x: _descriptor(known[x]) for x in read}, inputs)
         except Exception as error:
             return error
@@ -182,7 +180,7 @@ class SnapshotBuilder:
         """The status of a subscription that delivers results. The owner of the stream is notified only at the level of
         the stream."""
         name, query = _name(subscription), str(producer.id) if producer else f"{stream.id}@{subscription.level}"
-        columns = tuple(column["name"] for column in json.loads(stream.definition)["columns"])
+        columns = tuple(column.name for column in stream.stream.columns)
         roles = frozenset(subscription.roles) & self._authorizer.authorised(subscription.user)
         outgoing = Recipient(subscription.user, subscription.level, shown_source(stream), columns, roles)
         self._outgoing[name, query] = outgoing
@@ -192,7 +190,7 @@ class SnapshotBuilder:
 
     def _named(self, standing: SubscriptionStatus, who: Principal, producer: r.Object | None) -> Recipient:
         """The same recipient, with the sources that its labels may name."""
-        inputs = json.loads(producer.definition)["inputs"] if producer else []
+        inputs = producer.query.inputs if producer else ()
         read = self._read_by([standing.stream, *inputs])
         seen = (x for x in read if self._authorizer.allows(who, Permission.VIEW_OBJECT, x))
         outgoing = replace(standing.outgoing, named=frozenset(map(source_name, seen)))
@@ -211,33 +209,33 @@ class SnapshotBuilder:
 
     def _producers(self) -> dict[int, r.Object]:
         """All queries by their output, running or not."""
-        found = self._state.objects.peek("kind", Kind.QUERY.value)
-        return {int(json.loads(query.definition)["output"]): query for query in found}
+        return {definition.output: query for query, definition in objects.queries(self._state)}
 
-    def _why(self, query: r.Object) -> str:
-        """Why a query does not run."""
-        definition = json.loads(query.definition)
-        if definition.get("broken"):
+    def _why(self, query: r.Object | None) -> str:
+        """Why a query does not run; None: its definition is damaged."""
+        if query is None:
+            return UNPLANNED
+        if query.query.broken:
             return BROKEN
-        return UNPLANNED if definition["running"] else STOPPED
+        return UNPLANNED if query.query.running else STOPPED
 
     def _unfed(self, query: r.Object, clearance: Clearance) -> bool:
         """Whether a query reads, directly or not, results of a query that does not run. A subscriber who may not read
         those is not told: it receives the same as if that query ran."""
         readable = clearance.sources | clearance.aggregate_sources
         return any(
-            "made_of" in json.loads(x.definition) and x.id not in self._outputs and source_name(x) in readable
-            for x in self._read_by(json.loads(query.definition)["inputs"])
+            x.stream.made_of is not None and x.id not in self._outputs and source_name(x) in readable
+            for x in self._read_by(query.query.inputs)
         )
 
     def _reads(self, stream: r.Object, query: r.Object | None, clearance: Clearance) -> bool:
         """Whether any result is possible: the subscriber may read some of the inputs, and some of the streams they
         derive from."""
         readable = clearance.sources | clearance.aggregate_sources
-        inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
+        inputs = query.query.inputs if query else (stream.id,)
         all_of_it = self._read_by(inputs)
         first = [x for x in all_of_it if x.id in inputs]
-        last = [x for x in all_of_it if "made_of" not in json.loads(x.definition)]
+        last = [x for x in all_of_it if x.stream.made_of is None]
         return all(any(source_name(x) in readable for x in some) for some in (first, last))
 
     def _who(self, subscription: r.Subscription, stream: r.Object, query: r.Object | None) -> Principal | None:
@@ -266,7 +264,7 @@ class SnapshotBuilder:
         planned = self._running.query(query.id)
         if planned is None:
             raise Conflict(f"{shown(query)} does not run")
-        output = self._state.objects.get(int(json.loads(query.definition)["output"]))
+        output = self._state.objects.get(query.query.output)
         stage = check_depth(planned.inputs, self._state.objects.get)
         limits = self._authorizer.limits(query.owner)
         return ContinuousQuery(
@@ -299,7 +297,7 @@ class SnapshotBuilder:
             stream = self._state.objects.get(waiting.pop())
             if stream is not None and stream.id not in found:
                 found[stream.id] = stream
-                waiting += json.loads(stream.definition).get("made_of", ())
+                waiting += stream.stream.made_of or ()
         return list(found.values())
 
     def _whole_stream(self, stream: r.Object, subscription: r.Subscription) -> ContinuousQuery:
@@ -309,23 +307,22 @@ class SnapshotBuilder:
 
     def _lateness(self, inputs: tuple[int, ...]) -> dict[str, int]:
         found = (self._state.objects.get(number) for number in inputs)
-        return {source_name(x): int(json.loads(x.definition).get("lateness", 0)) for x in found if x is not None}
+        return {source_name(x): x.stream.lateness for x in found if x is not None}
 
     def _clearance(
         self, who: Principal, stream: r.Object, query: r.Object | None, running: ContinuousQuery
     ) -> Clearance | None:
         if query is not None and query.owner == who.user:
             who = self._narrowed(who, query)
-        inputs = json.loads(query.definition)["inputs"] if query else [stream.id]
+        inputs = query.query.inputs if query else (stream.id,)
         clearance = self._authorizer.clearance(who, self._read_by(inputs))
         return clearance if self._authorizer.order.dominates(who.level, running.level) else None
 
     def _narrowed(self, principal: Principal, query: r.Object) -> Principal:
         """A query created `AS role, ...` gives its owner only what these roles may see."""
-        definition = json.loads(query.definition)
-        if not definition.get("narrowed"):
+        if not query.query.narrowed:
             return principal
-        return replace(principal, roles=principal.roles & frozenset(definition["roles"]))
+        return replace(principal, roles=principal.roles & frozenset(query.query.roles))
 
 
 def _unfit(fault: Exception) -> str:
@@ -343,13 +340,14 @@ def _name(subscription: r.Subscription) -> str:
 
 
 def _descriptor(stream: r.Object) -> StreamDescriptor:
-    definition = json.loads(stream.definition)
+    definition = stream.stream
+    skew = USUAL_SKEW if definition.skew is None else definition.skew
     return StreamDescriptor(
-        source_name(stream),
-        tuple((column["name"], Type(column["type"])) for column in definition["columns"]),
-        definition.get("event_time"),
-        definition.get("labels") or {},
-        parse_label(definition["label"]),
-        int(definition.get("skew", USUAL_SKEW)) if "event_time" in definition else None,
-        is_table(stream),
+        definition.source,
+        tuple((column.name, Type(column.type)) for column in definition.columns),
+        definition.event_time or None,
+        dict(definition.labels),
+        parse_label(definition.label),
+        skew if definition.event_time else None,
+        definition.table,
     )

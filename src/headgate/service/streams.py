@@ -18,6 +18,8 @@ from logging import WARNING
 from pathlib import Path
 from threading import Lock
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -205,8 +207,23 @@ class Runner:
         self._threads.shutdown(cancel_futures=True)
         with ExitStack() as all_:
             for query in self._queries.values():
-                all_.callback(query.stop)
+                all_.callback(self._stop, query)
             self._queries.clear()
+
+    def _stop(self, query: StreamingQuery) -> None:
+        """A signal to the whole process group ends Spark too, perhaps before its streams are stopped here; then nothing
+        is left to stop."""
+        try:
+            query.stop()
+        except (Py4JError, PySparkException, OSError):
+            if self._spark_works():
+                raise
+            event("ingress", "Spark ended before a stream was stopped")
+
+    def _spark_works(self) -> bool:
+        with suppress(Exception):
+            return not self._spark.sparkContext._jsc.sc().isStopped()
+        return False
 
     def _start(self, source: StreamSource, *, finite: bool) -> StreamingQuery:
         started: Future[StreamingQuery] = Future()
@@ -226,7 +243,9 @@ class Runner:
                 raise
 
         if finite and source.endless:
-            raise SourceError(f"stream {source.name} has no end, as `{source.format}`", hint="run it with --follow")
+            raise SourceError(
+                f"cannot read stream {source.name} to its end: `{source.format}` has none", hint="run it with --follow"
+            )
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
         event("ingress", "stream started", stream=source.name, format=source.format)
@@ -242,7 +261,7 @@ class Runner:
 
 
 def _stuck(stream: str, error: Exception) -> SourceError:
-    return SourceError(f"stream {stream} cannot be read on ({kind_of(error)})")
+    return SourceError(f"cannot read stream {stream} any further: {kind_of(error)}")
 
 
 def checkpoint_name(stream: str) -> str:
@@ -256,14 +275,16 @@ def check_history(stream: str, checkpoint: Path, done: int) -> None:
     """Batches have the numbers of Spark's checkpoint: if checkpoint and state are not of one history, batches would be
     confused, and lost. INVARIANT: Spark records that a batch begins, then it is `done`, then Spark records that it
     ended."""
-    hint = "put both back as they were together, or read everything again with --fresh"
+    hint = "restore both from one backup, or read everything again with --fresh"
     if done > _last(checkpoint / "offsets"):
         raise StoreError(
-            f"`{checkpoint}` is gone or older than the state: what was read of stream {stream} is not known any more",
+            f"cannot continue stream {stream}: its checkpoint `{checkpoint}` is missing or older than the state",
             hint=hint,
         )
     if done < _last(checkpoint / "commits"):
-        raise StoreError(f"the state is gone or older than `{checkpoint}`: tuples of {stream} would be lost", hint=hint)
+        raise StoreError(
+            f"cannot continue stream {stream}: the state is missing or older than `{checkpoint}`", hint=hint
+        )
 
 
 def forget_unbegun(checkpoint: Path) -> None:

@@ -17,7 +17,7 @@ def test_a_plan_does_not_hold_what_was_undone(ward: System) -> None:
     refused(ward, "START QUERY q; STOP QUERY p; EXPLAIN QUERIES; DROP STREAM nosuch")
     assert {name for part in plan.plans.values() for name in part.queries} == before
     assert planned(ward) == before
-    assert explained(ward, "QUERIES").text.startswith("1 running queries")
+    assert explained(ward, "QUERIES").text.startswith("1 running query,")
 
 
 def test_a_plan_does_not_hold_what_is_not_yet_certain(ward: System, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import System
 
+from headgate.access.definitions import write_definition
 from headgate.access.request import Result
 from headgate.access.rows import Object
 from headgate.errors import HeadgateError
@@ -33,7 +34,7 @@ def named(system: System, kind: str, name: str) -> Object:
 
 
 def definition(system: System, kind: str, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(named(system, kind, name).definition)
+    found: dict[str, Any] = json.loads(write_definition(named(system, kind, name).definition))
     return found
 
 

@@ -6,8 +6,7 @@ other queries: not their names, not their number, not what is computed from them
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from headgate.access import rows as r
@@ -17,16 +16,18 @@ from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result, Unfinished
 from headgate.access.running import Planned
 from headgate.access.statements.queries import bind_for
+from headgate.access.views import views
 from headgate.cql import continuous as c
 from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
 from headgate.labels import Level
 from headgate.lexing import quote
+from headgate.plain import counted
 from headgate.plan import nodes as n
 from headgate.plan.explain import shared_with, tree, trees
 from headgate.plan.lowering import lower
 from headgate.plan.merged import MergedPlan
-from headgate.plan.picture import picture
+from headgate.plan.picture import Beside, picture
 from headgate.plan.queries import Query
 from headgate.plan.secure import Mode, SharingClass
 
@@ -48,17 +49,19 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
         q.about("queries")
         return _all(q)
     thing = q.find(x.target)
-    definition = json.loads(thing.definition)
-    if "text" not in definition:
-        raise Conflict(f"{shown(thing)} was declared as boxes", hint="only queries in CQL have a plan")
-    inputs = [q.state.objects.get(number) for number in definition["sources"]]
+    definition = thing.query
+    if not definition.text:
+        raise Conflict(
+            f"cannot explain {shown(thing)}: it was declared as boxes", hint="only queries in CQL have a plan"
+        )
+    inputs = [q.state.objects.get(number) for number in definition.sources]
     found = stored_query(thing, q.state.objects.get)
     if found is None:
-        raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
+        raise Conflict(f"cannot explain {shown(thing)}: an input was dropped", hint="drop it and create it anew")
     visible = [stream for stream in inputs if stream is not None]
-    if not _shows(q, definition["inputs"]):
-        raise AccessDenied(f"{shown(thing)} reads streams that you may not see")
-    mode = Mode.CUMULATIVE if definition.get("cumulative") else Mode.EXACT
+    if not _shows(q, definition.inputs):
+        raise AccessDenied(f"cannot explain {shown(thing)}: it reads streams that you may not see")
+    mode = Mode.CUMULATIVE if definition.cumulative else Mode.EXACT
     return _explained(q, _name(thing), found, visible, mode, thing.level)
 
 
@@ -81,31 +84,35 @@ def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode
     """Explains a query beside the running queries that the caller may see, of the same mode and level."""
     root = lower(query)
     seen = [planned for planned in _seen(q) if planned.mode == mode and planned.query.level == level]
-    beside = {_name(planned.query): planned.root for planned in seen}
-    outputs = _outputs(q, seen)
-    return Unfinished("", write=partial(_written, name, query, root, beside, inputs, mode, level, outputs))
+    running = {_name(planned.query): planned.root for planned in seen}
+    drawn = _beside(q, [(f"{mode}, level {level}", planned) for planned in seen], inputs)
+    return Unfinished("", write=partial(_written, name, query, root, running, inputs, mode, level, drawn))
 
 
-def _outputs(q: Request, seen: Iterable[Planned]) -> dict[str, str]:
-    """The output streams of queries, by the names that the queries are shown with."""
-    made = {_name(x.query): q.state.objects.get(int(json.loads(x.query.definition)["output"])) for x in seen}
-    return {name: source_name(stream) for name, stream in made.items() if stream is not None}
+def _beside(q: Request, seen: Sequence[tuple[str, Planned]], inputs: Iterable[r.Object] = ()) -> Beside:
+    """What the picture shows beside operators, for queries in frames of these titles."""
+    made = {(title, _name(x.query)): q.state.objects.get(x.query.query.output) for title, x in seen}
+    outputs = {key: source_name(stream) for key, stream in made.items() if stream is not None}
+    found = views(q, [x for _, x in seen])
+    read = [*inputs, *(q.state.objects.get(number) for _, x in seen for number in x.inputs)]
+    levels = {source_name(stream): stream.level for stream in read if stream is not None}
+    return Beside(outputs, {(title, _name(x.query)): found[x.query.id] for title, x in seen}, levels)
 
 
 def _written(
     name: str,
     query: Query,
     root: n.Node,
-    beside: Mapping[str, n.Node],
+    running: Mapping[str, n.Node],
     inputs: list[r.Object],
     mode: Mode,
     level: str,
-    outputs: Mapping[str, str],
+    drawn: Beside,
 ) -> Result:
     """Only queries that read a common stream are considered."""
     streams = _streams(root)
     plan = MergedPlan()
-    for other, found_root in beside.items():
+    for other, found_root in running.items():
         if other != name and not streams.isdisjoint(_streams(found_root)):
             plan.add(other, found_root)
     plan.add(name, root)
@@ -119,7 +126,7 @@ def _written(
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
     lines += [f"  {line}" for line in _labels(query, inputs, level)]
-    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, outputs))
+    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, drawn))
 
 
 def _streams(root: n.Node) -> frozenset[str]:
@@ -136,12 +143,12 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
         for column in {column for expr in (*exprs, *partitions) for column in expr.columns}:
             read.setdefault(block.readings[column.input].stream.name, set()).add(column.name)
     for stream in dict.fromkeys(inputs):
-        definition = json.loads(stream.definition)
-        parts = [f"the policy `{definition['label']}`"] if definition["label"] != "TRUE" else []
-        parts += [f"the {kind.lower()} in column {quote(name)}" for kind, name in definition.get("labels", {}).items()]
-        labelled = [column for column in definition["columns"] if "label" in column]
+        definition = stream.stream
+        parts = [f"the policy `{definition.label}`"] if definition.label != "TRUE" else []
+        parts += [f"the {kind.lower()} in column {quote(name)}" for kind, name in definition.labels]
+        labelled = [column for column in definition.columns if column.label]
         used = read.get(source_name(stream), set())
-        parts += [f"`{x['label']}` for column {quote(x['name'])}" for x in labelled if x["name"] in used]
+        parts += [f"`{x.label}` for column {quote(x.name)}" for x in labelled if x.name in used]
         yield f"of {shown_source(stream)}: {', '.join(parts) or 'what its tuples bring'}"
     yield f"level {level}, the level of the query"
 
@@ -150,24 +157,28 @@ def _all(q: Request) -> Result:
     """The merged plans of all running queries that the caller may see. A name is unique within one plan only: an owner
     may have a query of the same name at another level."""
     seen = [(planned, q.authorizer.level(planned.query.level)) for planned in _seen(q)]
-    return Unfinished("", write=partial(_all_written, seen, _outputs(q, (planned for planned, _ in seen))))
+    titled = [(_title(_sharing(planned, level)), planned) for planned, level in seen]
+    return Unfinished("", write=partial(_all_written, seen, _beside(q, titled)))
 
 
-def _all_written(seen: list[tuple[Planned, Level]], outputs: Mapping[str, str]) -> Result:
+def _all_written(seen: list[tuple[Planned, Level]], drawn: Beside) -> Result:
     plans: dict[SharingClass, MergedPlan] = {}
     for planned, level in seen:
-        sharing = SharingClass.of(planned.root, planned.mode, level, trusted=False)
-        plans.setdefault(sharing, MergedPlan()).add(_name(planned.query), planned.root)
+        plans.setdefault(_sharing(planned, level), MergedPlan()).add(_name(planned.query), planned.root)
     shared = sum(len(plan.nodes()) for plan in plans.values())
     alone = sum(len(list(root.walk())) for plan in plans.values() for root in plan.queries.values())
     number = sum(len(plan.queries) for plan in plans.values())
-    lines = [f"{number} running queries, {shared} operators instead of {alone}"]
+    lines = [f"{counted(number, 'running query', 'running queries')}, {counted(shared, 'operator')} instead of {alone}"]
     for sharing, plan in plans.items():
         for name, told in trees(plan):
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
             lines += [f"  {line}" for line in told]
     titles = {_title(sharing): plan for sharing, plan in plans.items()}
-    return Result("\n".join(lines), draw=lambda: picture(titles, outputs))
+    return Result("\n".join(lines), draw=lambda: picture(titles, drawn))
+
+
+def _sharing(planned: Planned, level: Level) -> SharingClass:
+    return SharingClass.of(planned.root, planned.mode, level, trusted=False)
 
 
 def _title(sharing: SharingClass) -> str:

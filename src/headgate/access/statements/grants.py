@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -36,7 +35,7 @@ def _grant(q: Request, x: s.GrantPermissions) -> Result:
             if x.revoke:
                 _revoke(q, thing, permission, role)
             else:
-                limits = json.dumps(dict(x.limits), sort_keys=True)
+                limits = tuple(sorted(x.limits.items()))
                 row = r.Grant(thing.id, permission, role.name, thing.kind, thing.name, thing.level, limits, q.user)
                 q.state.grants.put(row)
     return Result(f"{', '.join(permissions)} on {shown(thing)} {verb} {preposition} {whom}")

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
 from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.authorizer import Principal, is_table, shown
+from headgate.access.definitions import ColumnDefinition, Parameters, QueryDefinition, StreamDefinition
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream, check_depth, stored_query, whole_stream
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.queries import QuerySyntax
-from headgate.cql.statements import Statement, Target
+from headgate.cql.statements import Limit, Statement, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError
 from headgate.lexing import quote
 from headgate.plan.lowering import lower
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.uses import uses
+
+_NO_OUTPUT = -1
+"""The output of a query that has none yet: `_add` creates it."""
 
 
 def _create_query(q: Request, x: c.CreateQuery) -> Result:
@@ -28,9 +32,13 @@ def _create_query(q: Request, x: c.CreateQuery) -> Result:
     for use in x.operators:
         position = use.name.position
         q.need(Permission.USE, q.find(Target("OPERATOR", use.name.text, None, position)), use.parameters)
-    operators = [[use.name.text, dict(use.parameters)] for use in x.operators]
-    output = {"columns": [], "label": "TRUE", "semantics": "STRONG"}
-    return _add(q, x.name.text, x.output.text, output, {"inputs": [thing.id for thing in inputs]}, operators)
+    definition = QueryDefinition(
+        tuple(thing.id for thing in inputs),
+        _NO_OUTPUT,
+        tuple((use.name.text, _sorted(use.parameters)) for use in x.operators),
+        tuple(sorted(q.principal.roles)),
+    )
+    return _add(q, x.name.text, x.output.text, StreamDefinition(()), definition)
 
 
 def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
@@ -44,36 +52,23 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
                 raise AccessDenied(
                     f"the owner of {shown(thing)} has not allowed cumulative queries", hint="use EXACT, the default"
                 )
-    output = {
-        "columns": [{"name": name, "type": type_.value} for name, type_ in bound.query.columns],
-        "label": "TRUE",
-        "semantics": "STRONG",
-        "lateness": _lateness(bound),
-    }
-    definition = {
-        "inputs": list(dict.fromkeys(thing.id for thing in bound.inputs)),
-        "sources": [thing.id for thing in bound.inputs],
-        "text": x.text,
-        "cumulative": x.cumulative,
-        "narrowed": bool(x.query.roles),
-    }
-    roles = sorted(bound.reader.roles)
-    return _add(q, x.name.text, x.output.text, output, definition, bound.operators, roles)
+    columns = tuple(ColumnDefinition(name, type_.value) for name, type_ in bound.query.columns)
+    definition = QueryDefinition(
+        tuple(dict.fromkeys(thing.id for thing in bound.inputs)),
+        _NO_OUTPUT,
+        tuple(bound.operators),
+        tuple(sorted(bound.reader.roles)),
+        cumulative=x.cumulative,
+        narrowed=bool(x.query.roles),
+        text=x.text,
+        sources=tuple(thing.id for thing in bound.inputs),
+    )
+    return _add(q, x.name.text, x.output.text, StreamDefinition(columns, lateness=_lateness(bound)), definition)
 
 
-def _add(
-    q: Request,
-    name: str,
-    output_name: str,
-    output_definition: dict[str, Any],
-    definition: dict[str, Any],
-    operators: list[list[Any]],
-    roles: list[str] | None = None,
-) -> Result:
-    output = q.add(Kind.STREAM, output_name, output_definition | {"made_of": definition["inputs"]})
-    roles = sorted(q.principal.roles) if roles is None else roles
-    whole = definition | {"operators": operators, "output": output.id, "roles": roles, "running": False}
-    query = q.add(Kind.QUERY, name, whole)
+def _add(q: Request, name: str, output_name: str, made: StreamDefinition, definition: QueryDefinition) -> Result:
+    output = q.add(Kind.STREAM, output_name, replace(made, made_of=definition.inputs))
+    query = q.add(Kind.QUERY, name, replace(definition, output=output.id))
     return Result(f"{shown(query)} created, with output {shown(output)}")
 
 
@@ -83,7 +78,7 @@ class BoundFor:
     def __init__(self, reader: Principal) -> None:
         self.reader = reader
         self.inputs: list[r.Object] = []
-        self.operators: list[list[Any]] = []
+        self.operators: list[tuple[str, Parameters]] = []
         self.query: Query
 
 
@@ -109,7 +104,7 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
 
     bound.query = bind_query(syntax, find)
     for use in uses(syntax, bound.query):
-        if (entry := [use.operator, dict(use.parameters)]) in bound.operators:
+        if (entry := (use.operator, _sorted(use.parameters))) in bound.operators:
             continue
         operator = q.catalog.find(bound.reader, Kind.OPERATOR, use.operator)
         try:
@@ -120,9 +115,13 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
     return bound
 
 
+def _sorted(parameters: Mapping[str, Limit]) -> Parameters:
+    return tuple(sorted(parameters.items()))
+
+
 def _lateness(bound: BoundFor) -> int:
     """Results of windows are in order; those without a window come as their tuples do."""
-    late = [int(json.loads(thing.definition).get("lateness", 0)) for thing in bound.inputs]
+    late = [thing.stream.lateness for thing in bound.inputs]
     return max(late) if any(block.stateless for block in bound.query.blocks) else 0
 
 
@@ -143,43 +142,45 @@ def _readable(q: Request, reader: Principal, target: Target) -> r.Object:
 def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
     thing = q.find(x.target)
     q.need(Permission.SET_QUERY_STATUS, thing)
-    definition = json.loads(thing.definition)
-    if x.running and definition.get("broken"):
-        raise Conflict(f"{shown(thing)} lost an input", hint="drop it and create it anew")
-    if x.running and not definition["running"]:
+    definition = thing.query
+    if x.running and definition.broken:
+        raise Conflict(f"cannot start {shown(thing)}: an input was dropped", hint="drop it and create it anew")
+    if x.running and not definition.running:
         _check_rights(q, thing, definition)
         _check_running(q, thing.owner, q.principal)
         _check_plan(q, thing, definition)
-    objects.redefine(q.state, thing, running=x.running)
+    objects.redefine(q.state, thing, replace(definition, running=x.running))
     return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
 
 
-def _check_rights(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
+def _check_rights(q: Request, query: r.Object, definition: QueryDefinition) -> None:
     """A query runs with its owner's rights: with the remaining roles of those it was created with."""
-    roles = frozenset(definition["roles"]) & q.authorizer.authorised(query.owner)
+    roles = frozenset(definition.roles) & q.authorizer.authorised(query.owner)
     owner = Principal(query.owner, roles, q.authorizer.level(query.level))
-    streams = [q.state.objects.get(i) for i in definition["inputs"]]
+    streams = [q.state.objects.get(i) for i in definition.inputs]
     readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
     allows = q.authorizer.allows
     if not all(
         s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
     ):
-        raise AccessDenied(f"the owner of {shown(query)} may no longer read all that it reads")
-    if definition.get("cumulative") and not all(_consented(q, s) for s in streams):
-        raise AccessDenied(f"{shown(query)} is cumulative, and no longer allowed to be by the owners of its streams")
-    for name, parameters in definition["operators"]:
+        raise AccessDenied(f"cannot start {shown(query)}: its owner may no longer read all its inputs")
+    if definition.cumulative and not all(_consented(q, s) for s in streams):
+        raise AccessDenied(f"cannot start {shown(query)}: an owner of its streams no longer allows cumulative queries")
+    for name, parameters in definition.operators:
         operator = q.catalog.find(owner, Kind.OPERATOR, name)
-        if not q.authorizer.allows_use(owner, operator, parameters):
-            raise AccessDenied(f"the owner of {shown(query)} may no longer use operator {quote(name)} in this way")
+        if not q.authorizer.allows_use(owner, operator, dict(parameters)):
+            raise AccessDenied(
+                f"cannot start {shown(query)}: its owner may no longer use operator {quote(name)} in this way"
+            )
 
 
-def _check_plan(q: Request, query: r.Object, definition: dict[str, Any]) -> None:
+def _check_plan(q: Request, query: r.Object, definition: QueryDefinition) -> None:
     """Refuses at START what cannot run: the limits may differ from those at its creation."""
     try:
         meant = stored_query(query, q.state.objects.get)
         if meant is not None:
             lower(meant)
-        check_depth(definition["inputs"], q.state.objects.get)
+        check_depth(definition.inputs, q.state.objects.get)
     except HeadgateError as error:
         raise Conflict(f"cannot start {shown(query)}: {error.message}", hint=error.hint) from None
 
@@ -188,21 +189,19 @@ def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
     """A running query continues only if its new owner could start it now, at its level; otherwise it stops. No message
     says so: the administrator who drops a user may not see everything that the user owned."""
     found = [q.state.objects.get(number) for number in sorted(inherited)]
-    running = [
-        thing for thing in found if thing and thing.kind == Kind.QUERY and json.loads(thing.definition)["running"]
-    ]
+    running = [x for x in found if x and isinstance(x.definition, QueryDefinition) and x.definition.running]
     for thing in running:
-        objects.redefine(q.state, thing, running=False)
+        objects.redefine(q.state, thing, replace(thing.query, running=False))
     for thing in running:
         level = q.authorizer.level(thing.level)
         if not q.authorizer.order.dominates(q.authorizer.level(heir.clearance), level):
             continue
         try:
-            _check_rights(q, thing, json.loads(thing.definition))
+            _check_rights(q, thing, thing.query)
             _check_running(q, heir.name, Principal(heir.name, frozenset(), level))
         except HeadgateError:  # whatever prevents it
             continue
-        objects.redefine(q.state, thing, running=True)
+        objects.redefine(q.state, thing, thing.query)
 
 
 def _consented(q: Request, stream: r.Object | None) -> bool:
@@ -211,11 +210,10 @@ def _consented(q: Request, stream: r.Object | None) -> bool:
     waiting, seen = [stream], set()
     while waiting:
         thing = waiting.pop()
-        definition = json.loads(thing.definition) if thing else {}
-        if thing is None or not definition.get("cumulative"):
+        if thing is None or not thing.stream.cumulative:
             return False
         seen.add(thing.id)
-        waiting += [q.state.objects.get(number) for number in definition.get("made_of", ()) if number not in seen]
+        waiting += [q.state.objects.get(number) for number in thing.stream.made_of or () if number not in seen]
     return True
 
 
@@ -226,7 +224,7 @@ def _check_running(q: Request, owner: str, counting: Principal) -> None:
     if most is None:
         return
     levels = set(q.authorizer.visible_levels(counting))
-    running = sum(d["running"] for thing, d in objects.queries(q.state, owner) if thing.level in levels)
+    running = sum(d.running for thing, d in objects.queries(q.state, owner) if thing.level in levels)
     if running >= most:
         raise AccessDenied(f"the owner's roles allow at most {most} running queries", hint="stop one first")
 
@@ -243,8 +241,11 @@ def _subscribe(q: Request, x: c.Subscribe) -> Result:
         return Result(f"unsubscribed from {shown(thing)}")
     q.need(Permission.SUBSCRIBE, thing)
     if is_table(thing):
-        raise Conflict(f"nothing comes of {shown(thing)} alone", hint="subscribe to a query that reads it")
-    if "made_of" not in json.loads(thing.definition):
+        raise Conflict(
+            f"cannot subscribe to {shown(thing)}: a table has no changes",
+            hint="query it beside a stream, and subscribe to the query",
+        )
+    if thing.stream.made_of is None:
         lower(whole_stream(thing))
     if known is not None and frozenset(known.roles) == q.principal.roles:
         return Result(f"already subscribed to {shown(thing)}")

@@ -3,13 +3,13 @@ and does not affect the response time."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from headgate.access import parameters
 from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE, kind_word, shown
+from headgate.access.definitions import Damaged
 from headgate.access.limits import exceeded
 from headgate.access.objects import queries
 from headgate.access.permissions import OPERATORS, Kind, Permission
@@ -21,6 +21,8 @@ from headgate.lexing import quote
 
 Rows = Iterable[tuple[str, ...]]
 _NEWEST = 50
+DAMAGED = "damaged"
+"""Shown for a definition that the store holds but nobody can read."""
 _EVERYTHING = (Kind.SCHEMA, Kind.STREAM, Kind.QUERY)
 
 
@@ -52,25 +54,31 @@ def _catalog(q: Request) -> Rows:
 
 def _schemas(q: Request) -> Rows:
     for thing in _visible(q, Kind.SCHEMA):
-        yield *_named(thing), ", ".join(map(column_text, json.loads(thing.definition)["columns"]))
+        damaged = isinstance(thing.definition, Damaged)
+        yield *_named(thing), DAMAGED if damaged else ", ".join(map(column_text, thing.schema.columns))
 
 
 def _streams(q: Request) -> Rows:
     for thing in _visible(q, Kind.STREAM):
-        d = json.loads(thing.definition)
-        yield *_named(thing), ", ".join(map(column_text, d["columns"])), d["label"], d["semantics"]
+        if isinstance(thing.definition, Damaged):
+            yield *_named(thing), DAMAGED, "", ""
+            continue
+        d = thing.stream
+        yield *_named(thing), ", ".join(map(column_text, d.columns)), d.label, d.semantics.value
 
 
 def _queries(q: Request) -> Rows:
     """Inputs and outputs are named only where the caller may see them as well."""
     seen = {thing.id: thing for thing in _visible(q, *_EVERYTHING)}
     for thing in seen.values():
-        if thing.kind == Kind.QUERY:
-            d = json.loads(thing.definition)
-            inputs = ", ".join(quote(seen[i].name) for i in d["inputs"] if i in seen)
-            output = quote(seen[d["output"]].name) if d["output"] in seen else ""
-            operators = ", ".join(dict.fromkeys(name for name, _ in d["operators"]))
-            status = "broken" if d.get("broken") else "running" if d["running"] else "stopped"
+        if thing.kind == Kind.QUERY and isinstance(thing.definition, Damaged):
+            yield *_named(thing), "", "", "", DAMAGED
+        elif thing.kind == Kind.QUERY:
+            d = thing.query
+            inputs = ", ".join(quote(seen[i].name) for i in d.inputs if i in seen)
+            output = quote(seen[d.output].name) if d.output in seen else ""
+            operators = ", ".join(dict.fromkeys(name for name, _ in d.operators))
+            status = "broken" if d.broken else "running" if d.running else "stopped"
             yield *_named(thing), inputs, operators, output, status
 
 
@@ -81,14 +89,13 @@ def _operators(q: Request) -> Rows:
             for role in q.authorizer.effective(q.principal.roles)
             if (grant := q.state.grants.get(thing.id, Permission.USE, role))
         ]
-        free = any(not exceeded(json.loads(grant.limits), {}) for grant in grants)
+        free = any(not exceeded(grant.limits, {}) for grant in grants)
         allowed = "freely" if free else " or ".join(sorted({_limits(grant) for grant in grants})) or "no"
         yield thing.name, ", ".join(OPERATORS.get(thing.name, {})), allowed
 
 
 def _limits(grant: r.Grant) -> str:
-    limits = json.loads(grant.limits)
-    return ", ".join(f"{k} = {' '.join(v) if isinstance(v, list) else v}" for k, v in sorted(limits.items()))
+    return ", ".join(f"{k} = {' '.join(v) if isinstance(v, tuple) else v}" for k, v in grant.limits)
 
 
 def _users(q: Request) -> Rows:
@@ -201,8 +208,8 @@ def _status(q: Request, x: r.Subscription, stream: r.Object) -> str:
     needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE)
     if who is None or not all(q.authorizer.allows(who, permission, stream) for permission in needed):
         return "suspended"
-    makers = [d for _, d in queries(q.state, stream.owner) if d["output"] == stream.id]
-    return "stopped" if makers and not makers[0]["running"] else ""
+    makers = [d for _, d in queries(q.state, stream.owner) if d.output == stream.id]
+    return "stopped" if makers and not makers[0].running else ""
 
 
 def _system(q: Request) -> Rows:

@@ -4,7 +4,7 @@ A column knows the number of its input in the query, not the input's name in the
 written differently are equal. `plan.normal` brings each into one form (`120 < bp` is `bp > 120`).
 """
 
-from headgate.plan.expressions.conditions import And, Compare, In, IsNull, Like, Not, Or
+from headgate.plan.expressions.conditions import And, Compare, In, IsNull, Like, Not, Or, typed_text
 from headgate.plan.expressions.operations import AggregateCall, Arithmetic, Call, Case, Cast
 from headgate.plan.expressions.tree import Column, Expr, Literal, written
 from headgate.plan.expressions.types import INTEGERS, Type, Value, castable, wider
@@ -29,6 +29,7 @@ __all__ = [
     "Type",
     "Value",
     "castable",
+    "typed_text",
     "wider",
     "written",
 ]

@@ -158,3 +158,18 @@ def _operand(expr: Expr) -> str:
     """The text of an operand. Conditions inside conditions are parenthesised: otherwise different expressions could
     have the same text, and nodes would be mistaken for each other."""
     return f"({expr})" if isinstance(expr, Compare | Not | IsNull | In | Like) else str(expr)
+
+
+def typed_text(expr: Expr) -> str:
+    """The text of an expression with the types of all its parts: expressions that people read alike may differ in
+    types, and then in values."""
+    return f"{expr}:{_types(expr)}"
+
+
+def _types(expr: Expr) -> str:
+    if isinstance(expr, And | Or):  # parts with the same text have no order of their own
+        return f"BOOLEAN({','.join(sorted(map(typed_text, expr.parts)))})"
+    inside = [_types(part) for part in expr.parts]
+    if isinstance(expr, In):
+        inside += sorted(f"{item} {item.type}" for item in expr.items)
+    return f"{expr.type}({','.join(inside)})" if inside else str(expr.type)

@@ -1,0 +1,74 @@
+"""Columns with few distinct numbers are kept as bytes; only memory differs."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.columns.narrow import narrowed, of_kinds, positions_of, renumbered, used
+from headgate.columns.sorting import dense
+from headgate.operators.label_sets import LabelSets, _listed, label_sets, side_by_side, together
+
+KINDS = st.sampled_from([1, 2, 3, 9, 24, 25, 200, 255, 256, 300])
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[int, list[int]]:
+    kinds = draw(KINDS)
+    return kinds, draw(st.lists(st.integers(0, kinds - 1), max_size=40))
+
+
+@given(columns())
+def test_bytes_mean_the_numbers_that_they_stand_for(column: tuple[int, list[int]]) -> None:
+    kinds, values = column
+    wide = np.array(values, np.int64)
+    narrow = narrowed(wide, kinds)
+    assert narrow.dtype == (np.uint8 if kinds < 256 else np.int64)
+    assert narrow.tolist() == values
+    there = used(narrow, kinds)
+    assert there.tolist() == [kind in values for kind in range(kinds)]
+    assert renumbered(narrow, positions_of(there)).tolist() == [sorted(set(values)).index(x) for x in values]
+    others = [(7 * kind + 3) % kinds for kind in range(kinds)]
+    assert renumbered(narrow, others).tolist() == [others[x] for x in values]
+    chosen = [kind % 3 == 1 for kind in range(kinds)]
+    assert of_kinds(narrow, chosen).tolist() == [chosen[x] for x in values]
+    assert of_kinds(narrow, chosen).dtype == np.bool_
+
+
+def members(found: LabelSets) -> list[frozenset[int]]:
+    return [found.sets[x] for x in found.numbers.tolist()]
+
+
+@given(st.lists(st.tuples(columns(), st.integers(0, 5)), min_size=1, max_size=3), st.integers(0, 40))
+def test_rows_have_the_labels_of_all_their_sides(sides: list[tuple[tuple[int, list[int]], int]], size: int) -> None:
+    """Few labels on each side, and so many that their pairs are more than bytes can number."""
+    given = [np.array([(11 * x + shift) for x in (values * 40)[:size]], np.int64) for (_, values), shift in sides]
+    size = min(map(len, given))
+    found = side_by_side([label_sets(x[:size]) for x in given])
+    expected = [frozenset(row) for row in zip(*(x[:size].tolist() for x in given), strict=True)]
+    assert members(found) == expected
+    assert set(found.sets) == set(expected)
+    rows = np.arange(size)[::2]
+    assert members(found.at(rows)) == expected[::2]
+    together_ = together(
+        found,
+        lambda bits: np.bitwise_or.reduce(bits, keepdims=True) if len(bits) else bits,
+        lambda: (np.zeros(size, np.int64), np.arange(size)),
+    )
+    assert members(together_) == ([frozenset().union(*expected)] if expected else [])
+
+
+@given(st.data())
+def test_sets_from_lists_are_those_from_bits(data: st.DataObject) -> None:
+    """Beyond so many labels sets are lists; the same results must have the same sets."""
+    sides = data.draw(st.integers(1, 2))
+    kinds = data.draw(st.lists(st.integers(0, 600), min_size=1, max_size=80))
+    given = [np.array(kinds, np.int64) + 700 * side for side in range(sides)]
+    rows = side_by_side([label_sets(x) for x in given])
+    result = np.sort(np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(kinds), max_size=len(kinds)))))
+    result = dense(result)[1]
+    starts = np.flatnonzero(np.diff(result, prepend=-1))
+    pairs = (result, np.arange(len(kinds)))
+    bits = together(rows, lambda bits: np.bitwise_or.reduceat(bits, starts), lambda: pairs)
+    assert members(_listed(rows, *pairs)) == members(bits)

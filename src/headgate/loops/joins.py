@@ -75,7 +75,7 @@ def _probe(
 ) -> int:
     row, latest = head[key], np.int64(1) << 62
     while row >= 0:
-        if fifo and (key_of[row] != key or came[row] > latest):
+        if fifo and (key_of[row] != key or came[row] >= latest):
             break
         latest = came[row]
         if until[row] >= time and gone[row] > position:

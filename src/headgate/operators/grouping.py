@@ -157,7 +157,7 @@ class GroupResults:
 
 
 class _Labels:
-    """Which labels the rows of each group have: bits for up to some hundred labels; with more, a list for each group."""
+    """The labels that the rows of each group have: bits for up to some hundred labels; with more, lists."""
 
     def __init__(self, kinds: LabelKinds) -> None:
         self._kinds = kinds

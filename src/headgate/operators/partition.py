@@ -90,7 +90,7 @@ class Partition:
         """Continue from a state; the partition is new."""
         tuples = self._store.add(state.table)
         for class_ in state.classes:
-            held = {name: tuples[places] for name, places in class_.held.items()}
+            held = {name: self._store.in_order(tuples[places]) for name, places in class_.held.items()}
             for places in held.values():
                 self._store.hold(places)
             self._groups.append(_Group(class_.views, Held(held, class_.last)))

@@ -16,10 +16,12 @@ from headgate.errors import SourceError
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
-from headgate.ingress.validation import Whole
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.validation import NO_FORM, Whole
 from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.results import delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
@@ -45,6 +47,24 @@ def table(name: str, columns: str, labels: Mapping[str, Label] | None = None) ->
     """The same without times."""
     pairs = (column.split() for column in f"{columns}, policy STRING".split(", "))
     return Stream(name, tuple((x, Type(y)) for x, y in pairs), tuple((labels or {}).items()), table=True)
+
+
+class Read:
+    """A batch that its reader has read, with the rows that it rejected."""
+
+    def __init__(self, whole: Whole) -> None:
+        self._whole = whole
+
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
+        pass
+
+    def whole(self) -> Whole:
+        return self._whole
+
+
+def malformed_rows(name: str, *texts: str) -> RejectedRows:
+    """Rows as the readers of files reject them."""
+    return RejectedRows(name, NO_FORM, [{MALFORMED: text} for text in texts])
 
 
 class Bench:

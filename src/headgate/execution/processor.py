@@ -28,8 +28,8 @@ from headgate.model.view import View
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
 from headgate.plan import nodes as n
 from headgate.plan import normal
-from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Expr
+from headgate.plan.reserved import LEVEL
 from headgate.plan.secure import Mode
 from headgate.visibility.index import Fate, VisibilityIndex
 

@@ -24,7 +24,6 @@ from headgate.access.duties import Duties
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request, Result
-from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, REFUSED, WAIT, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
@@ -38,10 +37,11 @@ from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Sho
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
-from headgate.plan.secure import SecurePlan
 
 if TYPE_CHECKING:
+    from headgate.access.running import Running
     from headgate.model.snapshot import CatalogSnapshot
+    from headgate.plan.secure import SecurePlan
     from headgate.service.snapshots import SnapshotBuilder
 
 T = TypeVar("T")
@@ -89,7 +89,6 @@ class Headgate:
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
         self._tries = Tries(self._state, self._clock)
         self._subscriptions = Subscriptions(self._state, self._authorizer, self._duties)
-        self._running = Running(self._state, self._authorizer)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -123,7 +122,15 @@ class Headgate:
     def _prepare(self) -> None:
         """Recomputes everything that depends on the changes now, at the cost of the request that made them."""
         self._authorizer.prepare()
-        self._running.catch_up()
+        if "_running" in vars(self):
+            self._running.catch_up()
+
+    @cached_property
+    def _running(self) -> Running:
+        """The plans of running queries. A process that never asks for one, as most commands, plans nothing."""
+        from headgate.access.running import Running
+
+        return Running(self._state, self._authorizer)
 
     # Start and sessions -----------------------------------------------------------------------------------------------
 
@@ -276,7 +283,7 @@ class Headgate:
             self._sessions,
             self._subscriptions,
             self._passwords,
-            self._running,
+            lambda: self._running,
             work,
             session,
             self._clock.now(),

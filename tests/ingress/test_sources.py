@@ -29,7 +29,8 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
-from headgate.recovery.pipeline import UNREAD, WAITS, Pipeline
+from headgate.recovery.messages import UNREAD, WAITS
+from headgate.recovery.pipeline import Pipeline
 from headgate.service.streams import LONGEST_PAUSE, Runner, checkpoint_name
 from headgate.testing import ManualClock
 

@@ -28,7 +28,8 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import Label, Rules, parse_label
 from headgate.plan.expressions import Value
-from headgate.recovery.pipeline import Pipeline, forget
+from headgate.recovery.home import forget
+from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.query_graph import Make
 from headgate.service.streams import check_history, forget_unbegun
 from headgate.testing import ManualClock

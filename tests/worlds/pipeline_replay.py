@@ -25,7 +25,8 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
-from headgate.recovery.pipeline import LATE, Pipeline
+from headgate.recovery.messages import LATE
+from headgate.recovery.pipeline import Pipeline
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 from worlds.oracle_expressions import evaluate

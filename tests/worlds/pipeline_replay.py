@@ -123,7 +123,7 @@ class Replay:
             self.gate.now = self.gate.during = step.snapshot
             self.pipeline = self.fresh()
             return self.sink
-        self.pipeline._sinks = [self.sink]
+        self.pipeline._sinks._sinks = [self.sink]
         self.sink.fails = step.lost
         self.gate.now, self.gate.during = step.snapshot, step.during
         try:

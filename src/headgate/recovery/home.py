@@ -57,7 +57,7 @@ class Home:
         return found
 
     def clear(self) -> None:
-        """Deletes everything but the lock, and with it the identity."""
+        """Deletes everything but the lock file, which holds the identity."""
         for path in self._folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)

@@ -1,5 +1,5 @@
-"""Messages of the pipeline: to subscribers, whose query waits or ends, and to the owners of streams, among their rejected
-rows."""
+"""Messages of the pipeline: to subscribers whose query waits or ends, and to the owners of streams, who find them among
+their rejected rows."""
 
 from __future__ import annotations
 

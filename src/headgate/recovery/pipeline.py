@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,10 +21,9 @@ import pyarrow as pa
 
 from headgate.clock import Clock
 from headgate.columns.sorting import distinct
-from headgate.egress.delivery import Handover
 from headgate.egress.filter import permitted
-from headgate.egress.sinks import Sink, plain_rejected, rejected_of, taken
-from headgate.errors import SourceError, StoreError
+from headgate.egress.sinks import Sink, plain_rejected, rejected_of
+from headgate.errors import SourceError
 from headgate.execution.partitions import PartitionStates
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
@@ -38,6 +36,7 @@ from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
 from headgate.recovery.counts import Counts
+from headgate.recovery.destinations import Destinations, Staged
 from headgate.recovery.home import Home
 from headgate.recovery.isolation import Served
 from headgate.recovery.messages import LATE, NO_TABLE, UNREAD, WAITS, concerned_by, limited, note, reasons
@@ -67,7 +66,7 @@ class Pipeline:
     ) -> None:
         self._home = Home(home)
         self._gate = gate
-        self._sinks = sinks
+        self._sinks = Destinations(sinks)
         self._clock = clock
         self._lock = threading.Lock()
         self._states = StateFolder(home / "state")
@@ -75,9 +74,6 @@ class Pipeline:
         self._refused: list[RejectedRows] = []
         self._version = 0
         self._done: dict[str, int] = {}
-        self._sunk: dict[str, Any] = {}
-        self._places: dict[str, str] = {}
-        self._warnings: list[str] = []
         self._failed: BaseException | None = None
         self._limits = limits
         self._make = make
@@ -92,21 +88,19 @@ class Pipeline:
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
         self.counts = Counts()
         try:
-            for sink in sinks:
-                sink.claim(self._home.identity)
+            self._sinks.claim(self._home.identity)
             self._go_on()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        for sink in self._sinks:
-            sink.let_go()
+        self._sinks.let_go()
         self._home.close()
 
     def warnings(self) -> list[str]:
         """Warnings for the operator, since the last call."""
-        return [*taken(self._warnings), *(x for sink in self._sinks for x in sink.warnings())]
+        return self._sinks.warnings()
 
     def _go_on(self) -> None:
         """Continues from the newest state, if there is one."""
@@ -115,9 +109,7 @@ class Pipeline:
             self._meet(snapshot)
             return
         out = self._states.out(saved.version)
-        if out is None:
-            self._find_staged(saved.rest.get("staged", {}))
-        self._look_at_places(saved.rest.get("places", {}))
+        self._sinks.check(saved, delivered=out is not None)
         event("pipeline", "state restored", version=saved.version, partitions=len(saved.partitions))
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._standings.restore(saved.rest.get("standings", ()))
@@ -130,30 +122,9 @@ class Pipeline:
         self._meet(snapshot)
         ended = limited(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
         self.counts.end(snapshot, [x for word in ended for x in permitted(snapshot, word)])
-        self._sunk = dict(saved.rest["sinks"] if out is None else out)
-        for sink in self._sinks:
-            sink.restore(self._sunk, out=out is not None)
+        staged = self._sinks.restore(saved, out)
         if out is None:
-            staged = {x.name: _to_come(saved, x) for x in self._sinks}
             self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
-
-    def _find_staged(self, staged: Mapping[str, str]) -> None:
-        """Staged results exist in their sink only, so they must be delivered there before the engine continues with
-        others."""
-        for name in staged.keys() - {sink.name for sink in self._sinks}:
-            raise StoreError(
-                f"cannot continue: unpublished results wait in `{staged[name]}`, which was not given or was changed",
-                hint="run again with that folder and format, or read everything again with --fresh",
-            )
-
-    def _look_at_places(self, known: Mapping[str, str]) -> None:
-        """Warns if a destination is not the one that results last went to."""
-        self._places = dict(known)
-        for sink in (x for x in self._sinks if x.place and known.get(x.place, x.name) != x.name):
-            if known[sink.place].split()[0] == sink.name.split()[0]:
-                self._warnings.append(
-                    f"the folder of results `{sink.place}` was removed or replaced: what was there is not written again"
-                )
 
     def _meet(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with this catalog snapshot."""
@@ -358,8 +329,7 @@ class Pipeline:
         """Drops what was kept for former subscribers; all results are out."""
         if now is self._kept:
             return
-        for sink in self._sinks:
-            sink.keep(now)
+        self._sinks.keep(now)
         self.counts.keep(now)
         self._kept = now
 
@@ -396,8 +366,7 @@ class Pipeline:
         words, notices = self._standings.notice(results)
         self._notices += notices
         results = [*words, *results]  # a status changed before the tuples of this batch came
-        for sink in self._sinks:
-            sink.stage(self._version, results, refused)
+        staged = self._sinks.stage(self._version, results, refused)
         self._forget_labels()
         self._good = partitions, chain = self._graph.save()
         rest = {
@@ -408,38 +377,21 @@ class Pipeline:
             "tables": self._tables.save(self._version),
             "refused": [plain_rejected(x) for x in refused],
             "standings": self._standings.plain(),
-            "sinks": reduce(or_, (sink.state(results, refused) for sink in self._sinks), self._sunk),
-            "staged": {x.name: x.place for x in self._sinks if x.keeps and x.place and any(map(len, results))},
-            "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
+            **self._sinks.plain(results, refused),
         }
-        kept = [x for x in results if x.word or not all(sink.keeps for sink in self._sinks)]
-        self._states.save(Saved(self._version, partitions, rest, kept))
+        self._states.save(Saved(self._version, partitions, rest, self._sinks.to_save(results)))
         self._tables.saved()
         self._graph.dictionary.saved(self._states)
-        self._deliver(snapshot, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
+        self._deliver(snapshot, staged, refused)
 
     def _deliver(
         self,
         computed: CatalogSnapshot | None,
-        staged: Mapping[str, Sequence[ResultBatch]],
+        staged: Staged,
         refused: Sequence[RejectedRows],
     ) -> None:
         """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
-        for sink in self._sinks:
-            results = staged[sink.name]
-            found = Handover(self._gate, sink, computed, results, refused).run()
-        now, allowed = found.now, found.results
-        self._sunk = reduce(or_, (sink.state() for sink in self._sinks), self._sunk)
-        self._states.note_out(self._version, self._sunk)
-        self.counts.deliver(now, results, allowed)
-        self._keep(now)
-
-
-def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:
-    """The results that were being delivered into a sink when the process ended."""
-    if not sink.keeps:
-        return list(saved.results)
-    if not sink.place:  # its results ended with the process
-        return []
-    staged = sink.staged(saved.version) if sink.name in saved.rest["staged"] else []
-    return staged + [x for x in saved.results if x.word]
+        results, found = self._sinks.deliver(self._gate, computed, staged, refused)
+        self._states.note_out(self._version, self._sinks.state)
+        self.counts.deliver(found.now, results, found.results)
+        self._keep(found.now)

@@ -371,7 +371,7 @@ def test_a_column_of_another_type_is_named(spark: SparkSession, tmp_path: Path) 
     source = StreamSource(StreamDescriptor("a", (("x", Type.INT),), None, {}), "parquet", {"path": str(tmp_path)})
     with pytest.raises(SourceError) as caught:
         read_table(spark, source)
-    assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream)")
+    assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream")
 
 
 def test_a_folder_removed_while_it_is_followed_is_reported_and_followed_again(

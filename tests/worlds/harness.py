@@ -68,8 +68,8 @@ def malformed_rows(name: str, *texts: str) -> RejectedRows:
 
 
 class Bench:
-    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart, and come a
-    minute later; `content` is what tables hold, which cannot be read if it is None."""
+    """It is also the source of snapshots and the place of files. Tuples are (label, values in order), a second apart,
+    and arrive a minute later; `content` is the content of tables, None for a table that cannot be read."""
 
     def __init__(self, home: Path, *streams: Stream, skew: int | None = 3_600_000) -> None:
         self.home = home

@@ -39,7 +39,7 @@ from worlds.noninterference_worlds import random_world
 from worlds.oracle_expressions import evaluate as plainly
 
 
-class Gate:
+class Snapshots:
     def __init__(self) -> None:
         self.now = CatalogSnapshot()
 
@@ -82,7 +82,7 @@ class Run:
         self._content = content
         self._home = home
         self._out = home / "out"
-        self._gate = Gate()
+        self._snapshots = Snapshots()
         self._clock = ManualClock(BEGIN.timestamp())
         self._columns = {stream.name: stream.columns for stream in world.streams}
         self._numbers: dict[str, int] = {}
@@ -94,7 +94,7 @@ class Run:
         self._mailbox = Mailbox(most=12)
         sinks: list[Sink] = [self._mailbox, FileSink(self._out, Places(self._world))]
         home, read = self._home / "engine", self._read_table
-        self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
+        self._pipeline = Pipeline(home, self._snapshots, self._make, sinks, self._clock, read_table=read)
 
     def _read_table(self, descriptor: StreamDescriptor) -> Whole:
         return _whole(descriptor.name, descriptor.columns, self._content)
@@ -123,7 +123,7 @@ class Run:
     def _step(self, step: Step) -> None:
         match step:
             case Wanted(snapshot):
-                self._gate.now = snapshot
+                self._snapshots.now = snapshot
             case Fetch():
                 self._fetch()
             case Restart():
@@ -143,7 +143,7 @@ class Run:
             self._sizes = sizes
 
     def _fetch(self) -> None:
-        now = self._gate.now
+        now = self._snapshots.now
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
             result_batches = self._mailbox.fetch(OBSERVER, query, now)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.columns.narrow import narrowed, of_kinds, positions_of, renumbered, used
-from headgate.columns.sorting import dense
-from headgate.operators.label_sets import LabelSets, _listed, label_sets, side_by_side, together
+from headgate.operators.label_sets import LabelSets, label_sets, side_by_side
 
 KINDS = st.sampled_from([1, 2, 3, 9, 24, 25, 200, 255, 256, 300])
 
@@ -51,24 +50,3 @@ def test_rows_have_the_labels_of_all_their_sides(sides: list[tuple[tuple[int, li
     assert set(found.sets) == set(expected)
     rows = np.arange(size)[::2]
     assert members(found.at(rows)) == expected[::2]
-    together_ = together(
-        found,
-        lambda bits: np.bitwise_or.reduce(bits, keepdims=True) if len(bits) else bits,
-        lambda: (np.zeros(size, np.int64), np.arange(size)),
-    )
-    assert members(together_) == ([frozenset().union(*expected)] if expected else [])
-
-
-@given(st.data())
-def test_sets_from_lists_are_those_from_bits(data: st.DataObject) -> None:
-    """Beyond so many labels sets are lists; the same results must have the same sets."""
-    sides = data.draw(st.integers(1, 2))
-    kinds = data.draw(st.lists(st.integers(0, 600), min_size=1, max_size=80))
-    given = [np.array(kinds, np.int64) + 700 * side for side in range(sides)]
-    rows = side_by_side([label_sets(x) for x in given])
-    result = np.sort(np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(kinds), max_size=len(kinds)))))
-    result = dense(result)[1]
-    starts = np.flatnonzero(np.diff(result, prepend=-1))
-    pairs = (result, np.arange(len(kinds)))
-    bits = together(rows, lambda bits: np.bitwise_or.reduceat(bits, starts), lambda: pairs)
-    assert members(_listed(rows, *pairs)) == members(bits)

@@ -126,7 +126,7 @@ def test_an_error_of_duckdb_ends_one_view(tmp_path: Path, monkeypatch: pytest.Mo
 
     found = bench(tmp_path, q="SELECT RSTREAM a FROM s [ROWS 9]", other="SELECT a FROM s")
     found.subscribed(eve=("q", ""), dora=("other", ""))
-    monkeypatch.setattr("headgate.operators.instants.few_rows", no_memory)
+    monkeypatch.setattr("headgate.operators.blocks.few_rows", no_memory)
     begin(found)
     found.take("s", *small(3))
     found.end()

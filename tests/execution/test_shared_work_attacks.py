@@ -23,7 +23,7 @@ from headgate.expressions.limits import few_rows, limited
 from headgate.model.budget import LimitExceeded, Meter
 from headgate.model.limits import Limits
 from headgate.operators import threads
-from headgate.operators.instants import LAST
+from headgate.operators.block_rows import LAST
 from headgate.operators.threads import in_threads
 from headgate.plan.expressions import Expr
 from headgate.testing.oracle import windows

@@ -33,7 +33,9 @@ PLACES: dict[str, Callable[..., bool]] = {
     "visibility.index.VisibilityIndex.add_view": lambda _, running, __: running.name == "bad",
     "visibility.policy.VisibilityPolicy.sees": lambda _, view, *__: view.running.name == "bad",
     "model.view.View.watermark": lambda view: view.running.name == "bad",
-    "operators.partition._Batch._after": lambda _, __, going_on, ___: any(x.query == "bad" for x, _ in going_on),
+    "operators.partition.Partition._group_results": lambda _, group, visibility: any(
+        visibility.targets[view][0] == "bad" for view in group.views
+    ),
     "execution.executors.packed": lambda found, **_: found.block.query == "bad",
     "egress.filter.ResultFilter._whole": lambda _, view, *__: view.running.name == "bad",
     "egress.filter.ResultFilter._shared_out": lambda _, view, __: view.running.name == "bad",
@@ -41,7 +43,7 @@ PLACES: dict[str, Callable[..., bool]] = {
 NO_PART = {
     "execution.stages.consumer_name": ("windows", "passing"),
     "model.view.View.watermark": (),
-    "operators.partition._Batch._after": ("passing",),
+    "operators.partition.Partition._group_results": ("passing",),
 }
 """Where a fault cannot be that of such a query."""
 

@@ -182,11 +182,12 @@ class Partition:
 
     def _regroup(self, visibility: Visibility, policies: Mapping[int, bytes]) -> None:
         """Split groups into views that see the same of the tuples that are there; new views begin with nothing."""
+        known = {view for group in self._groups for view in group.views}
         for new, old in visibility.copied:
             for group in self._groups:
-                if old in group.views and new not in group.views:
+                if old in group.views and new not in known:
                     group.views = (*group.views, new)
-        known = {view for group in self._groups for view in group.views}
+                    known.add(new)
         fresh = tuple(view for view in policies if view not in known)
         found = []
         for group in [*self._groups, _Group(fresh, Held())]:

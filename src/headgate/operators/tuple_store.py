@@ -20,7 +20,7 @@ from headgate.loops.store import ColumnStore
 from headgate.model.visibility import Visibility
 from headgate.operators.label_sets import LabelSets, label_sets
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Program
-from headgate.plan.binding import LEVEL
+from headgate.plan.reserved import LEVEL
 
 _EMPTY = np.empty(0, np.int64)
 

@@ -18,10 +18,10 @@ from headgate.execution.results import Numbered, packed
 from headgate.expressions.limits import Evaluate
 from headgate.model.results import BlockResults
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
+from headgate.operators.evaluation import BlockEmitted
 from headgate.operators.partition import Partition, PartitionState
 from headgate.operators.program import TIME, VISIBILITY, Program
 from headgate.operators.stateless import stateless_results
-from headgate.operators.view_group import BlockEmitted
 from headgate.visibility.role_limits import Changes
 
 

@@ -14,8 +14,8 @@ from headgate.labels import Rules
 from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
+from headgate.operators.evaluation import BlockEmitted
 from headgate.operators.program import ARRIVAL, STREAM, TIME
-from headgate.operators.view_group import BlockEmitted
 
 
 class Numbered(Protocol):

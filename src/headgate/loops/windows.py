@@ -76,11 +76,12 @@ def slides_over(times: Ints, covered: int, span: int, slide: int, since: int, un
             end = min(times[i] + span, until)
         else:
             end = min(covered, until)
-        while at < end:
-            if count < len(found):
-                found[count] = at
-            count += 1
-            at += slide
+        if at < end:
+            many = (end - at + slide - 1) // slide
+            for n in range(min(many, len(found) - count)):
+                found[count + n] = at + n * slide
+            count += many
+            at += many * slide
     return count
 
 

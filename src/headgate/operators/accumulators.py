@@ -21,6 +21,7 @@ from headgate.loops.exact import ExactSums
 from headgate.loops.heaps import GREATEST, LEAST, Heaps
 from headgate.loops.keys import KeyCodes
 from headgate.loops.store import ColumnStore
+from headgate.model.budget import charge
 from headgate.plan.expressions import INTEGERS, AggregateCall
 
 if TYPE_CHECKING:
@@ -219,6 +220,8 @@ class Extreme(Accumulator):
             heaps.previous, rows,
         )  # fmt: skip
         missing = rows < 0
+        if pa.types.is_string(self._store.schema.field(_VALUE).type):
+            charge(int(self._store.lengths(_VALUE, rows[~missing]).sum()))
         found_values = self._store.take(_VALUE, np.where(missing, 0, rows))
         if not missing.any():
             return found_values

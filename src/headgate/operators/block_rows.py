@@ -87,6 +87,7 @@ class BlockRows:
         self.slide = max((window.slide for window, _ in windows_of(node)), default=0)
         self.last = NO_TIME
         self._order: tuple[int, ...] | None = None
+        self._tables = {key: x.capacity for key, x in tables.items()}
         self.top = self._made(node, sequences, tables, kept or bool(self.slide))
         self.kept = kept or bool(self.slide) or not isinstance(self.top, JoinSet)
 
@@ -125,6 +126,11 @@ class BlockRows:
     @property
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return self.top.windows()
+
+    @property
+    def held(self) -> int:
+        """How many tuples its windows hold, and how many it sees of tables; a window that is read twice counts once."""
+        return sum({x.window.key: x.held for x in self.windows}.values()) + sum(self._tables.values())
 
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
         """The tuples of rows, one array for each source, in the order of the block's sources."""

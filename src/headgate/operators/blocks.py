@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +73,15 @@ class Shape:
             return self.items
         return tuple(sorted(self.aggregate.groups, key=str))
 
+    @property
+    def calls(self) -> frozenset[AggregateCall]:
+        return self.aggregate.calls if self.aggregate is not None else frozenset()
+
+    @property
+    def emits_all(self) -> bool:
+        """Whether it emits all its rows at each instant."""
+        return self.aggregate is None and not self.distinct and self.operator == "RSTREAM"
+
     def kind(self, slides: bool) -> int:
         """Which groups it emits."""
         if self.operator == "RSTREAM" or (self.aggregate is not None and slides):
@@ -89,7 +99,14 @@ def grouping_of(shape: Shape, rows: BlockRows, kinds: LabelKinds) -> Grouping:
     return Grouping(rows, shape.grouped, shape.kind(bool(rows.slide)), kinds)
 
 
-def group_results(shape: Shape, rows: BlockRows, changes: Changes, found: GroupResults, reader: Reader) -> Emitted:
+def group_results(
+    shape: Shape,
+    rows: BlockRows,
+    changes: Changes,
+    found: GroupResults,
+    values_of: Mapping[AggregateCall, pa.Array],
+    reader: Reader,
+) -> Emitted:
     """The results of a block with groups: aggregates, or distinct results."""
     emissions = found.emissions
     sides, at, labels = rows.sides(emissions.leading), emissions.at, found.labels
@@ -99,7 +116,7 @@ def group_results(shape: Shape, rows: BlockRows, changes: Changes, found: GroupR
     given: dict[Column | AggregateCall, pa.Array] = dict(
         reader.values(rows.streams, sides, shape.aggregate.groups, many=True)
     )
-    given |= {call: found.values[call] for call in shape.aggregate.calls}
+    given |= {call: values_of[call] for call in shape.aggregate.calls}
     values = reader.evaluate(shape.items, given, len(emissions))
     if shape.having:
         chosen = np.flatnonzero(reader.met(shape.having, given, len(emissions)))

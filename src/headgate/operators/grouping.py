@@ -81,25 +81,26 @@ class Grouping:
     # A batch ----------------------------------------------------------------------------------------------------------
 
     def advance(self, changes: Changes, reader: Reader) -> GroupResults:
-        """Apply changes; the results are those of all emissions."""
+        """Apply changes; the results have no values yet (`values`)."""
         new = changes.row[changes.entered]
-        sides, streams = self._block.sides(new), self._block.streams
         self.group_of = grown(self.group_of, self._rows.capacity)
         self.group_of[new] = 0
         if self._codes is not None and len(new):
-            columns = reader.computed(streams, sides, self.exprs)
+            columns = reader.computed(self._block.streams, self._block.sides(new), self.exprs)
             self.group_of[new] = self._codes.codes(columns, null_is_a_value=True)
         group = self.group_of[changes.row]
         found = self._emissions(changes, group)
         labels = self._labels.of(changes, group, self._rows.kinds(), found, len(self))
-        values = {}
-        for call, kept in self.accumulators.items():
-            argument = None
-            if call.argument is not None:
-                (argument,) = reader.computed(streams, sides, [call.argument])
-            charge(8 * len(found))
-            values[call] = kept.advance(changes, group, new, argument, found, len(self), self._rows.capacity)
-        return GroupResults(found, labels, values)
+        return GroupResults(found, labels, group)
+
+    def values(self, call: AggregateCall, changes: Changes, found: GroupResults, reader: Reader) -> pa.Array:
+        """The values of an aggregate for all emissions."""
+        new, argument = changes.row[changes.entered], None
+        if call.argument is not None:
+            (argument,) = reader.computed(self._block.streams, self._block.sides(new), [call.argument])
+        charge(8 * len(found.emissions))
+        kept = self.accumulators[call]
+        return kept.advance(changes, found.group, new, argument, found.emissions, len(self), self._rows.capacity)
 
     def _emissions(self, changes: Changes, group: Ints) -> Emissions:
         if self._alone:
@@ -151,9 +152,11 @@ class Grouping:
 
 @dataclass(frozen=True)
 class GroupResults:
+    """`group` is the group of each change."""
+
     emissions: Emissions
     labels: LabelSets
-    values: dict[AggregateCall, pa.Array]
+    group: Ints
 
 
 class _Labels:

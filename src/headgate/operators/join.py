@@ -118,10 +118,6 @@ class JoinSet:
     def capacity(self) -> int:
         return self._pool.capacity
 
-    @property
-    def held(self) -> int:
-        return sum(x.held for x in self.inputs)
-
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return [window for x in self.inputs for window in x.windows()]
 

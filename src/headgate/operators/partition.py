@@ -21,10 +21,11 @@ from headgate.columns.sorting import Ints
 from headgate.expressions.limits import Evaluate, limited
 from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.model.visibility import HIDDEN, Position, Visibility, VisibilityRows
+from headgate.operators.evaluation import BlockEmitted
 from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Program
 from headgate.operators.threads import in_threads
 from headgate.operators.tuple_store import TupleStore, VisibleTuples
-from headgate.operators.view_group import BlockEmitted, Held, Operators
+from headgate.operators.view_group import Held, Operators
 from headgate.operators.waiting import Waiting
 
 

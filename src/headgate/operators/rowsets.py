@@ -76,11 +76,6 @@ class RowSet(Protocol):
     @property
     def capacity(self) -> int: ...
 
-    @property
-    def held(self) -> int:
-        """How many tuples its windows hold."""
-        ...
-
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
         """The tuples of rows, by their slots in the store, one array for each source."""
         ...
@@ -399,7 +394,6 @@ class TableSet:
     """The tuples of a table that meet the conditions on it. They were there before everything else, and stay."""
 
     fifo = False
-    held = 0
 
     def __init__(self, tuples: Ints, kinds: Ints) -> None:
         self._tuples = tuples

@@ -14,12 +14,12 @@ from headgate.expressions.limits import Evaluate, Values, bounded, limited
 from headgate.model.budget import LimitExceeded, charge
 from headgate.model.visibility import HIDDEN, Visibility
 from headgate.operators.emit import NOTHING, Emitted
+from headgate.operators.evaluation import BlockEmitted, judged
 from headgate.operators.label_sets import LabelSets
 from headgate.operators.program import TIME, VISIBILITY, Block, Program
 from headgate.operators.reading import meets
 from headgate.operators.threads import in_threads
 from headgate.operators.tuples import Tuples, VisibleTuples
-from headgate.operators.view_group import BlockEmitted, judged
 from headgate.plan import expressions as e
 from headgate.plan.expressions import Expr
 

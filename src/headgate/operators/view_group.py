@@ -3,20 +3,21 @@ once, however many views and queries read it, and is kept from batch to batch.""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.limits import Evaluate, few_tuples, limited
-from headgate.model.budget import LimitExceeded, Meter
+from headgate.model.budget import LimitExceeded, Meter, Remembered
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Visibility
 from headgate.operators.block_rows import BlockRows, Changes, Finals, windows_of
-from headgate.operators.blocks import AllRows, Shape, group_results, grouping_of, row_results
-from headgate.operators.emit import NOTHING, Emitted
-from headgate.operators.grouping import Grouping, GroupResults
+from headgate.operators.blocks import AllRows, Shape, grouping_of
+from headgate.operators.emit import NOTHING
+from headgate.operators.evaluation import BlockEmitted, Evaluation
+from headgate.operators.grouping import Grouping
 from headgate.operators.previous_instant import name_of, previous_rows
 from headgate.operators.program import LABEL, TIME, Block
 from headgate.operators.reading import stream_of
@@ -29,7 +30,6 @@ from headgate.operators.visible import Reader
 from headgate.plan import nodes as n
 
 _NONE = np.empty(0, np.int64)
-NO_TUPLES = _NONE
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,6 @@ class Held:
 
     windows: Mapping[str, Ints] = field(default_factory=dict)
     last: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class BlockEmitted:
-    """The results of one block for some views; or the limit that they exceeded."""
-
-    block: Block
-    views: tuple[int, ...]
-    emitted: Emitted
-    exceeded: str = ""
 
 
 class Operators:
@@ -79,27 +69,46 @@ class Operators:
         self._rows: dict[tuple[str, bool], BlockRows] = {}
         self._groupings: dict[tuple[object, ...], Grouping] = {}
         self._all: dict[str, AllRows] = {}
-        self._begin(self._reader(visibility, view), tables, held)
+        self._failed: dict[tuple[str, int], str] = {}
+        """Blocks that cannot go on, and why."""
+        self._remembered = Remembered()
+        self._begin(self._reader(visibility, view), tables, held, visibility)
 
     def _reader(self, visibility: Visibility, view: int) -> Reader:
         return Reader(VisibleTuples(self._store, visibility, view), self._evaluate)
 
     # Building ---------------------------------------------------------------------------------------------------------
 
-    def _begin(self, reader: Reader, tables: Ints, held: Held) -> None:
+    def _begin(self, reader: Reader, tables: Ints, held: Held, visibility: Visibility) -> None:
         there = self._checked(reader, held)
         self._fill(there)
         for block in self.blocks:
             self._add(block, reader, tables)
-        for key, rows in self._rows.items():
-            before = self._before(rows, there)
-            changes = rows.begin(there.windows, before, there.last.get(key[0], NO_TIME), reader)
-            for grouping in (x for (own, *_), x in self._groupings.items() if own == key[0]):
-                grouping.advance(changes, reader)
-            if key[0] in self._all:
-                self._all[key[0]].advance(changes)
-            rows.release()
+        for key, rows in list(self._rows.items()):
+            try:
+                with limited(visibility.limits, Meter({})):
+                    self._begin_rows(key, rows, there, reader)
+            except LimitExceeded as error:
+                self._fail((x for x in self.blocks if self._rows_key(self._shapes[x.target]) == key), str(error))
+                self._end(key)
         self._trim()
+
+    def _begin_rows(self, key: tuple[str, bool], rows: BlockRows, held: Held, reader: Reader) -> None:
+        changes = rows.begin(held.windows, self._before(rows, held), held.last.get(key[0], NO_TIME), reader)
+        for grouping in self._groupings_of(key).values():
+            found = grouping.advance(changes, reader)
+            for call in grouping.accumulators:
+                grouping.values(call, changes, found, reader)
+        if key[0] in self._all and key[1]:
+            self._all[key[0]].advance(changes)
+        rows.release()
+
+    def _groupings_of(self, key: tuple[str, bool]) -> dict[tuple[object, ...], Grouping]:
+        return {name: x for name, x in self._groupings.items() if name[0] == key[0] and key[1]}
+
+    def _fail(self, blocks: Iterable[Block], reason: str) -> None:
+        for block in blocks:
+            self._failed.setdefault(block.target, reason)
 
     def _checked(self, reader: Reader, held: Held) -> Held:
         """What is left of what windows held: a column that was lost may have been the reason why a tuple entered."""
@@ -175,19 +184,38 @@ class Operators:
         self, finals: Ints, since: int, until: int, waiting: int, visibility: Visibility, views: Sequence[int]
     ) -> list[BlockEmitted]:
         """Tuples become final, in order; returns the results of all blocks for these views."""
-        reader = self._reader(visibility, views[0])
-        positions = np.arange(self._position, self._position + len(finals))
-        chosen: dict[str, Bools] = {}
-        for name, sequence in self._sequences.items():
-            entering = self._chosen(self._inputs[name], finals, reader, chosen)
-            sequence.enter(finals[entering], positions[entering])
+        reader, looking = self._reader(visibility, views[0]), _looking(visibility, views)
+        self._remembered = Remembered()
+        found = self._enter(finals, reader, visibility, looking)
         batch = Finals(finals, self._store.numbers(TIME)[finals], self._position, since, until)
         self._position += len(finals)
-        found = list[BlockEmitted]()
-        for rows, blocks in self._together(_looking(visibility, views)).items():
+        for rows, blocks in self._together(looking).items():
             found += self._block_results(rows, blocks, batch, waiting, reader, visibility)
         self._trim()
         return found
+
+    def _enter(
+        self, finals: Ints, reader: Reader, visibility: Visibility, looking: Mapping[tuple[str, int], list[int]]
+    ) -> list[BlockEmitted]:
+        """Let the tuples enter that meet the conditions before windows."""
+        positions = np.arange(self._position, self._position + len(finals))
+        found = list[BlockEmitted]()
+        for name in list(self._sequences):
+            blocks = [x for x in self.blocks if x.target in looking and self._reads(x, name)]
+            meter = visibility.meter([view for x in blocks for view in looking[x.target]])
+            entering = np.zeros(len(finals), np.bool_)
+            try:
+                with limited(visibility.limits, meter):
+                    entering = self._chosen(self._inputs[name], finals, reader, self._remembered)
+            except LimitExceeded as error:
+                self._fail(blocks, str(error))
+            for view, reason in meter.exceeded.items():
+                found += [BlockEmitted(x, (view,), NOTHING, reason) for x in blocks if view in looking[x.target]]
+            self._sequences[name].enter(finals[entering], positions[entering])
+        return found
+
+    def _reads(self, block: Block, name: str) -> bool:
+        return any(name == own for own, _ in _sequence_names(self._shapes[block.target].rows))
 
     def _together(self, looking: Mapping[tuple[str, int], list[int]]) -> dict[tuple[str, bool], dict[Block, list[int]]]:
         """The blocks that share their rows, with their views."""
@@ -205,51 +233,26 @@ class Operators:
         reader: Reader,
         visibility: Visibility,
     ) -> Iterable[BlockEmitted]:
-        """Rows and groups are computed once and charged to all views that share them, so whether one of them exceeds
-        its limit depends on nobody else."""
-        rows, exceeded = self._rows.get(key), dict[int, str]()
-        if rows is None:  # all blocks over these rows have ended
-            return
-        shared = visibility.meter([view for views in blocks.values() for view in views])
-        groups: dict[tuple[object, ...], GroupResults] = {}
-        try:
-            with limited(visibility.limits, shared):
-                changes = rows.advance(batch, reader)
-                for name, grouping in self._groupings.items():
-                    if name[0] == key[0] and key[1]:
-                        groups[name] = grouping.advance(changes, reader)
-                there = self._all[key[0]].advance(changes) if key[0] in self._all and key[1] else None
-                few_tuples(waiting + rows.top.held)
-        except LimitExceeded as error:
+        rows, failed = self._rows.get(key), self._failed
+        evaluation = Evaluation(blocks, self._shapes, failed, visibility, reader)
+        changes = None
+        if rows is not None:
+            changes = evaluation.shared(blocks, lambda: self._advanced(rows, batch, waiting, reader))
+        if rows is not None and changes is not None:
+            for name, grouping in self._groupings_of(key).items():
+                evaluation.group(name, grouping, changes, bool(rows.slide))
+            if key[0] in self._all and key[1]:
+                evaluation.all_rows(self._all[key[0]], changes)
+        yield from evaluation.results(rows, changes)
+        if changes is None:
             self._end(key)
-            for block, views in blocks.items():
-                yield from judged(block, views, NOTHING, shared, str(error))
-            return
-        exceeded |= shared.exceeded
-        for block, views in blocks.items():
-            left = [view for view in views if view not in exceeded]
-            yield from judged(block, [view for view in views if view in exceeded], NOTHING, shared, "")
-            if left:
-                yield from self._results(block, left, rows, changes, groups, there, reader, visibility)
-        rows.release()
+        elif rows is not None:
+            rows.release()
 
-    def _results(
-        self, block: Block, views: list[int], rows: BlockRows, changes: Changes,
-        groups: Mapping[tuple[object, ...], GroupResults], there: tuple[Ints, Ints] | None, reader: Reader,
-        visibility: Visibility,
-    ) -> Iterable[BlockEmitted]:  # fmt: skip
-        shape, meter = self._shapes[block.target], visibility.meter(views)
-        found, exceeded = NOTHING, ""
-        try:
-            with limited(visibility.limits, meter):
-                if shape.aggregate is not None or shape.distinct:
-                    name = shape.grouping(bool(rows.slide))
-                    found = group_results(shape, rows, changes, groups[name], reader)
-                else:
-                    found = row_results(shape, rows, changes, there, reader)
-        except LimitExceeded as error:
-            found, exceeded = NOTHING, str(error)
-        yield from judged(block, views, found, meter, exceeded)
+    def _advanced(self, rows: BlockRows, batch: Finals, waiting: int, reader: Reader) -> Changes:
+        changes = rows.advance(batch, reader)
+        few_tuples(waiting + rows.held)
+        return changes
 
     def changes(self, block: Block, finals: Ints, visibility: Visibility, view: int) -> tuple[Ints, ...]:
         """The positions at which tuples would enter and leave the windows of a block with these tuples."""
@@ -262,30 +265,30 @@ class Operators:
 
     def _end(self, key: tuple[str, bool]) -> None:
         """Drop operators that failed in the middle of a batch; all who read them have ended."""
-        for window in self._rows.pop(key).windows:
+        rows = self._rows.pop(key, None)
+        for window in rows.windows if rows is not None else ():
             if isinstance(window, PartitionedSet):
                 window.close()
                 self._sequences = {name: x for name, x in self._sequences.items() if x is not window.sequence}
         for name in [name for name in self._groupings if name[0] == key[0]]:
             del self._groupings[name]
 
-    def _chosen(self, node: n.Node, tuples: Ints, reader: Reader, known: dict[str, Bools] | None = None) -> Bools:
+    def _chosen(self, node: n.Node, tuples: Ints, reader: Reader, known: Remembered | None = None) -> Bools:
         """Which tuples a selection below a window lets through."""
-        found: Bools
-        if known is not None and node.key in known:
-            return known[node.key]
+        if known is not None:
+            return known.once(("chosen", node.key), lambda: self._selected(node, tuples, reader, known))
+        return self._selected(node, tuples, reader, None)
+
+    def _selected(self, node: n.Node, tuples: Ints, reader: Reader, known: Remembered | None) -> Bools:
         match node:
             case n.Source():
-                found = reader.tuples.of_stream(node.stream, tuples)
+                return reader.tuples.of_stream(node.stream, tuples)
             case n.Select():
                 found = self._chosen(node.input, tuples, reader, known).copy()
                 places = np.flatnonzero(found)
                 found[places] = reader.meets([stream_of(node)], (tuples[places],), node.conditions)
-            case _:
-                raise ValueError(f"{node} cannot stand below a window")
-        if known is not None:
-            known[node.key] = found
-        return found
+                return found
+        raise ValueError(f"{node} cannot stand below a window")
 
     def _trim(self) -> None:
         """Let go of rows that no window holds any more."""
@@ -358,13 +361,3 @@ def _looking(visibility: Visibility, views: Iterable[int]) -> dict[tuple[str, in
     for view in views:
         looking.setdefault(visibility.targets[view], []).append(view)
     return looking
-
-
-def judged(block: Block, views: Collection[int], found: Emitted, meter: Meter, exceeded: str) -> Iterable[BlockEmitted]:
-    """The results of a block for its views, or the limit that is exceeded: by all of them, or by some."""
-    for view in views:
-        if view in meter.exceeded:
-            yield BlockEmitted(block, (view,), NOTHING, meter.exceeded[view])
-    left = tuple(view for view in views if view not in meter.exceeded)
-    if left and (exceeded or len(found)):
-        yield BlockEmitted(block, left, found, exceeded)

@@ -22,8 +22,8 @@ _MOST_RUNS = 64
 class _Run:
     tuples: Ints
     times: Ints
-    bounds: tuple[int, ...] = ()
-    """The watermarks within the run's times when it was last looked through."""
+    bounds: tuple[int, ...] | None = None
+    """The watermarks within the run's times when it was last looked through; None: it was not."""
 
 
 class Waiting:

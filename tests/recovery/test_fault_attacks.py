@@ -36,7 +36,7 @@ PLACES: dict[str, Callable[..., bool]] = {
     "operators.partition.Partition._group_results": lambda _, group, visibility: any(
         visibility.targets[view][0] == "bad" for view in group.views
     ),
-    "execution.executors.packed": lambda found, **_: found.block.query == "bad",
+    "execution.executors.packed": lambda found, *_, **__: found.block.query == "bad",
     "egress.filter.ResultFilter._whole": lambda _, view, *__: view.running.name == "bad",
     "egress.filter.ResultFilter._shared_out": lambda _, view, __: view.running.name == "bad",
 }

@@ -161,9 +161,10 @@ class WindowSet:
         """The tuples that the window holds, in order, by their slots in the store."""
         return self.sequence.tuples[self.sequence.order(self.kept, self.sequence.end)]
 
-    def content_before(self) -> Ints:
-        """The tuples that it held at the last instant."""
-        return self.sequence.tuples[self.sequence.order(self.first, self.applied)]
+    def content_at(self, last: int) -> Ints:
+        """The tuples that it held at the last instant, whose time is given."""
+        rows = self.sequence.order(self.first, self.sequence.end)
+        return self.sequence.tuples[rows[self.sequence.times[rows] <= last]]
 
     def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:
         """Continue with what the window held (`held`), and what it held at the last instant (`before`), by slots in the
@@ -294,8 +295,9 @@ class PartitionedSet:
         found: Ints = self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
         return found
 
-    def content_before(self) -> Ints:
-        rows = np.setdiff1d(np.flatnonzero(self._alive), self._waiting)
+    def content_at(self, last: int) -> Ints:
+        rows = np.flatnonzero(self._alive)
+        rows = rows[self.sequence.times[rows] <= last]
         return self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
 
     def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:  # noqa: ARG002

@@ -61,9 +61,11 @@ class Operators:
         self._store = store
         self._evaluate = evaluate
         self._kinds = LabelKinds()
-        self._position = 0
+        self._position = 1
+        """The position of the next tuple. What windows hold already has positions below 0."""
         self.blocks = tuple(blocks)
         self._shapes = {block.target: Shape.of(block.top) for block in blocks}
+        self._kept = {shape.rows.key for shape in self._shapes.values() if shape.kept}
         self._sequences: dict[str, Entered] = {}
         self._inputs: dict[str, n.Node] = {}
         self._rows: dict[tuple[str, bool], BlockRows] = {}
@@ -156,7 +158,7 @@ class Operators:
         key = self._rows_key(shape)
         if key not in self._rows:
             sets = {side.key: self._table(side, reader, tables) for side in _tables_of(shape.rows)}
-            self._rows[key] = BlockRows(shape.rows, self._sequences, sets, kept=shape.kept)
+            self._rows[key] = BlockRows(shape.rows, self._sequences, sets, kept=shape.rows.key in self._kept)
         rows = self._rows[key]
         if shape.aggregate is not None or shape.distinct:
             name = shape.grouping(bool(rows.slide))
@@ -168,7 +170,7 @@ class Operators:
             self._all[rows.node.key] = AllRows(rows)
 
     def _rows_key(self, shape: Shape) -> tuple[str, bool]:
-        return shape.rows.key, shape.kept or not isinstance(shape.rows, n.Join)
+        return shape.rows.key, shape.rows.key in self._kept or not isinstance(shape.rows, n.Join)
 
     def _table(self, side: n.Node, reader: Reader, tables: Ints) -> TableSet:
         stream = stream_of(side)
@@ -317,7 +319,7 @@ class Operators:
             wanted = {window.key for window in previous_rows(block.top)}
             for window in self._rows[rows_key].windows if wanted and rows_key in self._rows else ():
                 if window.window.key in wanted:
-                    windows[name_of(block.top, window.window)] = window.content_before()
+                    windows[name_of(block.top, window.window)] = window.content_at(self._rows[rows_key].last)
         return Held(windows, {key: time for key, time in last.items() if time != NO_TIME})
 
     def _either(self, a: Ints, b: Ints) -> Ints:

@@ -5,6 +5,7 @@ Blocks over the same windows and joins share them, whatever they select or aggre
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,6 +77,12 @@ def windows_of(node: n.Node) -> list[tuple[n.Window, frozenset[Expr]]]:
     return found
 
 
+def own_sequence(rows: n.Node, side: n.Node, number: int) -> str:
+    """The name of the sequence of a PARTITIONED window, which no other window reads; `number` tells equal sources
+    apart."""
+    return f"{side.key} {rows.key} {number}"
+
+
 class BlockRows:
     """`kept`: whether the rows of a join are remembered. The caller makes the sequences that its windows read."""
 
@@ -87,6 +94,7 @@ class BlockRows:
         self.slide = max((window.slide for window, _ in windows_of(node)), default=0)
         self.last = NO_TIME
         self._order: tuple[int, ...] | None = None
+        self._alike: Counter[str] = Counter()
         self._tables = {key: x.capacity for key, x in tables.items()}
         self.top = self._made(node, sequences, tables, kept or bool(self.slide))
         self.kept = kept or bool(self.slide) or not isinstance(self.top, JoinSet)
@@ -120,7 +128,9 @@ class BlockRows:
         ((window, conditions),) = windows_of(side)
         stream = stream_of(window)
         if window.kind == "PARTITIONED":
-            return PartitionedSet(window, stream, conditions, sequences[f"{side.key} {self.node.key}"])
+            self._alike[side.key] += 1
+            name = own_sequence(self.node, side, self._alike[side.key])
+            return PartitionedSet(window, stream, conditions, sequences[name])
         return WindowSet(window, stream, conditions, sequences[window.input.key], joined=joined)
 
     @property

@@ -3,6 +3,7 @@ once, however many views and queries read it, and is kept from batch to batch.""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from headgate.expressions.limits import Evaluate, few_tuples, limited
 from headgate.model.budget import LimitExceeded, Meter, Remembered
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Visibility
-from headgate.operators.block_rows import BlockRows, Changes, Finals, windows_of
+from headgate.operators.block_rows import BlockRows, Changes, Finals, own_sequence, windows_of
 from headgate.operators.blocks import AllRows, Shape, grouping_of
 from headgate.operators.emit import NOTHING
 from headgate.operators.evaluation import BlockEmitted, Evaluation
@@ -344,11 +345,14 @@ def _sequence_names(rows: n.Node) -> list[tuple[str, n.Window]]:
     """The sequence that each window of the rows reads: one for all windows over an input, and one of its own for each
     PARTITIONED window."""
     sides = rows.sides if isinstance(rows, n.Join) else (rows,)
-    found = []
+    found, alike = [], Counter[str]()
     for side in sides:
         for window, _ in windows_of(side):
-            own = f"{side.key} {rows.key}"
-            found.append((own if window.kind == "PARTITIONED" else window.input.key, window))
+            name = window.input.key
+            if window.kind == "PARTITIONED":
+                alike[side.key] += 1
+                name = own_sequence(rows, side, alike[side.key])
+            found.append((name, window))
     return found
 
 

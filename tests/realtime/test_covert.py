@@ -11,7 +11,7 @@ from headgate.realtime.settings import COVERT_AC, OPEN_AC, STAR, STRICT, Approac
 from .lattices import TWO
 
 SUM_OPEN = Approach("strict signal, shared sum", feedback="dominated", counted="shared")
-SIGNAL_OPEN = Approach("shared signal, strict sum", feedback="shared", counted="dominated")
+SIGNAL_OPEN = Approach("shared signal, strict sum", feedback="shared", counted="own")
 UNTIL_DEADLINE = Settings().but("control.released", "deadline").but("control.limit", 100.0)
 ATTACK = Attack(symbol_s=0.5, seconds=300.0)
 

@@ -29,7 +29,7 @@ CHANNELS: tuple[tuple[str, Approach], ...] = (
     ("Open-AC: shared sum, no signal", OPEN_AC),
     ("STAR: shared sum, shared signal", STAR),
     ("shared sum, strict signal", Approach("sum", feedback="dominated", counted="shared")),
-    ("strict sum, shared signal", Approach("signal", feedback="shared", counted="dominated")),
+    ("strict sum, shared signal", Approach("signal", feedback="shared", counted="own")),
     ("strict STAR", STRICT),
 )
 SYMBOLS = (0.1, 0.25, 0.5, 1.0, 5.0, 10.0)

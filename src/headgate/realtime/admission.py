@@ -1,8 +1,7 @@
 """The admission controller and the choice of a QoS version (paper 004, section 3.3).
 
-A transaction is admitted if its estimated share of the processor fits beside the estimates of those admitted before.
-Whose estimates count for whom is `State.counted`: all levels (the paper), or the dominated ones (strict). A rejected
-transaction leaves no trace at other levels.
+A transaction is admitted if its estimated share of the processor fits beside the estimates of those admitted before:
+at all levels (the paper), or at its own (strict). A rejected transaction leaves no trace at other levels.
 """
 
 from __future__ import annotations
@@ -45,15 +44,14 @@ def submit(state: State, now: int, level: int, deadline: int, estimate: int, scr
 
 @compiled
 def fits(state: State, now: int, level: int, need: int) -> bool:
-    """Whether the level may take on this estimate: within the limit of its group, or as its only one where that is
-    promised."""
+    """Whether the level may take on this estimate: within its limit, or as its only one where that is promised."""
     total = 0
     for other in range(state.levels.shape[0]):
-        if state.counted[level, other]:
+        if other == level or state.rules[0].shared_sum:
             _release_due(state, now, other)
             total += state.levels[other].promised
     own = state.levels[level]
-    return bool(total + need <= state.groups[own.group].limit or (own.promised == 0 and state.rules[0].one_always))
+    return bool(total + need <= own.limit or (own.promised == 0 and state.rules[0].one_always))
 
 
 @compiled

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from headgate.realtime.actuators import Actuators
 from headgate.realtime.arrays import Ints
 from headgate.realtime.control import Controller

@@ -14,7 +14,6 @@ from headgate.bench.star_runs import Ran, on_spark
 from headgate.bench.star_tables import reproduction_rows, specification_rows, worst
 from headgate.realtime.experiments import (
     Case,
-    Mean,
     Outcome,
     fresh_cases,
     lattice_cases,
@@ -22,10 +21,10 @@ from headgate.realtime.experiments import (
     repeated,
     run_case,
     sensitivity_cases,
-    summarise,
     two,
 )
 from headgate.realtime.settings import STAR, STRICT
+from headgate.realtime.summaries import Mean, summarise
 
 
 def outcome(case: Case, miss: float = 1.0) -> Outcome:

@@ -17,7 +17,7 @@ ATTACK = Attack(symbol_s=0.5, seconds=300.0)
 
 
 def bits(approach: Approach, settings: Settings | None = None) -> dict[str, float]:
-    return {leak.observable: leak.bits_per_second for leak in leaks(TWO, approach, ATTACK, settings)[0]}
+    return {leak.observable: leak.bits_per_second for leak in leaks(TWO, approach, ATTACK, settings)}
 
 
 @pytest.mark.parametrize("settings", [Settings(), UNTIL_DEADLINE])

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headgate.bench.harness import Goal, Progress, Report, environment
+from headgate.bench.star_channels import channel_rows
 from headgate.bench.star_figures import figures
 from headgate.bench.star_runs import Ran, Runner, on_spark
 from headgate.bench.star_tables import (
-    channel_rows,
     lattice_rows,
     profile_rows,
     reproduction_rows,
@@ -25,7 +25,6 @@ from headgate.bench.star_tables import (
 )
 from headgate.realtime.experiments import (
     Case,
-    Summary,
     fresh_cases,
     lattice_cases,
     lattice_named,
@@ -33,10 +32,10 @@ from headgate.realtime.experiments import (
     repeated,
     run_case,
     sensitivity_cases,
-    summarise,
     two,
 )
 from headgate.realtime.settings import OPEN, STAR, STRICT
+from headgate.realtime.summaries import Summary, summarise
 from headgate.realtime.tuning import profile
 
 _OTHER_SEEDS = 1000

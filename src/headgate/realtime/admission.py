@@ -7,7 +7,7 @@ at all levels (the paper), or at its own (strict). A rejected transaction leaves
 from __future__ import annotations
 
 from headgate.realtime.compiled import compiled
-from headgate.realtime.locks import note
+from headgate.realtime.events import log, note
 from headgate.realtime.scheduler import enqueue
 from headgate.realtime.state import ADMITTED, NOBODY, READY, REJECTED, START, WHOLE, State
 
@@ -23,7 +23,7 @@ def submit(state: State, now: int, level: int, deadline: int, estimate: int, scr
     need = int(estimate * state.milestones[version] * WHOLE / (deadline - now))
     full = state.free_count[level] == 0 or state.held_count[level] == state.held.shape[1]
     if full or (state.rules[0].admission and not fits(state, now, level, need)):
-        _note_rejected(state, now, level)
+        log(state, now, REJECTED, level, own.submitted, 0)
         return int(NOBODY)
     group.carry = steps - version
     state.free_count[level] -= 1
@@ -72,15 +72,3 @@ def _release_due(state: State, now: int, level: int) -> None:
     while state.held_count[level] > 0 and state.held_until[level, state.held_count[level] - 1] <= now:
         state.held_count[level] -= 1
         state.levels[level].promised -= state.held[level, state.held_count[level]]
-
-
-@compiled
-def _note_rejected(state: State, now: int, level: int) -> None:
-    """A rejected transaction has no place; its log entry is written by hand."""
-    if state.log.shape[0] == 0:
-        return
-    if state.log_count[0] < state.log.shape[0]:
-        entry = state.log[state.log_count[0]]
-        entry.time, entry.event, entry.level = now, REJECTED, level
-        entry.number, entry.detail = state.levels[level].submitted, 0
-    state.log_count[0] += 1

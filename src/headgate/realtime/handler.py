@@ -38,24 +38,9 @@ class Sample:
         return 100 * int(self.tardy[level]) / ended if ended else 0.0
 
 
-@dataclass(frozen=True)
-class Group:
-    """Levels under one controller: which levels they are, and which levels it hears."""
-
-    levels: tuple[int, ...]
-    hears: tuple[int, ...]
-
-
-def groups_of(lattice: Lattice, approach: Approach) -> list[Group]:
-    """One group of all levels, or one for each level that hears only itself."""
-    everyone = tuple(range(len(lattice.levels)))
-    if approach.feedback != "dominated":
-        return [Group(everyone, everyone)]
-    return [Group((k,), (k,)) for k in everyone]
-
-
 class Handler:
-    """One processor under one approach. `state` is what the compiled functions work on."""
+    """One processor under one approach. `state` is what the compiled functions work on, `groups` are levels under one
+    controller: all of them, or each on its own."""
 
     def __init__(
         self,
@@ -72,13 +57,14 @@ class Handler:
         self.settings = settings or Settings()
         model, control = self.settings.model, self.settings.control
         self.slots = self._slots()
-        self.groups = groups_of(lattice, approach)
-        group_of = {k: g for g, group in enumerate(self.groups) for k in group.levels}
+        everyone = range(len(lattice.levels))
+        self.groups = [(k,) for k in everyone] if approach.feedback == "dominated" else [tuple(everyone)]
+        group_of = {k: g for g, group in enumerate(self.groups) for k in group}
         self.state = new_state(
             lattice,
             self.slots,
             item_levels,
-            groups=[group_of[k] for k in range(len(lattice.levels))],
+            groups=[group_of[k] for k in everyone],
             milestones=model.milestones,
             by_level=approach.by_level,
             admission=approach.admission,
@@ -89,14 +75,14 @@ class Handler:
             log=log,
             details=details,
         )
-        self._turns = [self._turns_of(k) for k in range(len(lattice.levels))]
+        self._turns = [self._turns_of(k) for k in everyone]
         self._left = list(self._turns)
         self.controllers: list[Controller] = []
         self.actuators: list[Actuators] = []
         if approach.feedback != "none":
             for group in self.groups:
                 own = self._control_settings(group)
-                self.controllers.append(Controller(group.hears, own))
+                self.controllers.append(Controller(group, own))
                 self.actuators.append(Actuators(own, model.milestones))
         self._actuate()
         self._sampled_at = 0
@@ -108,13 +94,13 @@ class Handler:
         strict = self.settings.strict
         return self.lattice.slots(strict.reserve, round(strict.cycle_ms * MILLISECOND))
 
-    def _control_settings(self, group: Group) -> Control:
+    def _control_settings(self, group: Sequence[int]) -> Control:
         """Strict control aims lower, and speaks of a level's own turns: the signal is in percent of them, like the
         utilisation it follows from, and so is the limit it moves."""
         control, strict = self.settings.control, self.settings.strict
         if self.approach.feedback != "dominated":
             return control
-        turns = max(self._turns[k] for k in group.levels)
+        turns = self._turns[group[0]]
         return replace(
             control,
             set_point=strict.set_point,
@@ -156,8 +142,8 @@ class Handler:
         if self.approach.feedback == "shared":
             used = sum(sample.utilisation)
         else:
-            used = 100 * seen[group.levels[0]] / self._turns[group.levels[0]]
-        misses = {k: sample.miss_ratio(k) for k in group.hears}
+            used = 100 * seen[group[0]] / self._turns[group[0]]
+        misses = {k: sample.miss_ratio(k) for k in group}
         held = self.settings.control.hold_when_saturated and actuators.saturated
         actuators.apply(controller.sample(misses, used, saturated=held).change, used)
 

@@ -124,7 +124,8 @@ class Approach:
     """Dominated levels go first; otherwise deadlines alone decide, which is a covert channel."""
     admission: bool = True
     feedback: Literal["none", "shared", "dominated"] = "none"
-    """Whose misses and utilisation move a level's limit and QoS: all levels' (the paper) or the dominated ones'."""
+    """What moves a level's limit and QoS: misses and utilisation of all levels (the paper), or its own misses and what
+    it and the levels it dominates use."""
     counted: Literal["shared", "own"] = "shared"
     """Whose estimates count when a level asks for admission: those of all levels, against the whole processor (the
     paper), or its own, against what the levels it dominates left of its turns in the last period."""

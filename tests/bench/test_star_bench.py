@@ -99,7 +99,7 @@ def test_the_bench_gives_the_same_numbers_on_spark_and_without() -> None:
         assert progress
         return Ran([run_case(case) for case in cases], 1.0)
 
-    size = star.Size(1, 10.0, 1, 20.0)
+    size = star.Size(1, 10.0, 1, 40.0)
     here, there = (star.run(False, Silent(), size, runner) for runner in (alone, None))
     assert list(here.rows) == list(there.rows)
     assert len(here.plots) == 15

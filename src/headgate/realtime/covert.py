@@ -25,6 +25,7 @@ from headgate.realtime.workload import Load
 
 OBSERVABLES = ("admission", "QoS", "response time")
 _LOG = 4_000_000
+_FEWEST = 4  # two to learn from, two to guess, of which the last may have no answer any more
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ def low_trace(
 def leaks(lattice: Lattice, approach: Approach, attack: Attack, settings: Settings | None = None) -> list[Leak]:
     """Sends random bits, and lets the observer guess them by each observable."""
     symbols = int(attack.seconds / attack.symbol_s)
+    if symbols < _FEWEST:
+        raise Conflict(f"cannot learn from {symbols} symbols: send for at least {_FEWEST * attack.symbol_s:g} s")
     draw = np.random.default_rng([attack.seed, 1])
     bits = np.concatenate([_balanced(attack.ignored, draw), _balanced(symbols, draw)])
     trace = low_trace(lattice, approach, attack, bits, settings)

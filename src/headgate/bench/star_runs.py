@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -32,6 +33,7 @@ class Ran:
     """What became of all runs."""
 
     outcomes: list[Outcome]
+    """In the order of the cases."""
     seconds: float
     """How long they took once Spark was up."""
     compared: str = ""
@@ -44,12 +46,14 @@ Runner = Callable[[Sequence[Case], Progress], Ran]
 def on_spark(cases: Sequence[Case], progress: Progress) -> Ran:
     """Runs all cases as one Spark job and shows how far it is; then compares one core with two."""
     tasks = max(1, len(cases) // _PER_TASK)
-    mixed = [case for start in range(tasks) for case in cases[start::tasks]]  # long and short ones together
+    order = [
+        place for first in range(tasks) for place in range(first, len(cases), tasks)
+    ]  # long ones beside short ones
     with _context() as context, ThreadPoolExecutor(1) as waiting:
         progress.expect(tasks + 1)
         context.parallelize(range(_CORES), _CORES).map(_warm).collect()
         begun = time.perf_counter()
-        result = waiting.submit(_job, context, mixed, tasks)
+        result = waiting.submit(_job, context, [cases[place] for place in order], tasks)
         shown = 0
         while not result.done():
             time.sleep(0.2)
@@ -59,7 +63,8 @@ def on_spark(cases: Sequence[Case], progress: Progress) -> Ran:
             shown = max(shown, done)
         took = time.perf_counter() - begun
         progress.step("one core and two")
-        return Ran(result.result(), took, _compare(context, cases[:: max(1, len(cases) // _COMPARED)]))
+        outcomes = [outcome for _, outcome in sorted(zip(order, result.result(), strict=True), key=itemgetter(0))]
+        return Ran(outcomes, took, _compare(context, cases[:: max(1, len(cases) // _COMPARED)]))
 
 
 @contextmanager

@@ -91,8 +91,9 @@ class _Slot:
 class Engine:
     """Tables by relation. `apply` is the only way in; reading is `rows`."""
 
-    def __init__(self, compiled: Compiled, principal: str, *, limit: int = LIMIT) -> None:
-        self.compiled, self.principal, self.limit = compiled, principal, limit
+    def __init__(self, compiled: Compiled, principal: str, *, limit: int = LIMIT, undo: bool = True) -> None:
+        """`undo`: a change beyond the limit is undone; without it, whoever made the engine throws it away then."""
+        self.compiled, self.principal, self.limit, self._undoes = compiled, principal, limit, undo
         self.tables = {rel: Table() for rel in compiled.rels}
         self.base: dict[Rel, set[Row]] = {}
         self.failures = 0
@@ -101,7 +102,7 @@ class Engine:
         self._groups = Groups(self.tables, self._failed)
         self._best = Best(self.tables, self._record, self._count, self._failed)
         self._undo: list[tuple[Rel, Row, bool]] = []
-        self._steps = 0
+        self.steps = 0
         self._components = [(c, self._bound(c.codes)) for c in compiled.components]
         self._triggers = {rel: self._bound(tuple(codes)) for rel, codes in compiled.triggers.items()}
         self._first = True
@@ -114,7 +115,7 @@ class Engine:
 
     def apply(self, insert: Iterable[Fact] = (), delete: Iterable[Fact] = ()) -> Changes:
         """Changes base facts and everything derived from them; events are processed and forgotten."""
-        self._steps = 0
+        self.steps = 0
         done = Changes()
         self._undo.clear()
         waiting = deque([(list(insert), list(delete))])
@@ -124,7 +125,8 @@ class Engine:
                 if pending:
                     waiting.append((pending, []))
         except Diverged:
-            self._restore()
+            if self._undoes:
+                self._restore()
             raise
         return done
 
@@ -466,14 +468,14 @@ class Engine:
         return found
 
     def _bind(self, generated: Generated) -> Loop:
-        return generated.bind(self.principal, self.tables, self._failed)
+        return generated.bind(self.principal, self.tables, self._failed, self._count)
 
     def _failed(self) -> None:
         self.failures += 1
 
     def _count(self, steps: int) -> None:
-        self._steps += steps
-        if self._steps > self.limit:
+        self.steps += steps
+        if self.steps > self.limit:
             hint = "a rule may make new values for ever"
             raise Diverged(f"cannot reach a fixpoint: more than {self.limit:,} derivations in one change", hint=hint)
 
@@ -490,7 +492,7 @@ class Engine:
         self.base = {}
         if self.derivations is not None:
             self.derivations = Derivations()
-        self._steps = 0
+        self.steps = 0
         self._first = True
         self._round(facts, [], Changes())
         self._first = False

@@ -21,8 +21,12 @@ from headgate.access.audit import Event, Head, Seal, load_key, verify
 from headgate.access.authorizer import EVERYONE, SYSTEM_ID, Authorizer, Decision, Principal, shown, source_name
 from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
+from headgate.access.evidence import Evidence, read_proof
+from headgate.access.evidence import action_of as policy_action
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import APPLIES, Kind, Permission
+from headgate.access.policies import Policies
+from headgate.access.policy_rights import Basis
 from headgate.access.request import Request, Result
 from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, REFUSED, WAIT, Sessions
@@ -46,8 +50,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
+_SHORTEST = 8
+"""How much of a proof's name must be given."""
 # The tables that decide who may administer and which sessions may continue.
-_RIGHTS = ("users", "roles", "memberships", "inheritances", "separations", "levels", "grants")
+_RIGHTS = (
+    "users",
+    "roles",
+    "memberships",
+    "inheritances",
+    "separations",
+    "levels",
+    "grants",
+    "policies",
+    "policy_statements",
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +99,8 @@ class Headgate:
         self._store = Store(url, self._seal, self._clock)
         self._state = State()
         self._lock = threading.RLock()
-        self._authorizer = Authorizer(self._state)
+        self._policies = Policies(self._state, self._clock)
+        self._authorizer = Authorizer(self._state, self._policies)
         self._catalog = Catalog(self._state, self._authorizer)
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
@@ -122,6 +139,7 @@ class Headgate:
 
     def _prepare(self) -> None:
         """Recomputes everything that depends on the changes now, at the cost of the request that made them."""
+        self._policies.catch_up()
         self._authorizer.prepare()
         self._running.catch_up()
 
@@ -156,7 +174,9 @@ class Headgate:
                     refusal = self._tries.admit(user, source, stored, proved)
                     if refusal is None:
                         token, session = self._sessions.open(user, roles, level)
-                        work.events.append(event._replace(session=session.id, granted=True))
+                        request = self._request(session, work)
+                        owed = map(request.proved, self._authorizer.session_bases(request.principal))
+                        work.events.append(event._replace(session=session.id, granted=True, reason="; ".join(owed)))
                         self._authorizer.prepare(self._authorizer.level(session.level))
                         return token
                     work.events.append(event._replace(reason=f"{refusal}, from {source}" if source else refusal))
@@ -245,6 +265,7 @@ class Headgate:
         """`tried` collects what was done and what failed, to be recorded if all of it is undone."""
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
+        given = self._policies.version, self._policies.bases()
         for statement in statements:
             request.subject, request.given, request.reasons = "", [], {}
             try:
@@ -258,11 +279,28 @@ class Headgate:
                 tried += _events(session, statement, request, granted=False, reason=error.message)
                 raise error.at(statement.position) from None
             done = _events(session, statement, request, granted=True, reason="; ".join(request.reasons))
+            if self._policies.version != given[0]:
+                done += self._consequences(request, given[1])
+                given = self._policies.version, self._policies.bases()
             work.events += done
             tried += done
         if not statements:
             work.events.append(_event(session, "EXECUTE", "", granted=True, reason="an empty script"))
         return results
+
+    def _consequences(self, request: Request, before: list[Basis]) -> list[Event]:
+        """A record for each right that policies give or take because of a statement; a right given links to its
+        proof."""
+        session, after = request.session, self._policies.bases()
+        new = [basis for basis in after if basis not in set(before)]
+        if len(new) > MOST_ROWS:
+            raise Conflict(f"a statement must not make policies give more than {MOST_ROWS:,} rights")
+        gone = [basis for basis in before if basis not in set(after)]
+        events = [_event(session, policy_action(x, given=False), x.about, granted=True) for x in gone]
+        for basis in new:
+            reason = request.proved(basis)
+            events.append(_event(session, policy_action(basis, given=True), basis.about, granted=True, reason=reason))
+        return events
 
     def _rights_version(self) -> int:
         return sum(map(self._state.changed.__getitem__, _RIGHTS))
@@ -277,6 +315,7 @@ class Headgate:
             self._subscriptions,
             self._passwords,
             self._running,
+            self._policies,
             work,
             session,
             self._clock.now(),
@@ -322,7 +361,7 @@ class Headgate:
     def assigned_roles(self, user: str) -> frozenset[str]:
         with self._lock:
             self._refresh()
-            return frozenset(m.role for m in self._state.memberships.peek("user", user))
+            return self._authorizer.assigned(user)
 
     def use(self, token: str) -> None:
         """Marks a session that fetches its subscriptions' results as not idle. No audit record: nothing is requested
@@ -388,6 +427,23 @@ class Headgate:
         decision = self._authorizer.decide(principal, permission, thing)
         details = self._authorizer.explain(principal, permission, thing) if auditor else []
         return Explanation(decision, tuple(details))
+
+    def proof(self, token: str, name: str) -> Evidence:
+        """The proof that an audit record names, with every signature checked again: for auditors."""
+        about = [f"proof {name}"]
+
+        def read(work: Transaction, session: r.Session) -> Evidence:
+            request = self._request(session, work)
+            request.need_system(Permission.VIEW_AUDIT)
+            found = work.proof(name) if len(name) >= _SHORTEST and name.isalnum() else []
+            if len(found) != 1:
+                raise NotFound(f"there is no proof `{name}`", hint="audit records name proofs after the word `proof`")
+            tree, content = read_proof(*found[0])
+            rules = dict(work.proof(str(content["rules"]))).get(str(content["rules"]), "")
+            work.events.append(_event(session, "EXPLAIN PROOF", about[0], granted=True))
+            return Evidence(str(content["policy"]), tree, rules)
+
+        return self._asked(token, "EXPLAIN PROOF", about, read)
 
     def plan(self) -> SecurePlan:
         """The plans of all running queries at this moment, for their execution."""

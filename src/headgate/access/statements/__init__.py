@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.access.request import Handler
-from headgate.access.statements import explain, grants, levels, objects, queries, roles, show, users
+from headgate.access.statements import explain, grants, levels, objects, policies, queries, roles, show, users
 from headgate.cql.statements import Statement
 
 HANDLERS: dict[type[Statement], Handler] = {
@@ -14,5 +14,6 @@ HANDLERS: dict[type[Statement], Handler] = {
     **queries.HANDLERS,
     **explain.HANDLERS,
     **grants.HANDLERS,
+    **policies.HANDLERS,
     **show.HANDLERS,
 }

@@ -14,7 +14,6 @@ from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE, SYSTEM_ID, Authorizer, Principal, known_level, shown
 from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
-from headgate.access.limits import NO_LIMITS
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.state import State
 from headgate.cql.reading import target
@@ -148,4 +147,4 @@ class Judge:
 
 
 def _grant(policy: r.Policy, role: str, permission: str, thing: r.Object) -> r.Grant:
-    return r.Grant(thing.id, permission, role, thing.kind, thing.name, thing.level, NO_LIMITS, policy.owner)
+    return r.Grant(thing.id, permission, role, thing.kind, thing.name, thing.level, (), policy.owner)

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from headgate.access import rows as r
 from headgate.access.authorizer import SYSTEM_ID, Authorizer, Principal
+from headgate.access.definitions import Nothing, StreamDefinition
 from headgate.access.permissions import Kind, Permission
 from headgate.access.policies import Policies
 from headgate.access.state import State
@@ -109,9 +110,9 @@ def _state(members: list[tuple[str, str]], contents: list[tuple[str, str]]) -> S
         state.users.put(r.User(name, "", least, keys=("key",)))
     for name in ("ADMIN", *(f"g{i}" for i in range(GROUPS))):
         state.roles.put(r.Role(name, "owner"))
-    state.objects.put(r.Object(SYSTEM_ID, Kind.SYSTEM, "", least, "SYSTEM", "{}"))
+    state.objects.put(r.Object(SYSTEM_ID, Kind.SYSTEM, "", least, "SYSTEM", Nothing()))
     for i, (name, _) in enumerate(contents):
-        state.objects.put(r.Object(i + 1, Kind.STREAM, "owner", least, name, '{"source": ""}'))
+        state.objects.put(r.Object(i + 1, Kind.STREAM, "owner", least, name, StreamDefinition(())))
     rules = ["plays(U, G) :- acme says member(U, G)."]
     rules += [f'r{i} may_access(g{i}, "READ TUPLE", O) :- acme says content(O, f{i}).' for i in range(GROUPS)]
     state.policies.put(r.Policy("bench", "owner", "", (), "\n".join(rules)))

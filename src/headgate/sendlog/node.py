@@ -16,7 +16,8 @@ from headgate.errors import HeadgateError
 from headgate.sendlog.channels import Channels
 from headgate.sendlog.compiled import Compiled
 from headgate.sendlog.core import Rel
-from headgate.sendlog.engine import Changes, Diverged, Engine, Fact
+from headgate.sendlog.derivations import Fact
+from headgate.sendlog.engine import Changes, Diverged, Engine
 from headgate.sendlog.keys import LEVELS, KeyRing
 from headgate.sendlog.packets import DELETE, EVENT, HELLO, INSERT, Header, Packet, Statement, pack, proven, unpack
 from headgate.sendlog.provenance import Tree

@@ -15,7 +15,8 @@ from headgate.lexing import fail
 from headgate.sendlog.check import load
 from headgate.sendlog.compiled import Compiled, compile_program
 from headgate.sendlog.core import Core, Lit, Rel
-from headgate.sendlog.engine import Diverged, Engine, Fact
+from headgate.sendlog.derivations import Fact
+from headgate.sendlog.engine import Diverged, Engine
 from headgate.sendlog.proofs import Step, prove
 from headgate.sendlog.syntax import Const
 from headgate.sendlog.values import Row

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.sendlog.derivations import Derivation
-from headgate.sendlog.engine import Engine, Fact
+from headgate.sendlog.derivations import Derivation, Fact
+from headgate.sendlog.engine import Engine
 from headgate.sendlog.provenance import Tree, Use
 from headgate.sendlog.values import Row, ValueFault, canonical
 

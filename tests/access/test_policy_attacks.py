@@ -240,8 +240,42 @@ def test_nobody_comes_to_govern_by_a_policy(hospital: Hospital, monkeypatch: pyt
     assert "ADMIN" in hospital.system.headgate.assigned_roles("bob"), "without the rule the attack succeeds"
 
 
-def test_a_policy_builds_on_no_other_policy(hospital: Hospital) -> None:
+def test_a_role_by_which_others_could_be_given_rights_is_not_given(
+    hospital: Hospital, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What bob would grant as a keeper would outlive acme's word."""
+    hospital.system.run("CREATE ROLE keeper")
+    hospital.system.run("GRANT CHANGE PERM, VIEW OBJECT ON STREAM vitals TO keeper", hospital.joe)
+    address = hospital.create("plays(U, keeper) :- acme says employee(U).")
+    hospital.says(address, "employee", "bob")
+    assert hospital.system.headgate.assigned_roles("bob") == frozenset()
+    monkeypatch.setattr(policy_rights, "_GOVERN", frozenset())
+    hospital.system.run("CREATE ROLE other")
+    hospital.system.run("GRANT READ TUPLE ON STREAM joe.vitals TO PUBLIC", hospital.system.login("bob"))
+    hospital.takes_back(address, "employee", "bob")
+    assert "PUBLIC" in {row[2] for row in hospital.system.rows("SHOW GRANTS ON STREAM vitals", hospital.joe)}
+
+
+def test_a_statement_is_not_handed_in_from_above(hospital: Hospital) -> None:
+    """It would change what those at level U see: a write from S down to U."""
+    hospital.system.run("ALTER USER bob CLEARANCE S")
+    message = hospital.message(hospital.create(), ("employee", ("bob",)))
+    with pytest.raises(AccessDenied, match="policies have level U"):
+        hospital.accept(message, hospital.system.login("bob", level="S"))
+    hospital.accept(message, hospital.system.login("bob", level="U"))
+    assert hospital.system.headgate.assigned_roles("bob") == {"partner"}
+
+
+def test_a_policy_gives_a_limited_number_of_rights(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "MOST_RIGHTS", 3)
+    with pytest.raises(Conflict, match="policy other would give more than 3 rights"):
+        hospital.create(RULES + 'may_access(partner, "PUBLISH", "STREAM joe.vitals").', "other")
+    hospital.create()
+
+
+def test_a_policy_builds_on_no_other_policy(hospital: Hospital, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ann can grant by a right of the store counts; what she could grant by a right of a policy does not."""
+    monkeypatch.setattr(policy_rights, "_GOVERN", frozenset())  # which alone would prevent it
     hospital.system.run("CREATE ROLE keeper; CREATE USER ann PASSWORD 'correct horse'; GRANT ROLE ADMIN TO USER ann")
     hospital.system.run("REVOKE CHANGE PERM ON STREAM vitals FROM ADMIN", hospital.joe)
     hospital.system.run("GRANT CHANGE PERM, VIEW OBJECT ON STREAM vitals TO keeper", hospital.joe)

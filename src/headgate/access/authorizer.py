@@ -279,7 +279,7 @@ class Authorizer:
 
     def bases(self, principal: Principal, permission: Permission, thing: r.Object) -> list[Basis]:
         """What a decision that was granted owes to policies: nothing where the store alone grants it."""
-        if self.policies is None:
+        if self.policies is None or not self.policies.active:
             return []
         plain = self.policies.stored
         stored = replace(principal, roles=principal.roles & plain.authorised(principal.user))
@@ -298,7 +298,7 @@ class Authorizer:
 
     def session_bases(self, principal: Principal) -> list[Basis]:
         """What a session owes to policies: its level, and those of its roles that the store does not give."""
-        if self.policies is None:
+        if self.policies is None or not self.policies.active:
             return []
         given, stored = self.policies.roles(principal.user), self.policies.stored.authorised(principal.user)
         needed = sorted(principal.roles - stored)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headgate.access import rows as r
-from headgate.access.authorizer import EVERYONE, SYSTEM_ID, Authorizer, Principal, known_level, shown
+from headgate.access.authorizer import EVERYONE, Authorizer, Principal, known_level, shown
 from headgate.access.catalog import Catalog
 from headgate.access.duties import Duties
 from headgate.access.permissions import APPLIES, Kind, Permission
@@ -124,12 +124,12 @@ class Judge:
         return level
 
     def _plays(self, owner: Principal, user: str, role: str) -> bool:
-        """As for GRANT ROLE; but nobody comes to govern the system by a policy."""
+        """As for GRANT ROLE; but no role by which somebody could grant rights, or read all records."""
         found = self._state.roles.get(role)
         if found is None or role == EVERYONE or not self._known_user(user):
             return False
         held = self._stored.effective(frozenset({role})) - {EVERYONE}
-        if any(self._state.grants.get(SYSTEM_ID, permission, x) for permission in _GOVERN for x in held):
+        if any(grant.permission in _GOVERN for x in held for grant in self._state.grants.peek("role", x)):
             return False
         return found.owner == owner.user or self._governs(owner)
 

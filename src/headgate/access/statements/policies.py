@@ -23,6 +23,8 @@ MOST_POLICIES = 100
 MOST_STATEMENTS = 10_000
 """Of one speaker to one policy."""
 MOST_AT_ONCE = 100
+MOST_RIGHTS = 10_000
+"""Of one policy: each that it gives leaves a record, with its proof."""
 
 
 def _create(q: Request, x: s.CreatePolicy) -> Result:
@@ -63,6 +65,8 @@ def _placed(error: HeadgateError, start: Position, after: int) -> HeadgateError:
 def _check_works(q: Request, policy: r.Policy) -> None:
     if fault := q.policies.fault(policy.name):
         raise Conflict(f"policy {quote(policy.name)} would give nothing: {fault}")
+    if q.policies.counted()[policy.name] > MOST_RIGHTS:
+        raise Conflict(f"policy {quote(policy.name)} would give more than {MOST_RIGHTS:,} rights")
 
 
 def _drop(q: Request, x: s.DropPolicy) -> Result:
@@ -88,11 +92,14 @@ def drop_policy(q: Request, policy: r.Policy) -> None:
 
 
 def _accept(q: Request, x: s.AcceptStatement) -> Result:
-    """Anyone may hand a statement in: who signed it counts, not who brings it."""
+    """Anyone may hand a statement in: who signed it counts, not who brings it. It changes what has level U, so at level
+    U only."""
     from headgate.sendlog.packets import DELETE
     from headgate.sendlog.signing import read
 
     q.about("policy")
+    if q.principal.level != LEAST:
+        raise AccessDenied("policies have level U", hint="log in at level U to hand statements in")
     try:
         packet = read(x.message)
     except ValueFault as error:

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.cli.progress import Bar
 from headgate.cli.run import _waiting
-from headgate.recovery.pipeline import Counts
+from headgate.recovery.counts import Counts
 from headgate.testing import ManualClock
 
 

@@ -17,7 +17,8 @@ from worlds.harness import Bench, stream
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import FileSink
 from headgate.errors import Conflict, HeadgateError, StoreError
-from headgate.recovery.pipeline import Pipeline, forget
+from headgate.recovery.home import forget
+from headgate.recovery.pipeline import Pipeline
 
 KINDS: list[Callable[..., Any]] = [FileSink, ParquetSink]
 

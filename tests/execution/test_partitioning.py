@@ -25,7 +25,7 @@ from headgate.plan.queries import Stream
 
 def ways(text: str, streams: tuple[Stream, ...] = STREAMS) -> list[str]:
     (block,) = bound(text, streams).blocks
-    return [str(deal) for deal in partitionings(block)]
+    return [str(way) for way in partitionings(block)]
 
 
 # Windows and instants -------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_a_lost_column_shows_in_what_is_distinct_or_gone() -> None:
 
 def shared(*texts: str) -> list[tuple[str, list[int]]]:
     blocks = {(str(number), 0): bound(text).blocks[0] for number, text in enumerate(texts)}
-    return [(str(deal or "-"), [int(name) for name, _ in names]) for deal, names in together(blocks)]
+    return [(str(way or "-"), [int(name) for name, _ in names]) for way, names in together(blocks)]
 
 
 BY_A = "SELECT COUNT(*) FROM s [NOW] GROUP BY a"
@@ -228,7 +228,7 @@ def test_a_partition_group_keeps_the_columns_its_blocks_read_and_the_numbers_of_
     assert by_b.targets() == {("one", 0)} and rest.targets() == {("two", 0)}
 
 
-# Cells ----------------------------------------------------------------------------------------------------------------
+# Partitions -----------------------------------------------------------------------------------------------------------
 
 
 def test_equal_values_have_the_same_partition() -> None:

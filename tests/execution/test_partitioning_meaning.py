@@ -33,7 +33,7 @@ PARTITIONS = (1, 2, 3, 5)
 
 
 class PartitionedReplay(Replay):
-    """With every restart the number of cells is another, and other queries run beside, so that deals are others."""
+    """Every restart changes the number of partitions and the other queries, and so the partitionings."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ def test_partitioned_blocks_emit_what_the_oracle_says_in_many_cases(tmp_path: Pa
 
 
 def labelled_case(seed: int, counts: Counter[str], folder: Path) -> None:
-    """Over streams with labelled columns, cells together yield what one cell does."""
+    """Over streams with labelled columns, partitions together emit what one partition does."""
     found = []
     for partitions in (0, PARTITIONS[1 + seed % 3]):
         rng = Random(seed)
@@ -218,20 +218,20 @@ def _many(block: Block) -> bool:
 
 
 TOO_ALONE: dict[str, Callable[[Block], bool]] = {
-    "ROWS counts the tuples of one cell": lambda b: "ROWS" in _kinds(b) and b.operator == "ISTREAM" and _many(b),
-    "RSTREAM yields at its own instants": lambda b: b.operator == "RSTREAM" and not _slides(b),
+    "ROWS counts the tuples of one partition": lambda b: "ROWS" in _kinds(b) and b.operator == "ISTREAM" and _many(b),
+    "RSTREAM emits at its own instants": lambda b: b.operator == "RSTREAM" and not _slides(b),
     "DSTREAM over time": lambda b: b.operator == "DSTREAM" and not b.distinct and "RANGE" in _kinds(b),
     "DISTINCT over time": lambda b: b.distinct and b.operator == "ISTREAM" and not _slides(b) and not _many(b),
     "DISTINCT that slides": lambda b: b.distinct and b.operator == "ISTREAM" and _slides(b) and not _many(b),
 }
 WRONG_KEYS: dict[str, tuple[str, Callable[..., object], Callable[[Block], bool]]] = {
-    "groups in several cells": (
+    "groups in several partitions": (
         "_tells_results_apart",
         lambda block, _: block.aggregated or not block.distinct,
         lambda block: block.aggregated,
     ),
-    "equal results in several cells": ("_tells_results_apart", lambda *_: True, lambda block: block.distinct),
-    "a partition in several cells": (
+    "equal results in several partitions": ("_tells_results_apart", lambda *_: True, lambda block: block.distinct),
+    "a part of a window in several partitions": (
         "_splits",
         lambda *_: True,
         lambda block: "PARTITIONED" in _kinds(block) and (_many(block) or block.operator == "DSTREAM"),

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +20,6 @@ from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.sources import StreamSource, in_order, read_stream
 from headgate.ingress.spark_reader import DecodedBatch
 from headgate.ingress.validation import NO_LABEL, Ingress
-from headgate.model.rejected import MALFORMED
 from headgate.model.snapshot import Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
@@ -107,21 +105,6 @@ def test_bytes_that_are_not_text_end_no_query(by: str, tmp_path: Path) -> None:
     assert found.fetched("ann", "q") == [(1, "y"), (2, READ)]
     (refused,) = map(json.loads, (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text().splitlines())
     assert (refused["reason"], refused["values"]["policy"]) == (NO_LABEL, READ)
-
-
-def test_a_line_that_is_not_text_is_kept_for_the_owner_and_ends_no_query(tmp_path: Path) -> None:
-    found = bench(tmp_path, q="SELECT a FROM s")
-    found.subscribed(ann=("q", "nurse"))
-    pipeline = found.begin(found.files())
-    rows = found.table("s", [("nurse", 1, "y"), ("nurse", 2, "y")])
-    malformed = with_bytes(rows.append_column(MALFORMED, pa.array(["", ""])), MALFORMED, 1, BROKEN)
-    at = malformed.schema.get_field_index(MALFORMED)
-    malformed = malformed.set_column(
-        at, MALFORMED, pc.if_else(pc.equal(rows.column("a"), 2), malformed.column(MALFORMED), None)
-    )
-    pipeline.take("s", 0, malformed)
-    assert found.fetched("ann", "q") == [(1,)]
-    assert READ in (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text()
 
 
 def test_a_batch_that_ingress_cannot_take_affects_its_stream_alone(

@@ -30,7 +30,7 @@ from headgate.plan.expressions import Column, Compare, Expr, Literal, Type
 from headgate.service.streams import SparkBatch
 
 COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("policy", Type.STRING))
-ENTRANCE = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
+DESCRIPTOR = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
 LABELS: dict[tuple[str | None, ...], int] = {("R1",): 3, ("R2",): 5}
 
 
@@ -51,7 +51,7 @@ def pushdown(labels: Mapping[tuple[str | None, ...], int] = LABELS, **more: Any)
     return Pushdown(CatalogSnapshot(), ("a",), labels, **more)
 
 
-def here(*addresses: str, descriptor: StreamDescriptor = ENTRANCE) -> Files:
+def here(*addresses: str, descriptor: StreamDescriptor = DESCRIPTOR) -> Files:
     files = opened(descriptor, addresses)
     assert files is not None
     return files
@@ -77,7 +77,7 @@ def test_a_batch_has_the_files_that_spark_hands_over_in_the_same_order(spark: Sp
     names = ("d", "c", "b", "a b%20?", "e\n")  # the last three are of one time: their names decide
     for number, (name, modified) in enumerate(zip(names, (4, 5, 6, 6, 6), strict=True)):
         write(tmp_path / "s" / f"{name}.parquet", table(number, 6), modified)
-    source = StreamSource(ENTRANCE, "parquet", {"path": str(tmp_path / "s"), "maxFilesPerTrigger": "4"})
+    source = StreamSource(DESCRIPTOR, "parquet", {"path": str(tmp_path / "s"), "maxFilesPerTrigger": "4"})
     found = both_ways(spark, source, tmp_path / "home")
     assert [len(expected) for _, expected in found] == [24, 6]
     for files, expected in found:
@@ -140,10 +140,10 @@ def test_folders_that_are_columns_other_machines_and_options_of_content_are_left
     spark: SparkSession, tmp_path: Path
 ) -> None:
     file = write(tmp_path / "s" / "a=7" / "1.parquet", table(0, 2))
-    assert opened(ENTRANCE, [file]) is None
-    assert opened(ENTRANCE, ["hdfs://there/1.parquet"]) is None
-    assert files_of(StreamSource(ENTRANCE, "json", {}), Future()) is None
-    source = StreamSource(ENTRANCE, "parquet", {"path": str(tmp_path / "s"), "ignoreCorruptFiles": "true"})
+    assert opened(DESCRIPTOR, [file]) is None
+    assert opened(DESCRIPTOR, ["hdfs://there/1.parquet"]) is None
+    assert files_of(StreamSource(DESCRIPTOR, "json", {}), Future()) is None
+    source = StreamSource(DESCRIPTOR, "parquet", {"path": str(tmp_path / "s"), "ignoreCorruptFiles": "true"})
     ((files, expected),) = both_ways(spark, source, tmp_path / "home")
     assert files is None
     assert len(expected) == 2
@@ -221,7 +221,7 @@ def test_a_pipe_among_the_files_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.parquet")
     found: list[Files | None] = []
     looking = threading.Thread(
-        target=lambda: found.append(opened(ENTRANCE, [(tmp_path / "pipe.parquet").as_uri()])), daemon=True
+        target=lambda: found.append(opened(DESCRIPTOR, [(tmp_path / "pipe.parquet").as_uri()])), daemon=True
     )
     looking.start()
     looking.join(5)
@@ -278,9 +278,9 @@ def test_lists_and_structures_under_the_names_of_columns_are_left_to_spark(tmp_p
     plain = table(1, 6)
     for column in ([[1]] * 6, [[1, None]] * 6, [{"a": 1}] * 6, [{"a": 1, "policy": "R1"}] * 6):
         rows = plain.set_column(1, "a", [pa.array(column)])
-        assert opened(ENTRANCE, [write(tmp_path / "1.parquet", rows)]) is None
+        assert opened(DESCRIPTOR, [write(tmp_path / "1.parquet", rows)]) is None
     for more in ([["R1", "R2"]] * 6, [{"policy": "R1", "a": 1}] * 6):  # beside these, as further columns
-        files = opened(ENTRANCE, [write(tmp_path / "1.parquet", plain.append_column("more", [pa.array(more)]))])
+        files = opened(DESCRIPTOR, [write(tmp_path / "1.parquet", plain.append_column("more", [pa.array(more)]))])
         expected = here(write(tmp_path / "2.parquet", plain)).whole().table
         assert files is None or files.whole().table.equals(expected)
 

@@ -29,7 +29,8 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.secure import Mode
-from headgate.recovery.pipeline import UNREAD, WAITS, Pipeline
+from headgate.recovery.messages import UNREAD, WAITS
+from headgate.recovery.pipeline import Pipeline
 from headgate.service.streams import LONGEST_PAUSE, Runner, checkpoint_name
 from headgate.testing import ManualClock
 
@@ -370,7 +371,7 @@ def test_a_column_of_another_type_is_named(spark: SparkSession, tmp_path: Path) 
     source = StreamSource(StreamDescriptor("a", (("x", Type.INT),), None, {}), "parquet", {"path": str(tmp_path)})
     with pytest.raises(SourceError) as caught:
         read_table(spark, source)
-    assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream)")
+    assert caught.value.message.endswith(f": `{tmp_path}/1.parquet`: column x is INT64 there, int in the stream")
 
 
 def test_a_folder_removed_while_it_is_followed_is_reported_and_followed_again(

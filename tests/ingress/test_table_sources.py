@@ -15,13 +15,13 @@ from headgate.labels import Label, Rules
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
-ENTRANCE = StreamDescriptor(
+DESCRIPTOR = StreamDescriptor(
     "joe.wards", (("pat", Type.INT), ("ward", Type.STRING), ("who", Type.STRING)), None, {"ROLES": "who"}, table=True
 )
 
 
 def source(format_: str, path: Path, **options: str) -> StreamSource:
-    return StreamSource(ENTRANCE, format_, {"path": str(path), **options})
+    return StreamSource(DESCRIPTOR, format_, {"path": str(path), **options})
 
 
 def test_files_of_a_table_are_read_whole_oldest_first_and_bad_rows_are_rejected(
@@ -37,7 +37,7 @@ def test_files_of_a_table_are_read_whole_oldest_first_and_bad_rows_are_rejected(
         labels.append(label)
         return len(labels) - 1
 
-    arrivals, refused = Ingress(ENTRANCE, Rules(), number).take(whole.table, 0)
+    arrivals, refused = Ingress(DESCRIPTOR, Rules(), number).take(whole.table, 0)
     assert arrivals.columns["ward"].to_pylist() == ["east", "west", "closed"]
     assert [str(labels[x]) for x in arrivals.labels] == [f'{x} FROM "joe.wards"' for x in ("nurse", "doctor", "doctor")]
     assert [(x.reason, len(x.rows)) for x in (*whole.refused, *refused)] == [(NO_FORM, 1), (NO_LABEL, 1)]

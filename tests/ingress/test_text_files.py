@@ -167,6 +167,14 @@ def test_unknown_options_are_refused() -> None:
             text_of(StreamDescriptor("s", COLUMNS), "csv", bad)
 
 
+def test_a_row_of_bytes_that_are_no_text_is_kept_for_the_owner_and_the_others_are_taken() -> None:
+    for format_, rows in (("csv", (f"{AT},5,a,boss", f"{AT},no")), ("json", (line(k=5), "{"))):
+        good, bad = (row.encode() for row in rows)
+        whole = taken(good + b"\n" + bad + b"\xff\xfe\n", format_)
+        assert ks(whole) == [5]
+        assert [x[MALFORMED] for part in whole.refused for x in part.rows] == [f"{rows[1]}\ufffd\ufffd"]
+
+
 # JSON lines -----------------------------------------------------------------------------------------------------------
 
 

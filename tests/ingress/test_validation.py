@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pytest
 
-from headgate.ingress.validation import AHEAD, COLUMN_READERS, NO_FORM, NO_LABEL, NO_TIME, READERS, Ingress
+from headgate.ingress.validation import AHEAD, COLUMN_READERS, NO_LABEL, NO_TIME, READERS, Ingress
 from headgate.labels import Label, LevelOrder, Rules, parse_label
-from headgate.model.rejected import MALFORMED, RejectedRows
+from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
@@ -30,13 +30,11 @@ def moment(microseconds: int) -> dt.datetime:
 
 
 def taken(
-    rows: Sequence[Mapping[str, object]], descriptor: StreamDescriptor, malformed: Sequence[str | None] | None = None
+    rows: Sequence[Mapping[str, object]], descriptor: StreamDescriptor
 ) -> tuple[TupleBatch, list[Label], dict[str, list[object]]]:
     """What arrived, the labels of these, and the numbers `n` of what was refused, by reason."""
     numbers = Dictionary()
     table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMA)
-    if malformed is not None:
-        table = table.append_column(MALFORMED, pa.array(malformed, pa.string()))
     arrivals, refused = Ingress(descriptor, RULES, numbers.number).take(table, NOW)
     labels = [numbers.labels[number] for number in arrivals.labels.tolist()]
     return arrivals, labels, {part.reason: [row["n"] for row in part.rows] for part in refused}
@@ -76,7 +74,7 @@ def test_a_row_too_far_ahead_of_the_clock_is_rejected_and_one_just_within_is_not
 @pytest.mark.parametrize("rows", [[], [{"n": 1, "at": None}]])
 @pytest.mark.parametrize("labels", [{}, {"LABEL": "p"}, {"ROLES": "p", "LEVEL": "q"}])
 def test_a_batch_of_nothing_is_fine(rows: list[dict[str, object]], labels: dict[str, str]) -> None:
-    arrivals, found, _ = taken(rows, descriptor(labels=labels, skew=0), [None] * len(rows))
+    arrivals, found, _ = taken(rows, descriptor(labels=labels, skew=0))
     assert len(arrivals.times) == len(arrivals.labels) == len(found) == 0
     assert all(len(column) == 0 for column in arrivals.columns.values())
 
@@ -117,10 +115,10 @@ def test_one_of_two_texts_that_cannot_be_read_is_enough() -> None:
 
 def test_a_row_is_rejected_once_for_the_first_reason() -> None:
     far = moment((NOW + 9) * 1000)
-    rows = [{"n": n, "at": at, "p": "&"} for n, at in enumerate((None, None, far, moment(0)))]
-    arrivals, _, refused = taken(rows, descriptor(labels={"LABEL": "p"}, skew=0), ["spoilt", None, None, None])
+    rows = [{"n": n, "at": at, "p": "&"} for n, at in enumerate((None, far, moment(0)))]
+    arrivals, _, refused = taken(rows, descriptor(labels={"LABEL": "p"}, skew=0))
     assert not len(arrivals.times)
-    assert refused == {NO_FORM: [0], NO_TIME: [1], AHEAD: [2], NO_LABEL: [3]}
+    assert refused == {NO_TIME: [0], AHEAD: [1], NO_LABEL: [2]}
 
 
 def test_order_and_values_stay_with_their_labels_when_rows_between_are_rejected() -> None:

@@ -95,7 +95,7 @@ def test_damaged_state_is_reported_and_nothing_is_guessed(tmp_path: Path) -> Non
         folder.newest()
 
 
-PARCEL = ResultBatch(
+RESULT_BATCH = ResultBatch(
     ("ann/1",),
     "joe.q",
     np.array([0]),
@@ -116,10 +116,10 @@ PARCEL = ResultBatch(
 
 def test_results_are_the_same_after_saving_and_restoring(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
-    folder.save(Saved(1, saved(1).partitions, {}, [PARCEL, PARCEL]))
+    folder.save(Saved(1, saved(1).partitions, {}, [RESULT_BATCH, RESULT_BATCH]))
     found = folder.newest()
     assert found is not None
-    assert delivered_results(found.results) == delivered_results([PARCEL, PARCEL]) != []
+    assert delivered_results(found.results) == delivered_results([RESULT_BATCH, RESULT_BATCH]) != []
 
 
 class Here:
@@ -146,12 +146,12 @@ def let_out(
 def test_results_that_a_crash_interrupted_are_there_once(tmp_path: Path) -> None:
     here = Here("a", "b", "c", "d", "e", "f", "g")
     sink = FileSink(tmp_path, here)
-    let_out(sink, [PARCEL])
+    let_out(sink, [RESULT_BATCH])
     before = sink.state()
-    let_out(sink, [PARCEL], [RejectedRows("s", "why", [{"a": 1}])])
+    let_out(sink, [RESULT_BATCH], [RejectedRows("s", "why", [{"a": 1}])])
     again = FileSink(tmp_path, here)
     again.restore(before, out=False)
-    let_out(again, [PARCEL], [RejectedRows("s", "why", [{"a": 1}])])
+    let_out(again, [RESULT_BATCH], [RejectedRows("s", "why", [{"a": 1}])])
     assert [path.name for path in tmp_path.rglob("*.jsonl")] == ["joe.q.jsonl", "s.rejected.jsonl"]
     lines = [json.loads(line) for line in (tmp_path / "ann%2F1/joe.q.jsonl").read_text().splitlines()]
     assert len(lines) == 2
@@ -164,13 +164,13 @@ def test_results_that_a_crash_interrupted_are_there_once(tmp_path: Path) -> None
 def test_names_cannot_leave_the_folder(tmp_path: Path) -> None:
     sink = FileSink(tmp_path / "out", Here("a"))
     for name in ("../../../etc", "..", ".", "/etc"):
-        let_out(sink, [replace(PARCEL, subscribers=(name,), query="../../q", values=PARCEL.values[:1])])
+        let_out(sink, [replace(RESULT_BATCH, subscribers=(name,), query="../../q", values=RESULT_BATCH.values[:1])])
     assert list(tmp_path.rglob("*.jsonl")) == list((tmp_path / "out").rglob("*.jsonl"))
     assert len(list(tmp_path.rglob("*.jsonl"))) == 4
 
 
 def test_parquet_files_wait_outside_the_readers_folder_and_are_published_once(tmp_path: Path) -> None:
-    here, result_batch = Here("a", "b", "c", "d", "e", "f", "g"), replace(PARCEL, subscribers=("ann", "bob"))
+    here, result_batch = Here("a", "b", "c", "d", "e", "f", "g"), replace(RESULT_BATCH, subscribers=("ann", "bob"))
     sink = ParquetSink(tmp_path, here)
     before = sink.state([result_batch])
     sink.stage(1, [result_batch])

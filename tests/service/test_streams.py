@@ -37,7 +37,7 @@ from headgate.service.streams import Runner, SparkBatch
 from headgate.testing.oracle import Result, Tuple, exact
 
 COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("x", Type.DOUBLE), ("policy", Type.STRING))
-ENTRANCE = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
+DESCRIPTOR = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
 QUERIES = {
     "passing": "SELECT a, x WHERE a > 2 FROM s",
     "last": "SELECT a, COUNT(*) AS n, AVG(x) AS mean FROM s [ROWS 5] GROUP BY a",
@@ -51,7 +51,7 @@ def clearance(roles: frozenset[str]) -> Clearance:
 
 
 @dataclass
-class Gate:
+class Snapshots:
     """What is wanted, until the test wants something else."""
 
     now: CatalogSnapshot
@@ -74,7 +74,7 @@ def snapshot(queries: Mapping[str, str]) -> CatalogSnapshot:
         ContinuousQuery(name, bind_query(parse_query(text), lambda _: stream), LEAST) for name, text in queries.items()
     ]
     subscribers = [Subscriber(who, query, clearance(roles)) for who, roles in PEOPLE.items() for query in queries]
-    return CatalogSnapshot(descriptors={"s": ENTRANCE}, queries=tuple(running), subscribers=tuple(subscribers))
+    return CatalogSnapshot(descriptors={"s": DESCRIPTOR}, queries=tuple(running), subscribers=tuple(subscribers))
 
 
 class Kept(Mailbox):
@@ -93,10 +93,10 @@ def run(
     spark: SparkSession, home: Path, source: StreamSource, asked: CatalogSnapshot, *, last: bool = True
 ) -> tuple[list[DeliveredResult], Kept]:
     box = Kept()
-    source_of_snapshots = Gate(replace(asked, descriptors={"s": source.descriptor}))
+    snapshots = Snapshots(replace(asked, descriptors={"s": source.descriptor}))
     pipeline = Pipeline(
         home,
-        source_of_snapshots,
+        snapshots,
         lambda _, program, schema: LocalExecutor(program, schema, evaluate),
         [box],
         SystemClock(),
@@ -110,10 +110,7 @@ def run(
             raise error
         if last:
             pipeline.end()
-        found = [
-            delivered_results(box.fetch(x.name, x.query, source_of_snapshots.now))
-            for x in source_of_snapshots.now.subscribers
-        ]
+        found = [delivered_results(box.fetch(x.name, x.query, snapshots.now)) for x in snapshots.now.subscribers]
         return [x for result_batches in found for x in result_batches], box
     finally:
         pipeline.close()
@@ -175,7 +172,7 @@ def test_files_of_every_format_give_what_the_oracle_says(
         begin = (0, 30, 50)[number]
         write(tmp_path / "in", number, ROWS[begin : begin + size], kind)
     asked = snapshot(QUERIES)
-    source = StreamSource(ENTRANCE, kind, {"path": str(tmp_path / "in"), "maxFilesPerTrigger": files})
+    source = StreamSource(DESCRIPTOR, kind, {"path": str(tmp_path / "in"), "maxFilesPerTrigger": files})
     found, box = run(spark, tmp_path / "home", source, asked)
     assert by_reader(found) == expected(asked)
     assert box.refused == []
@@ -187,7 +184,7 @@ def test_a_batch_read_as_a_whole_gives_the_same(
 ) -> None:
     write(tmp_path / "in", 0, ROWS, "json")
     asked = snapshot(queries)
-    source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
+    source = StreamSource(DESCRIPTOR, "json", {"path": str(tmp_path / "in")})
     decoded, _ = run(spark, tmp_path / "compact", source, asked)
     monkeypatch.setattr(SparkBatch, "decoded", lambda *_: None)
     whole, _ = run(spark, tmp_path / "whole", source, asked)
@@ -196,7 +193,7 @@ def test_a_batch_read_as_a_whole_gives_the_same(
 
 
 def test_a_second_run_reads_only_new_files(spark: SparkSession, tmp_path: Path) -> None:
-    source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
+    source = StreamSource(DESCRIPTOR, "json", {"path": str(tmp_path / "in")})
     asked = snapshot(QUERIES)
     write(tmp_path / "in", 0, ROWS[:40], "json")
     first, _ = run(spark, tmp_path / "home", source, asked, last=False)
@@ -216,7 +213,7 @@ def test_malformed_rows_are_kept_with_the_reason(spark: SparkSession, tmp_path: 
             '{"a": 1, "x": 1, "policy": "R1"}\n{"at": "2024-01-01T10:00:29Z", "a": 1, "x": 1, "policy": "R1 &"}\n'
         )
     asked = snapshot(QUERIES)
-    source = StreamSource(ENTRANCE, "json", {"path": str(tmp_path / "in")})
+    source = StreamSource(DESCRIPTOR, "json", {"path": str(tmp_path / "in")})
     found, box = run(spark, tmp_path / "home", source, asked)
     assert by_reader(found) == expected(asked)
     assert {x.reason: len(x.rows) for x in box.refused} == {NO_FORM: 2, NO_TIME: 1, NO_LABEL: 1}
@@ -224,7 +221,7 @@ def test_malformed_rows_are_kept_with_the_reason(spark: SparkSession, tmp_path: 
 
 @pytest.mark.parametrize("format_", ["json", "no such format"])
 def test_a_source_that_cannot_be_read_is_named_in_one_line(spark: SparkSession, tmp_path: Path, format_: str) -> None:
-    source = StreamSource(ENTRANCE, format_, {"path": str(tmp_path / "missing")})
+    source = StreamSource(DESCRIPTOR, format_, {"path": str(tmp_path / "missing")})
     with pytest.raises(SourceError, match="cannot read stream s as") as caught:
         run(spark, tmp_path / "home", source, snapshot(QUERIES))
     assert "\n" not in caught.value.message

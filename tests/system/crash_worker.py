@@ -103,7 +103,7 @@ class Rights:
         return None if self.roles is None else replace(PEOPLE[self.who], roles=frozenset(self.roles))
 
 
-class ScriptedGate:
+class ScriptedSnapshots:
     """Rights change between two batches, always the same two: so what everyone receives is certain."""
 
     def __init__(self, queries: dict[str, ContinuousQuery], changes: Iterable[Rights]) -> None:
@@ -148,10 +148,10 @@ class Files:
         return "owner", f"{stream}.rejected"
 
 
-def made_pipeline(folder: Path, gate: ScriptedGate) -> Pipeline:
+def made_pipeline(folder: Path, snapshots: ScriptedSnapshots) -> Pipeline:
     return Pipeline(
         folder / "home",
-        gate,
+        snapshots,
         lambda _, program, schema: LocalExecutor(program, schema, evaluate),
         [FileSink(folder / "out", Files())],
         ManualClock(LATER),
@@ -168,25 +168,28 @@ def table_of(stream: str, rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def feed(
-    folder: Path, gate: ScriptedGate, between: Callable[[str], None] = lambda _: None, until: int | None = None
+    folder: Path,
+    snapshots: ScriptedSnapshots,
+    between: Callable[[str], None] = lambda _: None,
+    until: int | None = None,
 ) -> None:
     """What was committed does not come again, and everything else does; with the last batch it is the end, unless it is
     to go on only `until` some batch."""
     given = json.loads((folder / "in").read_text())
     log = folder / "commits"
-    gate.taken = int(log.read_text()) if log.exists() else 0
+    snapshots.taken = int(log.read_text()) if log.exists() else 0
     between("recovering")
-    pipeline = made_pipeline(folder, gate)
-    numbers: Counter[str] = Counter(batch["stream"] for batch in given[: gate.taken])
+    pipeline = made_pipeline(folder, snapshots)
+    numbers: Counter[str] = Counter(batch["stream"] for batch in given[: snapshots.taken])
     try:
-        for batch in given[gate.taken : until]:
+        for batch in given[snapshots.taken : until]:
             between("taking")
             pipeline.take(batch["stream"], numbers[batch["stream"]], table_of(batch["stream"], batch["rows"]))
             between("before the commit")
             numbers[batch["stream"]] += 1
-            gate.taken += 1
+            snapshots.taken += 1
             new = folder / "commits~"
-            new.write_text(str(gate.taken))
+            new.write_text(str(snapshots.taken))
             new.rename(log)
             between("committed")
         if until is None:
@@ -273,7 +276,7 @@ def child(folder: Path, order: dict[str, Any], page: mmap.mmap, begun: int) -> N
     killer = Killer(page, order.get("step", ""), order.get("at", 1), begun)
     killer.watch()
     changes = [Rights(**x) for x in json.loads((folder / "rights").read_text())]
-    feed(folder, ScriptedGate(running(), changes), killer)
+    feed(folder, ScriptedSnapshots(running(), changes), killer)
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import Label, Rules, parse_label
 from headgate.plan.expressions import Value
-from headgate.recovery.pipeline import Pipeline, forget
+from headgate.recovery.home import forget
+from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.query_graph import Make
 from headgate.service.streams import check_history, forget_unbegun
 from headgate.testing import ManualClock
@@ -248,10 +249,10 @@ class Work:
     batches: list[dict[str, Any]]
 
     def go_on(self, until: int | None = None, names: Iterable[str] = tuple(worker.TEXTS)) -> None:
-        worker.feed(self.folder, self.gate(names), until=until)
+        worker.feed(self.folder, self.snapshots(names), until=until)
 
-    def gate(self, names: Iterable[str] = tuple(worker.TEXTS)) -> worker.ScriptedGate:
-        return worker.ScriptedGate(worker.running(names), [])
+    def snapshots(self, names: Iterable[str] = tuple(worker.TEXTS)) -> worker.ScriptedSnapshots:
+        return worker.ScriptedSnapshots(worker.running(names), [])
 
     def expected(self) -> dict[tuple[str, str], list[Line]]:
         return expected(self.batches, [])
@@ -299,9 +300,9 @@ def test_a_full_disk_is_reported_and_loses_nothing(work: Work, full: str, monkey
     work.go_on(until=8)
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", filling)
-        gate = work.gate()
-        gate.taken = 8
-        pipeline = worker.made_pipeline(work.folder, gate)
+        snapshots = work.snapshots()
+        snapshots.taken = 8
+        pipeline = worker.made_pipeline(work.folder, snapshots)
         numbers = Counter(batch["stream"] for batch in work.batches[:8])
 
         def go_on() -> None:
@@ -344,9 +345,9 @@ def test_a_damaged_state_is_named_with_what_to_do(work: Work) -> None:
 
 def test_a_second_process_in_the_same_home_is_refused_and_disturbs_nothing(work: Work) -> None:
     work.go_on(until=4)
-    first = worker.made_pipeline(work.folder, work.gate())
+    first = worker.made_pipeline(work.folder, work.snapshots())
     with pytest.raises(Conflict, match="another process works in"):
-        worker.made_pipeline(work.folder, work.gate())
+        worker.made_pipeline(work.folder, work.snapshots())
     with pytest.raises(Conflict, match="another process works in"):
         forget(work.folder / "home")
     first.close()
@@ -378,7 +379,7 @@ def test_a_run_without_files_leaves_the_files_unchanged(work: Work) -> None:
     work.go_on(until=6)
     before = written(work.folder)
     executor: Make = lambda _, program, schema: LocalExecutor(program, schema, evaluate)  # noqa: E731
-    pipeline = Pipeline(work.folder / "home", work.gate(), executor, [Mailbox()], ManualClock(worker.LATER))
+    pipeline = Pipeline(work.folder / "home", work.snapshots(), executor, [Mailbox()], ManualClock(worker.LATER))
     batch = work.batches[6]
     number = sum(x["stream"] == batch["stream"] for x in work.batches[:6])
     pipeline.take(batch["stream"], number, worker.table_of(batch["stream"], batch["rows"]))

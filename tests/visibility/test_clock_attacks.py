@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from worlds.harness import NOW, Bench, Row, stream
 
-from headgate.recovery.pipeline import LATE
+from headgate.recovery.messages import LATE
 from headgate.service.streams import clock_of
 
 COUNT = "SELECT COUNT(*) AS n FROM s [RANGE 10 SECONDS SLIDE 1 SECOND]"

@@ -37,7 +37,7 @@ def query(text: str) -> ContinuousQuery:
 
 
 def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
-    """Rights come and go between batches; what was received, and how many sights there are in the end."""
+    """Rights come and go between batches; what was received, and how many visibility rows there are in the end."""
     rng = Random(5)
     run = Processor(
         [query(COUNTED)], RULES, lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter

@@ -16,10 +16,12 @@ from headgate.errors import SourceError
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
-from headgate.ingress.validation import Whole
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.validation import NO_FORM, Whole
 from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
+from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.results import delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
@@ -47,9 +49,27 @@ def table(name: str, columns: str, labels: Mapping[str, Label] | None = None) ->
     return Stream(name, tuple((x, Type(y)) for x, y in pairs), tuple((labels or {}).items()), table=True)
 
 
+class Read:
+    """A batch that its reader has read, with the rows that it rejected."""
+
+    def __init__(self, whole: Whole) -> None:
+        self._whole = whole
+
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
+        pass
+
+    def whole(self) -> Whole:
+        return self._whole
+
+
+def malformed_rows(name: str, *texts: str) -> RejectedRows:
+    """Rows as the readers of files reject them."""
+    return RejectedRows(name, NO_FORM, [{MALFORMED: text} for text in texts])
+
+
 class Bench:
-    """It is the gate and the place of files as well. Tuples are (label, values in order), a second apart, and come a
-    minute later; `content` is what tables hold, which cannot be read if it is None."""
+    """It is also the source of snapshots and the place of files. Tuples are (label, values in order), a second apart,
+    and arrive a minute later; `content` is the content of tables, None for a table that cannot be read."""
 
     def __init__(self, home: Path, *streams: Stream, skew: int | None = 3_600_000) -> None:
         self.home = home

@@ -25,7 +25,6 @@ from headgate.expressions import duck
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.validation import Whole
 from headgate.model.query import ContinuousQuery
-from headgate.model.rejected import MALFORMED
 from headgate.model.results import delivered_results
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
@@ -33,13 +32,14 @@ from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
 from headgate.recovery.pipeline import Pipeline
 from headgate.testing import ManualClock
+from worlds.harness import Read, malformed_rows
 from worlds.noninterference_noise import Noise
 from worlds.noninterference_values import AT, BEGIN, OBSERVER, POLICY, Batch, Fetch, Restart, Row, Step, Wanted, World
 from worlds.noninterference_worlds import random_world
 from worlds.oracle_expressions import evaluate as plainly
 
 
-class Gate:
+class Snapshots:
     def __init__(self) -> None:
         self.now = CatalogSnapshot()
 
@@ -82,7 +82,7 @@ class Run:
         self._content = content
         self._home = home
         self._out = home / "out"
-        self._gate = Gate()
+        self._snapshots = Snapshots()
         self._clock = ManualClock(BEGIN.timestamp())
         self._columns = {stream.name: stream.columns for stream in world.streams}
         self._numbers: dict[str, int] = {}
@@ -94,10 +94,10 @@ class Run:
         self._mailbox = Mailbox(most=12)
         sinks: list[Sink] = [self._mailbox, FileSink(self._out, Places(self._world))]
         home, read = self._home / "engine", self._read_table
-        self._pipeline = Pipeline(home, self._gate, self._make, sinks, self._clock, read_table=read)
+        self._pipeline = Pipeline(home, self._snapshots, self._make, sinks, self._clock, read_table=read)
 
     def _read_table(self, descriptor: StreamDescriptor) -> Whole:
-        return Whole(_table(descriptor.columns, self._content))
+        return _whole(descriptor.name, descriptor.columns, self._content)
 
     def _make(self, running: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
         values = plainly if self._world.quick else duck.evaluate
@@ -123,7 +123,7 @@ class Run:
     def _step(self, step: Step) -> None:
         match step:
             case Wanted(snapshot):
-                self._gate.now = snapshot
+                self._snapshots.now = snapshot
             case Fetch():
                 self._fetch()
             case Restart():
@@ -133,7 +133,7 @@ class Run:
             case Batch(stream, rows, clock):
                 number = self._numbers[stream] = self._numbers.get(stream, -1) + 1
                 came = int(BEGIN.timestamp() * 1000) + clock
-                self._pipeline.take(stream, number, _table(self._columns[stream], rows), came)
+                self._pipeline.take(stream, number, Read(_whole(stream, self._columns[stream], rows)), came)
 
     def _look(self) -> None:
         """A file that changes tells something each time."""
@@ -143,7 +143,7 @@ class Run:
             self._sizes = sizes
 
     def _fetch(self) -> None:
-        now = self._gate.now
+        now = self._snapshots.now
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
             result_batches = self._mailbox.fetch(OBSERVER, query, now)
@@ -158,6 +158,13 @@ class Run:
         self.seen.results += sum(counted.values())
 
 
+def _whole(stream: str, columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> Whole:
+    """A batch as a reader hands it over: malformed rows are rejected already."""
+    bad = [row.malformed for row in rows if row.malformed is not None]
+    table = _table(columns, [row for row in rows if row.malformed is None])
+    return Whole(table, [malformed_rows(stream, *bad)] if bad else [])
+
+
 def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Table:
     def partition(row: Row, name: str) -> Value:
         if name == AT:
@@ -165,7 +172,7 @@ def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Tab
         return row.label if name == POLICY else row.values[name]
 
     known = {name: pa.array([partition(row, name) for row in rows], ARROW[type_]) for name, type_ in columns}
-    return pa.table(known | {MALFORMED: pa.array([row.malformed for row in rows], pa.string())})
+    return pa.table(known)
 
 
 def pair(seed: int, home: Path, *, together: bool = False) -> tuple[Seen, Seen, int]:

@@ -25,7 +25,8 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
-from headgate.recovery.pipeline import LATE, Pipeline
+from headgate.recovery.messages import LATE
+from headgate.recovery.pipeline import Pipeline
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 from worlds.oracle_expressions import evaluate
@@ -92,7 +93,7 @@ class Replay:
         self.world = world
         self.rng = Random(world.seed)
         self.clock = ManualClock(0.0)
-        self.gate = OwnSnapshots(world.steps[0].snapshot)
+        self.snapshots = OwnSnapshots(world.steps[0].snapshot)
         self.sink = Records()
         self.home = home
         self.evaluate = evaluate if self.rng.random() < 0.85 else duck.evaluate
@@ -108,7 +109,7 @@ class Replay:
                 return LocalExecutor(program, schema, self.evaluate)
             return PartitionedExecutor(program, partition_groups(queries), partitions, self.evaluate)
 
-        return Pipeline(self.home, self.gate, make, [self.sink], self.clock, read_table=self.read_table)
+        return Pipeline(self.home, self.snapshots, make, [self.sink], self.clock, read_table=self.read_table)
 
     def read_table(self, descriptor: StreamDescriptor) -> Whole:
         return Whole(_arrow(descriptor.columns, [row for row, _ in self.content[descriptor.name]]))
@@ -119,12 +120,12 @@ class Replay:
         self.content = step.content
         if step.kind == "restart":
             self.pipeline.close()
-            self.gate.now = self.gate.during = step.snapshot
+            self.snapshots.now = self.snapshots.during = step.snapshot
             self.pipeline = self.fresh()
             return self.sink
-        self.pipeline._sinks = [self.sink]
+        self.pipeline._sinks._sinks = [self.sink]
         self.sink.fails = step.lost
-        self.gate.now, self.gate.during = step.snapshot, step.during
+        self.snapshots.now, self.snapshots.during = step.snapshot, step.during
         try:
             if step.kind == "end":
                 self.pipeline.end()

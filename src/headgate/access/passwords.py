@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    load_pem_public_key,
-    load_ssh_public_key,
-)
+from base64 import b64encode
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from headgate.errors import Conflict
+
+if TYPE_CHECKING:  # imported where passwords and keys are used: most commands use none
+    from argon2 import PasswordHasher
 
 MIN_PASSWORD = 8
 MAX_PASSWORD = 1024
@@ -26,8 +21,23 @@ class Passwords:
     """Hashes with argon2's recommended cost; tests pass a cheaper hasher."""
 
     def __init__(self, hasher: PasswordHasher | None = None) -> None:
-        self._hasher = hasher or PasswordHasher()
-        self._nobody = self._hasher.hash(secrets.token_hex(16))
+        self._given = hasher
+
+    @cached_property
+    def _hasher(self) -> PasswordHasher:
+        from argon2 import PasswordHasher
+
+        return self._given or PasswordHasher()
+
+    @cached_property
+    def _nobody(self) -> str:
+        """A hash that no password has: as costly to verify as any other, with random bytes as its result."""
+        from argon2.low_level import ARGON2_VERSION
+
+        x = self._hasher
+        salt, result = (b64encode(secrets.token_bytes(n)).rstrip(b"=").decode() for n in (x.salt_len, x.hash_len))
+        cost = f"m={x.memory_cost},t={x.time_cost},p={x.parallelism}"
+        return f"$argon2{x.type.name.lower()}$v={ARGON2_VERSION}${cost}${salt}${result}"
 
     def hash(self, password: str) -> str:
         if not MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
@@ -35,7 +45,10 @@ class Passwords:
         return self._hasher.hash(password)
 
     def verify(self, stored: str, password: str) -> bool:
-        """Without a stored hash, does the same work for a random password, and answers no."""
+        """Without a stored hash, does the same work and answers no: a user who does not exist takes no less time than
+        one who does."""
+        from argon2.exceptions import InvalidHashError, VerificationError
+
         try:
             proved = self._hasher.verify(stored or self._nobody, password[:MAX_PASSWORD])
             return proved and bool(stored) and len(password) <= MAX_PASSWORD
@@ -57,6 +70,15 @@ def token_hash(token: str) -> str:
 
 def read_public_key(text: str) -> str:
     """An Ed25519 public key in OpenSSH or PEM form, in its canonical OpenSSH form."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_public_key,
+        load_ssh_public_key,
+    )
+
     data = text.strip().encode()
     try:
         key = load_ssh_public_key(data) if data.startswith(b"ssh-") else load_pem_public_key(data)

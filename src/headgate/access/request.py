@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.access import objects
 from headgate.access import rows as r
@@ -18,7 +18,6 @@ from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
 from headgate.access.policies import Policies
 from headgate.access.policy_rights import Basis
-from headgate.access.running import Running
 from headgate.access.sessions import NOBODY, Sessions
 from headgate.access.state import State
 from headgate.access.subscriptions import Subscriptions
@@ -27,6 +26,9 @@ from headgate.errors import AccessDenied, Conflict, HeadgateError, LabelError, N
 from headgate.labels import Label, Level
 from headgate.labels.text import MAX_TEXT
 from headgate.lexing import quote
+
+if TYPE_CHECKING:
+    from headgate.access.running import Running
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Request:
     sessions: Sessions
     subscriptions: Subscriptions
     passwords: Passwords
-    running: Running
+    plans: Callable[[], Running]
     policies: Policies
     work: Work
     session: r.Session

@@ -6,13 +6,16 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
-from headgate.access.request import Result
 from headgate.cli.place import Place as Place
 from headgate.errors import HeadgateError
 from headgate.plain import format_table, visible
+
+if TYPE_CHECKING:  # commands without a store start without its libraries
+    from headgate.access.request import Result
 
 pass_place = click.make_pass_decorator(Place)
 

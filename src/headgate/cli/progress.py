@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from headgate.cli.context import say
 from headgate.clock import Clock, SystemClock
 from headgate.plain import counted
-from headgate.recovery.pipeline import Counts
+from headgate.recovery.counts import Counts
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two lines of the log; they double each time."""

@@ -20,7 +20,7 @@ from headgate.cli.progress import Bar
 from headgate.errors import HeadgateError
 from headgate.execution.memory import keep_freed
 from headgate.plain import format_table, visible
-from headgate.recovery.pipeline import forget
+from headgate.recovery.home import forget
 from headgate.service import Headgate
 from headgate.service.run_client import KINDS, RunClient, Shown, SparkTarget
 from headgate.service.runs import Processing, Unread

@@ -12,9 +12,9 @@ from headgate.model.query import ContinuousQuery, columns_read
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
 from headgate.plan import nodes as n
 from headgate.plan import queries
-from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Type
 from headgate.plan.lowering import lower
+from headgate.plan.reserved import LEVEL
 
 FIELDS = [
     (TIME, pa.int64()),

@@ -18,7 +18,7 @@ from headgate.execution.executors import Executor
 from headgate.execution.partitions import PartitionStates
 from headgate.execution.results import result_order
 from headgate.model.results import BlockResults
-from headgate.model.view import View
+from headgate.model.view import View, ViewScratch
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
 from headgate.operators.program import ARRIVAL, TIME, VISIBILITY
 from headgate.visibility.index import VisibilityIndex
@@ -30,10 +30,9 @@ def begin(visibility_index: VisibilityIndex, coming: int, partitions: PartitionS
     view that could exceed its limit with them."""
     rows = sum(partition.table.num_rows for partition in partitions.values())
     for view in _limited(visibility_index.views):
-        view.ended_early, view.waiting, view.cutoff = False, None, None
-        view.marks.clear()
+        view.scratch = ViewScratch(view.scratch.ending, spent=view.scratch.spent)
         if coming and rows + coming > _most_state(view) and view.windowed:
-            view.waiting = _waiting(view, partitions, changed, visibility_index.table)
+            view.scratch.waiting = _waiting(view, partitions, changed, visibility_index.table)
 
 
 def _waiting(view: View, partitions: PartitionStates, changed: Ints | None, table: VisibilityRows) -> Ints:
@@ -65,10 +64,13 @@ def with_cutoffs(
     changes = executor.state_changes(arriving, visibility, changed, columns)
     for view in near:
         mine = [x for x in changes if not set(x.views).isdisjoint(view.columns)]
-        view.cutoff = too_much_held(mine, _most_state(view)) if mine else None
-        if view.cutoff is not None:
-            view.ending = HOLDS
-    return replace(visibility, cutoff={column: view.cutoff for view in near if view.cutoff for column in view.columns})
+        view.scratch.cutoff = too_much_held(mine, _most_state(view)) if mine else None
+        if view.scratch.cutoff is not None:
+            view.scratch.ending = HOLDS
+    return replace(
+        visibility,
+        cutoff={column: view.scratch.cutoff for view in near if view.scratch.cutoff for column in view.columns},
+    )
 
 
 def _limited(views: Iterable[View]) -> list[View]:
@@ -88,7 +90,7 @@ def within_limits(views: Iterable[View], found: Sequence[BlockResults]) -> list[
     batches = list(found)
     for view in _limited(views):
         counted = view.running.most_results is not None
-        if counted or (view.cutoff is not None and view.mixed):
+        if counted or (view.scratch.cutoff is not None and view.mixed):
             mine = [number for number, batch in enumerate(batches) if not set(batch.views).isdisjoint(view.columns)]
             for number, kept in zip(mine, _kept(view, [batches[x] for x in mine]), strict=True):
                 if not kept.all():
@@ -113,13 +115,13 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
         come = [x.order[0] if merely else _comes(view, x.time) for x, merely in zip(batches, passes, strict=True)]
         comes = np.concatenate(come)
         order = order[np.lexsort((passing[order], comes[order]))]
-        if view.cutoff is not None:
-            order = order[~passing[order] | (comes[order] < _comes(view, np.array([view.cutoff.time])))]
+        if view.scratch.cutoff is not None:
+            order = order[~passing[order] | (comes[order] < _comes(view, np.array([view.scratch.cutoff.time])))]
     most = view.running.most_results
     if most is not None:
         beyond, view.second, view.yielded = too_many_results(times[order], most, view.second, view.yielded)
         if beyond is not None:
-            order, view.ending = order[:beyond], YIELDS
+            order, view.scratch.ending = order[:beyond], YIELDS
     kept = np.zeros(len(times), np.bool_)
     kept[order] = True
     return np.split(kept, np.cumsum(sizes)[:-1])
@@ -127,6 +129,6 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
 
 def _comes(view: View, times: Ints) -> Ints:
     """The arrival number at which each instant became final; NEVER if only the end of all input made it final."""
-    arrivals = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in view.marks)])
-    marks = np.concatenate([np.empty(0, np.int64), *(after for _, after in view.marks)])
+    arrivals = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in view.scratch.marks)])
+    marks = np.concatenate([np.empty(0, np.int64), *(after for _, after in view.scratch.marks)])
     return np.append(arrivals, NEVER)[np.searchsorted(marks, times, side="right")]

@@ -15,7 +15,7 @@ from headgate.execution.compile import compile_program, part_of, read_by
 from headgate.execution.partitioning import HashPartitioning, together
 from headgate.model.query import ContinuousQuery
 from headgate.operators.program import LABEL, STREAM, Program
-from headgate.plan.binding import LEVEL
+from headgate.plan.reserved import LEVEL
 
 _PRIME, _FACTOR = 2_147_483_647, 1_327_217_885
 _FINE, _FAR = 1024.0, 2.0**43

@@ -28,10 +28,10 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from headgate.model.query import columns_read
-from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import INTEGERS, Column, Compare, Type
 from headgate.plan.normal import conjuncts
 from headgate.plan.queries import Block, Reading
+from headgate.plan.reserved import LEVEL
 
 MOST_PARTITIONINGS = 64
 _POOR = {Type.TIMESTAMP: 1, Type.DATE: 1, Type.FLOAT: 2, Type.DOUBLE: 2, Type.BOOLEAN: 3}

@@ -28,8 +28,8 @@ from headgate.model.view import View
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
 from headgate.plan import nodes as n
 from headgate.plan import normal
-from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Expr
+from headgate.plan.reserved import LEVEL
 from headgate.plan.secure import Mode
 from headgate.visibility.index import Fate, VisibilityIndex
 
@@ -241,15 +241,15 @@ class Processor:
         self._changed = None
         for view in self.views:
             budget = visibility.budgets.get(view.columns[0])
-            view.spent = budget.spent if budget else 0
+            view.scratch.spent = budget.spent if budget else 0
         owners = {column: view for view in self._index.views for column in view.columns}
         for batch in (batch for batch in found if batch.exceeded):
             for view in (owners[column] for column in batch.views):
                 self.end(view, batch.exceeded)
         going_on = [view for view in self._index.views if not view.ended]
         result_batches = self._filter.result_batches(going_on, metering.within_limits(going_on, found))
-        for view in (view for view in going_on if view.ending):
-            self.end(view, view.ending)
+        for view in (view for view in going_on if view.scratch.ending):
+            self.end(view, view.scratch.ending)
         ended, self._ended = self._ended, []
         words = (end_notice(view, self._index.policies.rules) for view in ended)
         return [*result_batches, *(word for word in words if word.subscribers)]

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.errors import HeadgateError
 from headgate.expressions.sql.spark import SETTINGS as EXPRESSIONS
 from headgate.ingress.masters import check_answers
+from headgate.standard_error import errors_to
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
@@ -58,9 +59,9 @@ def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> Spark
     settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
     for key, value in (settings | (_LOCAL if local else {}) | more).items():
         builder = builder.config(key, value)
-    log = home / "spark.err"
+    log = home / "spark.err"  # the Java process writes its errors there, not between the program's lines
     try:
-        with _errors_to(log), _nothing_left_behind(), _in_private():
+        with errors_to(log), _nothing_left_behind(), _in_private():
             return builder.getOrCreate()
     except Exception as error:
         hint = f"it needs Java 17 or later; `--master` names where it runs; its own messages are in `{log}`"
@@ -127,18 +128,3 @@ def _descendants() -> set[int]:
         more = {process for process, parent in parents.items() if parent in more}
         found |= more
     return found
-
-
-@contextmanager
-def _errors_to(file: Path) -> Iterator[None]:
-    """Redirects the error output of the Java process to a file, so that it does not mix with the program's output."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    new = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.dup2(new, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(new)

@@ -30,7 +30,7 @@ from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.logs import failure
 from headgate.model.limits import Limits
-from headgate.model.rejected import MALFORMED, RejectedRows
+from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
@@ -141,9 +141,6 @@ class Ingress:
         for number, field_ in enumerate(batch.schema):
             if pa.types.is_string(field_.type):
                 batch = batch.set_column(number, field_.name, as_texts(batch.column(number)))
-        if MALFORMED in batch.schema.names:
-            malformed = batch.column(MALFORMED).is_valid()
-            batch = self._without(batch, malformed, NO_FORM, refused).drop_columns([MALFORMED])
         batch = self._without(batch, self._too_long(batch), TOO_LONG, refused)
         times = self._times(batch, now)
         batch = self._without(batch, times.is_null(), NO_TIME, refused)

@@ -16,6 +16,25 @@ from headgate.plan.secure import Mode
 
 
 @dataclass
+class ViewScratch:
+    """What one batch computes for one view. It belongs to the batch: the next one begins with another."""
+
+    ending: str = ""
+    """Why it ends with the current batch, after its results of that batch."""
+    ended_early: bool = False
+    """Whether it ends within the current batch: it sees no further tuples of it."""
+    waiting: Ints | None = None
+    """The times of the tuples that wait for the watermark; None: they are too few to exceed a limit in this batch."""
+    cutoff: Position | None = None
+    """The tuple of the current batch with which its windows exceed MAX STATE."""
+    spent: int = 0
+    """Bytes computed for it in the current batch, including those of producer queries."""
+    marks: list[tuple[Ints, Ints]] = field(default_factory=list)
+    """Arrival numbers of the current batch and the watermark after each. Needed if the view is `mixed`: results of
+    windowed and stateless blocks are merged into one order to be counted."""
+
+
+@dataclass
 class View:
     """Subscribers of one query that began at the same moment and have had the same rights since; a cumulative query
     has one view for all subscribers.
@@ -36,19 +55,8 @@ class View:
     second: int = NO_TIME
     yielded: int = 0
     """`second` is that of its last result, `yielded` how many results it had in it; counted if MAX RESULTS is set."""
-    ending: str = ""
-    """Why it ends with the current batch, after its results of that batch."""
-    ended_early: bool = False
-    """Whether it ends within the current batch: it sees no further tuples of it."""
-    waiting: Ints | None = None
-    """The times of the tuples that wait for the watermark; None: they are too few to exceed a limit in this batch."""
-    cutoff: Position | None = None
-    """The tuple of the current batch with which its windows exceed MAX STATE."""
-    spent: int = 0
-    """Bytes computed for it in the current batch, including those of producer queries."""
-    marks: list[tuple[Ints, Ints]] = field(default_factory=list)
-    """Arrival numbers of the current batch and the watermark after each. Needed if the view is `mixed`: results of
-    windowed and stateless blocks are merged into one order to be counted."""
+    scratch: ViewScratch = field(default_factory=ViewScratch)
+    """What the current batch has computed for it so far; no version stores it."""
 
     @cached_property
     def windowed(self) -> list[int]:
@@ -64,7 +72,7 @@ class View:
     @property
     def watched(self) -> bool:
         """Whether entering tuples must be recorded, to judge the limits of the owner's roles."""
-        return self.waiting is not None or (self.mixed and self.running.limited)
+        return self.scratch.waiting is not None or (self.mixed and self.running.limited)
 
     def watermark(self) -> int:
         return min(map(self.reached, self.running.streams - self.running.tables))

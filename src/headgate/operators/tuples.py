@@ -20,7 +20,7 @@ from headgate.expressions.limits import lengths_of, size_of
 from headgate.model.visibility import Visibility
 from headgate.operators.label_sets import LabelSets, label_sets
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Program
-from headgate.plan.binding import LEVEL
+from headgate.plan.reserved import LEVEL
 
 _LATEST = 1 << 62
 

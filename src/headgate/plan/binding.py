@@ -19,14 +19,7 @@ from headgate.plan import normal
 from headgate.plan.equality import Equalities
 from headgate.plan.expressions import Expr, Type, castable
 from headgate.plan.functions import AGGREGATES, FUNCTIONS, Function
-
-LEVEL = "LEVEL"
-
-
-def is_reserved(name: str) -> bool:
-    """Whether a name is reserved: results and Spark's readers put such columns beside a stream's own."""
-    return name.casefold().startswith("headgate_") or name.casefold() == "_metadata"
-
+from headgate.plan.reserved import LEVEL
 
 MOST_NAMED = 30
 MOST_COMPARED = 200

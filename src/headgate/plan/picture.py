@@ -7,16 +7,17 @@ Above a query stand its views: the subscribers who share windows and results.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from textwrap import wrap
 from typing import Any, Protocol
 
 from headgate.errors import Conflict
 from headgate.plan import nodes as n
 from headgate.plan.words import describe, operator
+from headgate.standard_error import errors_to
 
 MOST_DRAWN = 500
 MOST_VIEWS = 8
@@ -80,7 +81,7 @@ def picture(plans: Mapping[str, Plan], beside: Beside | None = None) -> str:
         for name in plan.queries:
             _draw_views(frame, f"{number} query {name}", beside.views.get((title, name), ()))
     _join(graph, plans, beside.outputs)
-    with _quiet():
+    with errors_to(Path(os.devnull)):  # Graphviz warns of fonts that a machine has configured differently
         drawn: bytes = graph.draw(format="svg", prog="dot")
     text = drawn.decode()
     return text[text.index("<svg") :]
@@ -158,16 +159,3 @@ def _wrapped(text: str) -> list[str]:
     if len(lines) <= _MOST_LINES:
         return lines
     return [*lines[: _MOST_LINES - 1], lines[_MOST_LINES - 1][: _WRAP - 1] + "…"]
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence standard error: Graphviz writes warnings about fonts that a machine has configured differently."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

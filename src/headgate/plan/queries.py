@@ -26,10 +26,11 @@ from headgate.labels import Label
 from headgate.lexing import MAX_NAME
 from headgate.plan import expressions as e
 from headgate.plan import normal
-from headgate.plan.binding import LEVEL, Binder, Room, Scope, Side, is_reserved, wrong
+from headgate.plan.binding import Binder, Room, Scope, Side, wrong
 from headgate.plan.equality import Equalities
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
 from headgate.plan.functions import AGGREGATES
+from headgate.plan.reserved import LEVEL, is_reserved
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,12 @@ in place of whatever part of them was already written.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import re
-import secrets
-import shutil
 import threading
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import partial, reduce
-from operator import or_
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,10 +21,9 @@ import pyarrow as pa
 
 from headgate.clock import Clock
 from headgate.columns.sorting import distinct
-from headgate.egress.delivery import Handover
 from headgate.egress.filter import permitted
-from headgate.egress.sinks import Sink, plain_rejected, rejected_of, taken
-from headgate.errors import Conflict, SourceError, StoreError
+from headgate.egress.sinks import Sink, plain_rejected, rejected_of
+from headgate.errors import SourceError
 from headgate.execution.partitions import PartitionStates
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
@@ -42,46 +35,20 @@ from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
+from headgate.recovery.counts import Counts
+from headgate.recovery.destinations import Destinations, Staged
+from headgate.recovery.home import Home
 from headgate.recovery.isolation import Served
+from headgate.recovery.messages import LATE, NO_TABLE, UNREAD, WAITS, concerned_by, limited, note, reasons
 from headgate.recovery.query_graph import Make, QueryGraph
 from headgate.recovery.state import Saved, StateFolder
 from headgate.recovery.subscription_status import Notice, SubscriptionStatuses
 from headgate.recovery.tables import ReadTable, Tables, no_tables
 
-WAITS = "an input stream is unavailable; the query continues when it can be read"
-UNREAD = "an input stream could not be read to its end"
-NO_TABLE = "a table that the query reads is unavailable"
-"""What subscribers are told. Which stream it is, and why, is only for its owner and the operator."""
-LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
-
 Done = TypeVar("Done")
 
 MOST_NOTICES = 1000
 """Kept until they are read; of more than these only the last."""
-
-_LOCK = "lock"
-
-
-@dataclass
-class Counts:
-    """What happened, for the summary."""
-
-    batches: int = 0
-    tuples: Counter[str] = field(default_factory=Counter)
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    unseen: Counter[str] = field(default_factory=Counter)
-    """Tuples that nobody was permitted to see when they arrived."""
-    late: Counter[str] = field(default_factory=Counter)
-    """Tuples that came later than the lateness of their stream allows."""
-    results: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By query and subscriber, for current subscribers."""
-    received: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By user and stream, for all subscribers there ever were."""
-    lag: dict[str, float] = field(default_factory=dict)
-    """Seconds from the arrival of a stream's last batch until its results were out."""
-    ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
-    """By user, stream and reason: queries that ended before their streams did."""
-    withheld: int = 0
 
 
 class Pipeline:
@@ -97,10 +64,9 @@ class Pipeline:
         limits: Limits | None = None,
         read_table: ReadTable = no_tables,
     ) -> None:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._home, self._alone = home, _hold(home)
+        self._home = Home(home)
         self._gate = gate
-        self._sinks = sinks
+        self._sinks = Destinations(sinks)
         self._clock = clock
         self._lock = threading.Lock()
         self._states = StateFolder(home / "state")
@@ -108,9 +74,6 @@ class Pipeline:
         self._refused: list[RejectedRows] = []
         self._version = 0
         self._done: dict[str, int] = {}
-        self._sunk: dict[str, Any] = {}
-        self._places: dict[str, str] = {}
-        self._warnings: list[str] = []
         self._failed: BaseException | None = None
         self._limits = limits
         self._make = make
@@ -125,21 +88,19 @@ class Pipeline:
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
         self.counts = Counts()
         try:
-            for sink in sinks:
-                sink.claim(_identity(self._alone))
+            self._sinks.claim(self._home.identity)
             self._go_on()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        for sink in self._sinks:
-            sink.let_go()
-        os.close(self._alone)
+        self._sinks.let_go()
+        self._home.close()
 
     def warnings(self) -> list[str]:
         """Warnings for the operator, since the last call."""
-        return [*taken(self._warnings), *(x for sink in self._sinks for x in sink.warnings())]
+        return self._sinks.warnings()
 
     def _go_on(self) -> None:
         """Continues from the newest state, if there is one."""
@@ -148,9 +109,7 @@ class Pipeline:
             self._meet(snapshot)
             return
         out = self._states.out(saved.version)
-        if out is None:
-            self._find_staged(saved.rest.get("staged", {}))
-        self._look_at_places(saved.rest.get("places", {}))
+        self._sinks.check(saved, delivered=out is not None)
         event("pipeline", "state restored", version=saved.version, partitions=len(saved.partitions))
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._standings.restore(saved.rest.get("standings", ()))
@@ -161,32 +120,11 @@ class Pipeline:
         self._served.admit(snapshot)
         self._isolated(lambda some: self._graph.restore(*self._good, some))
         self._meet(snapshot)
-        ended = _notices_for(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
-        self._note_ended(snapshot, [x for word in ended for x in permitted(snapshot, word)])
-        self._sunk = dict(saved.rest["sinks"] if out is None else out)
-        for sink in self._sinks:
-            sink.restore(self._sunk, out=out is not None)
+        ended = limited(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
+        self.counts.end(snapshot, [x for word in ended for x in permitted(snapshot, word)])
+        staged = self._sinks.restore(saved, out)
         if out is None:
-            staged = {x.name: _to_come(saved, x) for x in self._sinks}
             self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
-
-    def _find_staged(self, staged: Mapping[str, str]) -> None:
-        """Staged results exist in their sink only, so they must be delivered there before the engine continues with
-        others."""
-        for name in staged.keys() - {sink.name for sink in self._sinks}:
-            raise StoreError(
-                f"cannot continue: unpublished results wait in `{staged[name]}`, which was not given or was changed",
-                hint="run again with that folder and format, or read everything again with --fresh",
-            )
-
-    def _look_at_places(self, known: Mapping[str, str]) -> None:
-        """Warns if a destination is not the one that results last went to."""
-        self._places = dict(known)
-        for sink in (x for x in self._sinks if x.place and known.get(x.place, x.name) != x.name):
-            if known[sink.place].split()[0] == sink.name.split()[0]:
-                self._warnings.append(
-                    f"the folder of results `{sink.place}` was removed or replaced: what was there is not written again"
-                )
 
     def _meet(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with this catalog snapshot."""
@@ -300,7 +238,7 @@ class Pipeline:
             self._done[stream] = number
             self.counts.batches += 1
             self._refuse([*whole.refused, *refused])
-            self._refused += [_note(stream, text) for text in whole.notes]
+            self._refused += [note(stream, text) for text in whole.notes]
             self._finish(snapshot, self._results(arrivals, len(whole), now))
 
     def _register(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
@@ -322,12 +260,12 @@ class Pipeline:
 
     def _results(self, arrivals: TupleBatch, tuples: int, now: int) -> list[ResultBatch]:
         found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now))
-        results = _notices_for(found, NO_TABLE, self._tableless(self._served.snapshot))
+        results = limited(found, NO_TABLE, self._tableless(self._served.snapshot))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
             self.counts.late[arrivals.stream] += self._graph.late
-            self._refused += _reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
+            self._refused += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
         return results
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
@@ -338,15 +276,15 @@ class Pipeline:
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
             found = self._isolated(lambda some: self._last(some, unread or {}))
-            told = _notices_for(found, UNREAD, _concerned(self._served.snapshot, unread or {}))
-            told = _notices_for(told, NO_TABLE, self._tableless(self._served.snapshot))
+            told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
+            told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
             self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
             self._tables.forget()
-            self._refused += _reasons(unread or {})
+            self._refused += reasons(unread or {})
             self._finish(snapshot, told)
 
     def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
-        self._graph.end(_concerned(served, unread), UNREAD)
+        self._graph.end(concerned_by(served, unread), UNREAD)
         return self._graph.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
@@ -354,9 +292,9 @@ class Pipeline:
         with self._unharmed():
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
-            concerned = _concerned(self._served.snapshot, unread)
+            concerned = concerned_by(self._served.snapshot, unread)
             told = [notice((name,), query, waits=WAITS) for name, query in sorted(concerned)]
-            self._refused += _reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
+            self._refused += reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
             self._finish(snapshot, told)
 
     def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
@@ -365,7 +303,7 @@ class Pipeline:
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
             self._refused += [
-                _note(x, text) for x, texts in notes.items() if x in snapshot.descriptors for text in texts
+                note(x, text) for x, texts in notes.items() if x in snapshot.descriptors for text in texts
             ]
             self._finish(snapshot, ())
 
@@ -391,10 +329,8 @@ class Pipeline:
         """Drops what was kept for former subscribers; all results are out."""
         if now is self._kept:
             return
-        for sink in self._sinks:
-            sink.keep(now)
-        for query, name in [key for key in self.counts.results if (key[1], key[0]) not in now.clearances]:
-            del self.counts.results[query, name]
+        self._sinks.keep(now)
+        self.counts.keep(now)
         self._kept = now
 
     @contextmanager
@@ -423,15 +359,14 @@ class Pipeline:
                 ingress.forget(self._graph.dictionary.labels)
 
     def _finish(self, snapshot: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
-        _check_held(self._home, self._alone)
+        self._home.check()
         self._version += 1
         refused, self._refused = self._refused, []
         results = [*results, *self._served.news()]
         words, notices = self._standings.notice(results)
         self._notices += notices
         results = [*words, *results]  # a status changed before the tuples of this batch came
-        for sink in self._sinks:
-            sink.stage(self._version, results, refused)
+        staged = self._sinks.stage(self._version, results, refused)
         self._forget_labels()
         self._good = partitions, chain = self._graph.save()
         rest = {
@@ -442,131 +377,21 @@ class Pipeline:
             "tables": self._tables.save(self._version),
             "refused": [plain_rejected(x) for x in refused],
             "standings": self._standings.plain(),
-            "sinks": reduce(or_, (sink.state(results, refused) for sink in self._sinks), self._sunk),
-            "staged": {x.name: x.place for x in self._sinks if x.keeps and x.place and any(map(len, results))},
-            "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
+            **self._sinks.plain(results, refused),
         }
-        kept = [x for x in results if x.word or not all(sink.keeps for sink in self._sinks)]
-        self._states.save(Saved(self._version, partitions, rest, kept))
+        self._states.save(Saved(self._version, partitions, rest, self._sinks.to_save(results)))
         self._tables.saved()
         self._graph.dictionary.saved(self._states)
-        self._deliver(snapshot, dict.fromkeys((sink.name for sink in self._sinks), results), refused)
+        self._deliver(snapshot, staged, refused)
 
     def _deliver(
         self,
         computed: CatalogSnapshot | None,
-        staged: Mapping[str, Sequence[ResultBatch]],
+        staged: Staged,
         refused: Sequence[RejectedRows],
     ) -> None:
         """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
-        for sink in self._sinks:
-            results = staged[sink.name]
-            found = Handover(self._gate, sink, computed, results, refused).run()
-        now, allowed = found.now, found.results
-        self._sunk = reduce(or_, (sink.state() for sink in self._sinks), self._sunk)
-        self._states.note_out(self._version, self._sunk)
-        self.counts.withheld += _rows(results) - _rows(allowed)
-        for result_batch in allowed:
-            self.counts.results.update(
-                dict.fromkeys(((result_batch.query, x) for x in result_batch.subscribers), len(result_batch))
-            )
-            for name in result_batch.subscribers if len(result_batch) else ():
-                self.counts.received[now.account(name, result_batch.query)] += len(result_batch)
-        self._note_ended(now, allowed)
-        self._keep(now)
-
-    def _note_ended(self, now: CatalogSnapshot, told: Sequence[ResultBatch]) -> None:
-        for result_batch in (x for x in told if x.ended and x.outgoing is None):  # not stopped or dropped by somebody
-            for name in result_batch.subscribers:
-                self.counts.ended[*now.account(name, result_batch.query), result_batch.ended] = None
-
-
-def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:
-    """The results that were being delivered into a sink when the process ended."""
-    if not sink.keeps:
-        return list(saved.results)
-    if not sink.place:  # its results ended with the process
-        return []
-    staged = sink.staged(saved.version) if sink.name in saved.rest["staged"] else []
-    return staged + [x for x in saved.results if x.word]
-
-
-def _notices_for(
-    found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]
-) -> list[ResultBatch]:
-    """Limits the notice of this reason to the concerned subscribers (by subscriber and query)."""
-    told = [x if x.ended != reason else x.to(_of(x, concerned)) for x in found]
-    return [x for x in told if x.subscribers]
-
-
-def _concerned(snapshot: CatalogSnapshot, unread: Collection[str]) -> set[tuple[str, str]]:
-    return {key for stream in unread for key in snapshot.concerned(stream)}
-
-
-def _of(result_batch: ResultBatch, chosen: Collection[tuple[str, str]]) -> tuple[str, ...]:
-    return tuple(name for name in result_batch.subscribers if (name, result_batch.query) in chosen)
-
-
-def _reasons(unread: Mapping[str, str]) -> list[RejectedRows]:
-    """Messages for the owners of streams, among the rejected rows."""
-    return [_note(stream, why) for stream, why in unread.items()]
-
-
-def _note(stream: str, text: str) -> RejectedRows:
-    return RejectedRows(stream, text, [{}])
-
-
-def _rows(result_batches: Sequence[ResultBatch]) -> int:
-    return sum(len(result_batch) * len(result_batch.subscribers) for result_batch in result_batches)
-
-
-def forget(home: Path) -> None:
-    """Deletes the state, unless a process uses it."""
-    if not home.exists():
-        return
-    alone = _hold(home)
-    try:
-        for path in home.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != _LOCK:
-                path.unlink()
-    finally:
-        os.close(alone)
-
-
-def _hold(home: Path) -> int:
-    """Locks the home for one process: two would write the same state."""
-    descriptor = os.open(home / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise Conflict(
-            f"cannot run: another process works in `{home}`", hint="end it first, or use another home"
-        ) from None
-    return descriptor
-
-
-def _check_held(home: Path, lock: int) -> None:
-    """Checks the lock: if the folder was removed or replaced, another process may work there by now."""
-    mine = os.fstat(lock)
-    try:
-        there = os.stat(home / _LOCK)
-        same = (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
-    except OSError:
-        same = False
-    if not same:
-        raise StoreError(
-            f"cannot continue: the state in `{home}` was removed or replaced during the run", hint="start again"
-        )
-
-
-def _identity(lock: int) -> str:
-    """The identity of a state, which outlives its content: it is stored in the lock file."""
-    found = os.pread(lock, 64, 0).decode(errors="replace")
-    if not re.fullmatch("[0-9a-f]{32}", found):
-        found = secrets.token_hex(16)
-        os.pwrite(lock, found.encode(), 0)
-        os.fsync(lock)
-    return found
+        results, found = self._sinks.deliver(self._gate, computed, staged, refused)
+        self._states.note_out(self._version, self._sinks.state)
+        self.counts.deliver(found.now, results, found.results)
+        self._keep(found.now)

@@ -28,7 +28,7 @@ from headgate.model.query import ContinuousQuery
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.tuples import TupleBatch
-from headgate.model.view import View
+from headgate.model.view import View, ViewScratch
 from headgate.operators.partition import PartitionState
 from headgate.operators.program import Program
 from headgate.plan.secure import Mode
@@ -182,7 +182,7 @@ class QueryGraph:
         results: list[ResultBatch] = []
         coming = list(arrivals)
         for view in (view for processor in self._processors for view in processor.views):
-            view.spent = 0
+            view.scratch = ViewScratch()
         for processor in self._processors:
             own = [x for x in coming if x.stream in processor.program.streams]
             found = processor.batch(own, last=last, clock=clock)
@@ -217,7 +217,7 @@ class QueryGraph:
         for producer in producers:
             keys = (consumer_of(name) for name in producer.clearances)
             for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
-                view.spent += producer.spent
+                view.scratch.spent += producer.scratch.spent
 
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
         """Ends queries for these subscribers (by subscriber and query) with the next batch."""
@@ -237,7 +237,7 @@ class QueryGraph:
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
         if result_batch.ended:
             for view in views.values():  # it ends after it has processed its last input
-                view.ending = view.ending or result_batch.ended
+                view.scratch.ending = view.scratch.ending or result_batch.ended
         if result_batch.ended or not views:
             return
         running = self._stages.running[result_batch.query]

@@ -11,25 +11,26 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from headgate.access import bootstrap
 from headgate.access import rows as r
+from headgate.access.administrators import has_administrator
 from headgate.access.audit import Event, Head, Seal, load_key, verify
-from headgate.access.authorizer import EVERYONE, SYSTEM_ID, Authorizer, Decision, Principal, shown, source_name
+from headgate.access.authorizer import Authorizer, Decision, Principal, shown, source_name
 from headgate.access.catalog import Catalog
+from headgate.access.consequences import consequences
 from headgate.access.duties import Duties
+from headgate.access.events import session_event, statement_events, undone
 from headgate.access.evidence import Evidence, read_proof
-from headgate.access.evidence import action_of as policy_action
+from headgate.access.explanations import Explanation, explained
 from headgate.access.passwords import Passwords
-from headgate.access.permissions import APPLIES, Kind, Permission
+from headgate.access.permissions import Kind, Permission
 from headgate.access.policies import Policies
-from headgate.access.policy_rights import Basis
 from headgate.access.request import Request, Result
-from headgate.access.running import Running
-from headgate.access.sessions import NOBODY, REFUSED, WAIT, Sessions
+from headgate.access.sessions import REFUSED, WAIT, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
 from headgate.access.store import Store, Transaction
@@ -37,15 +38,15 @@ from headgate.access.subscriptions import Subscriptions
 from headgate.access.tries import Tries
 from headgate.clock import Clock, SystemClock
 from headgate.cql import parse_script
-from headgate.cql.continuous import SetQueryStatus, Subscribe
-from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Show, Statement, Target
+from headgate.cql.statements import Statement, Target
 from headgate.errors import AccessDenied, AuthenticationFailed, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.labels import LEAST, Clearance, Level, Rules
 from headgate.lexing import quote
-from headgate.plan.secure import SecurePlan
 
 if TYPE_CHECKING:
+    from headgate.access.running import Running
     from headgate.model.snapshot import CatalogSnapshot
+    from headgate.plan.secure import SecurePlan
     from headgate.service.snapshots import SnapshotBuilder
 
 T = TypeVar("T")
@@ -64,14 +65,6 @@ _RIGHTS = (
     "policies",
     "policy_statements",
 )
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A decision and everything it considered."""
-
-    decision: Decision
-    details: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -106,7 +99,6 @@ class Headgate:
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
         self._tries = Tries(self._state, self._clock)
         self._subscriptions = Subscriptions(self._state, self._authorizer, self._duties)
-        self._running = Running(self._state, self._authorizer)
         try:
             self._store.migrate(create=create)
         except BaseException:
@@ -141,7 +133,15 @@ class Headgate:
         """Recomputes everything that depends on the changes now, at the cost of the request that made them."""
         self._policies.catch_up()
         self._authorizer.prepare()
-        self._running.catch_up()
+        if "_running" in vars(self):
+            self._running.catch_up()
+
+    @cached_property
+    def _running(self) -> Running:
+        """The plans of running queries. A process that never asks for one, as most commands, plans nothing."""
+        from headgate.access.running import Running
+
+        return Running(self._state, self._authorizer)
 
     # Start and sessions -----------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Headgate:
     def logout(self, token: str) -> None:
         def end(work: Transaction, session: r.Session) -> None:
             self._sessions.end(session)
-            work.events.append(_event(session, "LOGOUT", "session", granted=True))
+            work.events.append(session_event(session, "LOGOUT", "session", granted=True))
 
         self._asked(token, "LOGOUT", ["session"], end)
 
@@ -204,7 +204,7 @@ class Headgate:
             except StoreError:
                 raise
             except HeadgateError as error:
-                self._record(session, _event(session, action, about[0], reason=error.message))
+                self._record(session, session_event(session, action, about[0], reason=error.message))
                 raise
 
     def _record(self, session: r.Session | None, *events: Event) -> None:
@@ -226,7 +226,7 @@ class Headgate:
             session = self._recognised(token)
             with self._lock:
                 where = f"line {error.position.line}, column {error.position.column}" if error.position else ""
-                self._record(session, _event(session, "EXECUTE", "script", reason=f"not understood, {where}"))
+                self._record(session, session_event(session, "EXECUTE", "script", reason=f"not understood, {where}"))
             raise
         with self._lock:
             tried: list[Event] = []
@@ -237,8 +237,8 @@ class Headgate:
             except StoreError:
                 raise
             except HeadgateError as error:
-                failed = [_undone(event) if event.granted else event for event in tried]
-                self._record(session, *(failed or [_event(session, "EXECUTE", "script", reason=error.message)]))
+                failed = [undone(event) if event.granted else event for event in tried]
+                self._record(session, *(failed or [session_event(session, "EXECUTE", "script", reason=error.message)]))
                 raise
         return [result.finished() for result in results]
 
@@ -256,7 +256,7 @@ class Headgate:
             try:
                 return self._sessions.find(token)
             except AuthenticationFailed as error:
-                self._record(None, _event(None, "EXECUTE", "script", reason=error.message))
+                self._record(None, session_event(None, "EXECUTE", "script", reason=error.message))
                 raise
 
     def _run(
@@ -276,29 +276,18 @@ class Headgate:
                 if statement is statements[-1] and self._rights_version() != before:
                     self._settle(work)
             except HeadgateError as error:
-                tried += _events(session, statement, request, granted=False, reason=error.message)
+                tried += statement_events(session, statement, request, granted=False, reason=error.message)
                 raise error.at(statement.position) from None
-            done = _events(session, statement, request, granted=True, reason="; ".join(request.reasons))
+            done = statement_events(session, statement, request, granted=True, reason="; ".join(request.reasons))
             if self._policies.version != given[0]:
-                done += self._consequences(request, given[1])
-                given = self._policies.version, self._policies.bases()
+                current = self._policies.version, self._policies.bases()
+                done += consequences(request, given[1], current[1])
+                given = current
             work.events += done
             tried += done
         if not statements:
-            work.events.append(_event(session, "EXECUTE", "", granted=True, reason="an empty script"))
+            work.events.append(session_event(session, "EXECUTE", "", granted=True, reason="an empty script"))
         return results
-
-    def _consequences(self, request: Request, before: list[Basis]) -> list[Event]:
-        """A record for each right that policies give or take because of a statement; a right given links to its
-        proof."""
-        session, after = request.session, self._policies.bases()
-        new = sorted(set(after) - set(before))
-        gone = sorted(set(before) - set(after))
-        events = [_event(session, policy_action(x, given=False), x.about, granted=True) for x in gone]
-        for basis in new:
-            reason = request.proved(basis)
-            events.append(_event(session, policy_action(basis, given=True), basis.about, granted=True, reason=reason))
-        return events
 
     def _rights_version(self) -> int:
         return sum(map(self._state.changed.__getitem__, _RIGHTS))
@@ -312,7 +301,7 @@ class Headgate:
             self._sessions,
             self._subscriptions,
             self._passwords,
-            self._running,
+            lambda: self._running,
             self._policies,
             work,
             session,
@@ -321,25 +310,10 @@ class Headgate:
 
     def _settle(self, work: Transaction) -> None:
         """INVARIANT, after every script: somebody can administer, and no session exceeds its user's rights."""
-        granted = {g.role for g in self._state.grants.peek("right", (SYSTEM_ID, Permission.CHANGE_SYSTEM.value))}
-        users = {name for role in granted for name in self._duties.users_of(role)}
-        if EVERYONE in granted:
-            users = {user.name for user in self._state.users}
-        if not any(self._can_administer(name, granted) for name in sorted(users)):
+        if not has_administrator(self._state, self._authorizer, self._duties):
             raise Conflict("nobody would be left who may change the system")
         for session in self._sessions.settle():
-            work.events.append(_event(session, "END SESSION", "session", granted=True, reason="rights changed"))
-
-    def _can_administer(self, name: str, granted: set[str]) -> bool:
-        """Whether a user could log in with a role that may change the system."""
-        user = self._state.users.get(name)
-        if user is None or user.locked or not user.password:
-            return False
-        ways = [frozenset[str](), *(frozenset({role}) for role in self._authorizer.authorised(name))]
-        return any(
-            not granted.isdisjoint(self._authorizer.effective(way)) and not self._duties.broken(way, dynamic=True)
-            for way in ways
-        )
+            work.events.append(session_event(session, "END SESSION", "session", granted=True, reason="rights changed"))
 
     # Checks ---------------------------------------------------------------------------------------------------------
 
@@ -405,26 +379,11 @@ class Headgate:
         def explain(work: Transaction, session: r.Session) -> Explanation:
             request = self._request(session, work)
             about[:] = [shown(request.find(target))]
-            found = self._why(request, user, permission, target)
-            work.events.append(_event(session, action, request.subject, granted=True))
+            found = explained(request, user, permission, target)
+            work.events.append(session_event(session, action, request.subject, granted=True))
             return found
 
         return self._asked(token, action, about, explain)
-
-    def _why(self, q: Request, user: str, permission: Permission, target: Target) -> Explanation:
-        thing = q.find(target)
-        auditor = q.may(Permission.VIEW_AUDIT, self._catalog.system)
-        if permission not in APPLIES[Kind(thing.kind)]:
-            raise Conflict(f"{permission} does not apply to {shown(thing)}")
-        if user != q.user and not auditor:
-            raise AccessDenied("you may ask this for yourself, or with VIEW AUDIT for others")
-        found = self._state.users.get(user)
-        if found is None or user == NOBODY:
-            raise NotFound(f"there is no user `{user}`")
-        principal = self._authorizer.potential(found)
-        decision = self._authorizer.decide(principal, permission, thing)
-        details = self._authorizer.explain(principal, permission, thing) if auditor else []
-        return Explanation(decision, tuple(details))
 
     def proof(self, token: str, name: str) -> Evidence:
         """The proof that an audit record names, with every signature checked again: for auditors."""
@@ -438,7 +397,7 @@ class Headgate:
                 raise NotFound(f"there is no proof `{name}`", hint="audit records name proofs after the word `proof`")
             tree, content = read_proof(*found[0])
             rules = dict(work.proof(str(content["rules"]))).get(str(content["rules"]), "")
-            work.events.append(_event(session, "EXPLAIN PROOF", about[0], granted=True))
+            work.events.append(session_event(session, "EXPLAIN PROOF", about[0], granted=True))
             return Evidence(str(content["policy"]), tree, rules)
 
         return self._asked(token, "EXPLAIN PROOF", about, read)
@@ -488,45 +447,3 @@ class Headgate:
         with self._store.audit_trail() as (records, head):
             faults = verify(self._seal, records, head, expect)
         return faults or ([] if head.count else ["the trail is empty: every store begins with a record"])
-
-
-def _event(session: r.Session | None, action: str, about: str, *, granted: bool = False, reason: str = "") -> Event:
-    """A record of what a session asked for; a caller without a session has neither name nor level."""
-    if session is None:
-        return Event("", "", str(LEAST), action, about, granted, reason)
-    return Event(session.user, session.id, session.level, action, about, granted, reason)
-
-
-def _undone(event: Event) -> Event:
-    return event._replace(granted=False, reason="undone: a later statement failed")
-
-
-def _events(session: r.Session, statement: Statement, request: Request, *, granted: bool, reason: str) -> list[Event]:
-    """One record, or one for each recipient of what is granted or revoked."""
-    action = action_of(statement)
-    if not request.given:
-        return [Event(session.user, session.id, session.level, action, request.subject, granted, reason)]
-    return [_event(session, f"{action} {whom}", about, granted=granted, reason=reason) for about, whom in request.given]
-
-
-def action_of(statement: Statement) -> str:
-    """The name of a statement in the audit trail: its kind and what it changes, never a value."""
-    match statement:
-        case GrantPermissions() | GrantRoles():
-            verb = "REVOKE" if statement.revoke else "GRANT"
-            return f"{verb} {', '.join(statement.permissions) if isinstance(statement, GrantPermissions) else 'ROLES'}"
-        case SetQueryStatus():
-            return "START QUERY" if statement.running else "STOP QUERY"
-        case Subscribe():
-            return "UNSUBSCRIBE" if statement.ends else "SUBSCRIBE"
-        case AlterUser():
-            return f"ALTER USER {', '.join(what for what, _ in statement.changes)}"
-        case Show():
-            return f"SHOW {statement.what}"
-        case _:
-            return _words(type(statement).__name__)
-
-
-@cache
-def _words(name: str) -> str:
-    return "".join(f" {c}" if c.isupper() else c for c in name).strip().upper()

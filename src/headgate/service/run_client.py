@@ -29,7 +29,7 @@ from headgate.model.rejected import RejectedRows
 from headgate.model.results import Recipient, ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plain import counted
-from headgate.recovery.pipeline import Counts
+from headgate.recovery.counts import Counts
 from headgate.service.headgate import Headgate
 from headgate.service.runs import Folders, Processing
 

@@ -26,7 +26,8 @@ from headgate.ingress.validation import Whole
 from headgate.labels import source_shown
 from headgate.model.snapshot import SnapshotSource
 from headgate.model.stream import StreamDescriptor
-from headgate.recovery.pipeline import Counts, Pipeline
+from headgate.recovery.counts import Counts
+from headgate.recovery.pipeline import Pipeline
 from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
 

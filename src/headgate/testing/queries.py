@@ -13,9 +13,9 @@ from headgate.cql.queries import StreamOperator
 from headgate.cql.statements import Target
 from headgate.errors import NotFound
 from headgate.lexing import quote
-from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Type, written
 from headgate.plan.queries import Stream
+from headgate.plan.reserved import LEVEL
 from headgate.testing.expressions import LEVELS, NUMERIC, TYPES, Author, quoted, random_literal, random_value
 from headgate.testing.rewriting import rewritten
 from headgate.testing.spelling import KEY_WORDS, respelled

@@ -13,7 +13,7 @@ from headgate.cql import expressions as x
 from headgate.cql.queries import BlockSyntax, ItemSyntax, QuerySyntax, SourceSyntax, WindowSyntax, parse_query
 from headgate.cql.statements import Name
 from headgate.errors import TextError
-from headgate.plan.binding import LEVEL
+from headgate.plan.reserved import LEVEL
 from headgate.testing.spelling import query_text, respelled
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

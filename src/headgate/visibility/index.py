@@ -241,7 +241,7 @@ class VisibilityIndex:
         for view in self.views:
             if view.windowed and stream in view.running.streams:
                 seen = visible[:, view.columns[0] : view.columns[-1] + 1].any(axis=1)
-                if seen.any() and view.ended_early:
+                if seen.any() and view.scratch.ended_early:
                     found.append((view.columns, np.ones(len(times), np.bool_)))
                 elif seen.any():
                     timed = view.running.streams - view.running.tables
@@ -378,7 +378,7 @@ class VisibilityIndex:
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
-            reached = max(view.passed, (1 << 61) if last and not view.ended_early else view.watermark())
+            reached = max(view.passed, (1 << 61) if last and not view.scratch.ended_early else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
                 since[column], until[column] = max(view.passed, BEGINNING + 1), max(reached, BEGINNING + 1)
@@ -390,7 +390,7 @@ class VisibilityIndex:
 
     def _budgets(self) -> dict[int, Budget]:
         """The memory budget of each column; the blocks of a view share one budget."""
-        own = [(view, Budget(self._limits.bytes, view.spent)) for view in self.views]
+        own = [(view, Budget(self._limits.bytes, view.scratch.spent)) for view in self.views]
         return {column: budget for view, budget in own for column in view.columns}
 
 

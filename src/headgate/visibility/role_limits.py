@@ -91,11 +91,11 @@ def enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -
     (`marks`); the first has the arrival number `arrived`. Returns the first tuple with which too many wait, if any:
     there the view ends."""
     end = None
-    if view.waiting is not None and view.running.most_state is not None:
-        end = too_many_wait(view.waiting, times, entering, marks, view.running.most_state)
-        view.waiting = np.concatenate([view.waiting, times[entering]])
+    if view.scratch.waiting is not None and view.running.most_state is not None:
+        end = too_many_wait(view.scratch.waiting, times, entering, marks, view.running.most_state)
+        view.scratch.waiting = np.concatenate([view.scratch.waiting, times[entering]])
     if end is not None:
-        view.ending, view.ended_early = WAITS, True
+        view.scratch.ending, view.scratch.ended_early = WAITS, True
     if view.mixed:
-        view.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
+        view.scratch.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
     return end

@@ -71,7 +71,7 @@ def _name(thing: r.Object) -> str:
 
 def _seen(q: Request) -> Iterable[Planned]:
     """The running queries that the caller may see and whose streams it may see too: a plan shows what it reads."""
-    found = (q.running.query(thing.id) for thing in q.catalog.visible(q.principal, Kind.QUERY))
+    found = (q.plans().query(thing.id) for thing in q.catalog.visible(q.principal, Kind.QUERY))
     return (planned for planned in found if planned is not None and _shows(q, planned.inputs))
 
 

@@ -12,7 +12,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
-from headgate.plan.binding import LEVEL, is_reserved
+from headgate.plan.reserved import LEVEL, is_reserved
 
 
 def _columns(q: Request, columns: tuple[s.Column, ...]) -> tuple[ColumnDefinition, ...]:

@@ -11,6 +11,7 @@ from headgate.access.authorizer import Principal, is_table, shown
 from headgate.access.definitions import ColumnDefinition, Parameters, QueryDefinition, StreamDefinition
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream, check_depth, stored_query, whole_stream
+from headgate.access.query_rights import check_rights, check_running, consented
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.queries import QuerySyntax
@@ -48,7 +49,7 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
     check_depth([thing.id for thing in bound.inputs], q.state.objects.get)
     if x.cumulative:
         for thing in bound.inputs:
-            if not _consented(q, thing):
+            if not consented(q, thing):
                 raise AccessDenied(
                     f"the owner of {shown(thing)} has not allowed cumulative queries", hint="use EXACT, the default"
                 )
@@ -146,32 +147,11 @@ def _set_status(q: Request, x: c.SetQueryStatus) -> Result:
     if x.running and definition.broken:
         raise Conflict(f"cannot start {shown(thing)}: an input was dropped", hint="drop it and create it anew")
     if x.running and not definition.running:
-        _check_rights(q, thing, definition)
-        _check_running(q, thing.owner, q.principal)
+        check_rights(q, thing, definition)
+        check_running(q, thing.owner, q.principal)
         _check_plan(q, thing, definition)
     objects.redefine(q.state, thing, replace(definition, running=x.running))
     return Result(f"{shown(thing)} {'started' if x.running else 'stopped'}")
-
-
-def _check_rights(q: Request, query: r.Object, definition: QueryDefinition) -> None:
-    """A query runs with its owner's rights: with the remaining roles of those it was created with."""
-    roles = frozenset(definition.roles) & q.authorizer.authorised(query.owner)
-    owner = Principal(query.owner, roles, q.authorizer.level(query.level))
-    streams = [q.state.objects.get(i) for i in definition.inputs]
-    readable = (Permission.READ_TUPLE, Permission.AGGREGATE_READ)
-    allows = q.authorizer.allows
-    if not all(
-        s and allows(owner, Permission.VIEW_OBJECT, s) and any(allows(owner, p, s) for p in readable) for s in streams
-    ):
-        raise AccessDenied(f"cannot start {shown(query)}: its owner may no longer read all its inputs")
-    if definition.cumulative and not all(_consented(q, s) for s in streams):
-        raise AccessDenied(f"cannot start {shown(query)}: an owner of its streams no longer allows cumulative queries")
-    for name, parameters in definition.operators:
-        operator = q.catalog.find(owner, Kind.OPERATOR, name)
-        if not q.authorizer.allows_use(owner, operator, dict(parameters)):
-            raise AccessDenied(
-                f"cannot start {shown(query)}: its owner may no longer use operator {quote(name)} in this way"
-            )
 
 
 def _check_plan(q: Request, query: r.Object, definition: QueryDefinition) -> None:
@@ -183,50 +163,6 @@ def _check_plan(q: Request, query: r.Object, definition: QueryDefinition) -> Non
         check_depth(definition.inputs, q.state.objects.get)
     except HeadgateError as error:
         raise Conflict(f"cannot start {shown(query)}: {error.message}", hint=error.hint) from None
-
-
-def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
-    """A running query continues only if its new owner could start it now, at its level; otherwise it stops. No message
-    says so: the administrator who drops a user may not see everything that the user owned."""
-    found = [q.state.objects.get(number) for number in sorted(inherited)]
-    running = [x for x in found if x and isinstance(x.definition, QueryDefinition) and x.definition.running]
-    for thing in running:
-        objects.redefine(q.state, thing, replace(thing.query, running=False))
-    for thing in running:
-        level = q.authorizer.level(thing.level)
-        if not q.authorizer.cleared(heir, level):
-            continue
-        try:
-            _check_rights(q, thing, thing.query)
-            _check_running(q, heir.name, Principal(heir.name, frozenset(), level))
-        except HeadgateError:  # whatever prevents it
-            continue
-        objects.redefine(q.state, thing, thing.query)
-
-
-def _consented(q: Request, stream: r.Object | None) -> bool:
-    """Whether its owner and the owners of all streams it derives from allow cumulative queries: the owner of a query's
-    output cannot consent for the owners of its inputs."""
-    waiting, seen = [stream], set()
-    while waiting:
-        thing = waiting.pop()
-        if thing is None or not thing.stream.cumulative:
-            return False
-        seen.add(thing.id)
-        waiting += [q.state.objects.get(number) for number in thing.stream.made_of or () if number not in seen]
-    return True
-
-
-def _check_running(q: Request, owner: str, counting: Principal) -> None:
-    """Counts only queries at levels that the counting principal may see, so that no query at a high level takes a place
-    at a low one."""
-    most = q.authorizer.limits(owner).queries
-    if most is None:
-        return
-    levels = set(q.authorizer.visible_levels(counting))
-    running = sum(d.running for thing, d in objects.queries(q.state, owner) if thing.level in levels)
-    if running >= most:
-        raise AccessDenied(f"the owner's roles allow at most {most} running queries", hint="stop one first")
 
 
 def _subscribe(q: Request, x: c.Subscribe) -> Result:

@@ -8,9 +8,9 @@ from headgate.access import rows as r
 from headgate.access.objects import drop, rename_owner
 from headgate.access.passwords import read_public_key
 from headgate.access.permissions import Permission
+from headgate.access.query_rights import pass_on
 from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.policies import drop_policy, forget_speaker
-from headgate.access.statements.queries import pass_on
 from headgate.cql import statements as s
 from headgate.errors import AccessDenied, Conflict
 from headgate.labels import LEAST, Level

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headgate.labels import LEAST, PUBLIC, Clearance, Label, Level
-from headgate.plan.binding import LEVEL
 from headgate.plan.expressions import Value
+from headgate.plan.reserved import LEVEL
 
 BEGINNING = -(1 << 62)
 """The time of all tuples of tables: before that of any stream's."""

@@ -1,0 +1,37 @@
+"""Explanations of decisions: which roles, grants and rules decide, for those who may know it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.access.authorizer import Decision, shown
+from headgate.access.permissions import APPLIES, Kind, Permission
+from headgate.access.request import Request
+from headgate.access.sessions import NOBODY
+from headgate.cql.statements import Target
+from headgate.errors import AccessDenied, Conflict, NotFound
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A decision and everything it considered."""
+
+    decision: Decision
+    details: tuple[str, ...]
+
+
+def explained(q: Request, user: str, permission: Permission, target: Target) -> Explanation:
+    """Why a user, with all its roles and at its clearance, is granted or denied a permission."""
+    thing = q.find(target)
+    auditor = q.may(Permission.VIEW_AUDIT, q.catalog.system)
+    if permission not in APPLIES[Kind(thing.kind)]:
+        raise Conflict(f"{permission} does not apply to {shown(thing)}")
+    if user != q.user and not auditor:
+        raise AccessDenied("you may ask this for yourself, or with VIEW AUDIT for others")
+    found = q.state.users.get(user)
+    if found is None or user == NOBODY:
+        raise NotFound(f"there is no user `{user}`")
+    principal = q.authorizer.potential(found)
+    decision = q.authorizer.decide(principal, permission, thing)
+    details = q.authorizer.explain(principal, permission, thing) if auditor else []
+    return Explanation(decision, tuple(details))

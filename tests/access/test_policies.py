@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from conftest import System
 
@@ -163,6 +166,28 @@ def test_a_decision_and_a_login_link_to_their_proofs_and_these_outlive_the_right
         'hospitals: may_access(partner, "SUBSCRIBE", "STREAM joe.vitals")  <hospitals>',
     }
     assert small.system.headgate.verify_audit() == []
+
+
+def test_the_policy_in_the_specification_gives_what_it_says(small: Hospital) -> None:
+    spec = (Path(__file__).parents[2] / "SPEC.md").read_text(encoding="utf-8")
+    script = re.search(r"```sql\n(CREATE POLICY hospitals.*?)```", spec, re.DOTALL)
+    assert script is not None
+    keys = {name: PrivateKey.new() for name in ("ann", "bea")}
+    for name, key in keys.items():
+        small.system.run(f"CREATE USER {name}; ALTER USER {name} ADD KEY '{key.public_text()}'")
+    small.system.run("CREATE USER mallory PASSWORD 'correct horse'")
+    small.system.run(script[1])
+    address = small.system.rows("SHOW POLICIES")[0][2]
+    for user in ("bob", "mallory"):
+        small.says(address, "employee", user)
+        small.says(address, "officer", user)
+    for name, key in keys.items():
+        assert "READ TUPLE" not in {row[1] for row in small.system.rows("SHOW GRANTS") if row[2] == "partner"}
+        small.accept(small.message(address, ("opened", ("vitals",)), key=key, sender=name))
+    assert "READ TUPLE" in {row[1] for row in small.system.rows("SHOW GRANTS") if row[2] == "partner"}
+    shown = {row[0]: row[1:3] for row in small.system.rows("SHOW USERS")}
+    assert shown["bob"] == ("partner (policy hospitals)", "U, S (policy hospitals)")
+    assert shown["mallory"] == ("partner (policy hospitals)", "U")
 
 
 def test_what_ends_is_recorded_whatever_ended_it(small: Hospital) -> None:

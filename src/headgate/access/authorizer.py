@@ -68,6 +68,8 @@ class Authorizer:
         """Without policies: what the store alone gives."""
         self.state = state
         self.policies = policies
+        self._active: Policies | None = None
+        self._policies_seen = -1
         self._seen: tuple[int, ...] = ()
         self._inherited: dict[str, frozenset[str]] = {}
         self._authorised: dict[str, frozenset[str]] = {}
@@ -98,7 +100,8 @@ class Authorizer:
     def assigned(self, user: str) -> frozenset[str]:
         """The roles that a user was given, by GRANT or by a policy."""
         stored = frozenset(m.role for m in self.state.memberships.peek("user", user))
-        return stored.union(self.policies.roles(user)) if self.policies is not None else stored
+        policies = self._policies()
+        return stored.union(policies.roles(user)) if policies is not None else stored
 
     def authorised(self, user: str) -> frozenset[str]:
         """The roles a user may activate: assigned ones and those they inherit."""
@@ -127,12 +130,20 @@ class Authorizer:
         )
 
     def _forget_if_changed(self) -> None:
-        changed = self.state.changed
-        policies = self.policies.version if self.policies is not None else 0
-        now = (changed["roles"], changed["memberships"], changed["inheritances"], policies)
+        changed, policies = self.state.changed, self._policies()
+        version = policies.version if policies is not None else 0
+        now = (changed["roles"], changed["memberships"], changed["inheritances"], version)
         if now != self._seen:
             self._seen = now
             self._inherited, self._authorised, self._effective, self._principals = {}, {}, {}, {}
+
+    def _policies(self) -> Policies | None:
+        """Where there is no policy, decisions do without them: they are made all the time."""
+        seen = self.state.changed["policies"]
+        if seen != self._policies_seen:
+            self._policies_seen = seen
+            self._active = self.policies if len(self.state.policies) else None
+        return self._active
 
     # Levels ---------------------------------------------------------------------------------------------------------
 
@@ -191,8 +202,8 @@ class Authorizer:
 
     def clearances(self, user: r.User) -> list[Level]:
         """The levels that a user is cleared for, its own first; it may log in at all that they dominate."""
-        more = self.policies.levels(user.name) if self.policies is not None else ()
-        return [self.level(user.clearance), *more]
+        policies = self._policies()
+        return [self.level(user.clearance), *(policies.levels(user.name) if policies is not None else ())]
 
     def cleared(self, user: r.User, level: Level) -> bool:
         return any(self.order.dominates(clearance, level) for clearance in self.clearances(user))
@@ -273,15 +284,16 @@ class Authorizer:
 
     def held(self, index: str, key: object) -> Collection[r.Grant]:
         """The grants of the store, then those of policies, by an index of `state.grant_table`."""
-        stored = self.state.grants.peek(index, key)
-        more = self.policies.grants(index, key) if self.policies is not None else ()
+        stored, policies = self.state.grants.peek(index, key), self._policies()
+        more = policies.grants(index, key) if policies is not None else ()
         return [*stored, *more] if more else stored
 
     def bases(self, principal: Principal, permission: Permission, thing: r.Object) -> list[Basis]:
         """What a decision that was granted owes to policies: nothing where the store alone grants it."""
-        if self.policies is None or not self.policies.active:
+        policies = self._policies()
+        if policies is None:
             return []
-        plain = self.policies.stored
+        plain = policies.stored
         stored = replace(principal, roles=principal.roles & plain.authorised(principal.user))
         found = self._level_bases(principal)
         if plain.allows(stored, permission, thing):
@@ -289,29 +301,30 @@ class Authorizer:
         grant = self._grant(principal, permission, thing)
         if grant is None:
             return found
-        basis = self.policies.basis(grant)
+        basis = policies.basis(grant)
         found += [basis] if basis is not None else []
         if grant.role not in plain.effective(stored.roles):
-            given = self.policies.roles(principal.user)
+            given = policies.roles(principal.user)
             found += [given[role] for role in sorted(given) if grant.role in self.inherited(role)][:1]
         return found
 
     def session_bases(self, principal: Principal) -> list[Basis]:
         """What a session owes to policies: its level, and those of its roles that the store does not give."""
-        if self.policies is None or not self.policies.active:
+        policies = self._policies()
+        if policies is None:
             return []
-        given, stored = self.policies.roles(principal.user), self.policies.stored.authorised(principal.user)
+        given, stored = policies.roles(principal.user), policies.stored.authorised(principal.user)
         needed = sorted(principal.roles - stored)
         ways = ([given[x] for x in sorted(given) if role in self.inherited(x)] for role in needed)
         return list(dict.fromkeys([*self._level_bases(principal), *(way[0] for way in ways if way)]))
 
     def _level_bases(self, principal: Principal) -> list[Basis]:
-        user = self.state.users.get(principal.user)
-        if self.policies is None or user is None:
+        user, policies = self.state.users.get(principal.user), self._policies()
+        if policies is None or user is None:
             return []
         if self.order.dominates(self.level(user.clearance), principal.level):
             return []
-        levels = self.policies.levels(user.name)
+        levels = policies.levels(user.name)
         return [basis for level, basis in levels.items() if self.order.dominates(level, principal.level)][:1]
 
     def _grant(self, principal: Principal, permission: Permission, thing: r.Object) -> r.Grant | None:
@@ -326,13 +339,11 @@ class Authorizer:
         else:
             stored = (self.state.grants.get(thing.id, permission, role) for role in roles)
             found = [grant for grant in stored if grant is not None]
-        return found + self._by_policy(roles, permission, thing)
-
-    def _by_policy(self, roles: frozenset[str], permission: Permission, thing: r.Object) -> list[r.Grant]:
-        if self.policies is None:
-            return []
-        given = self.policies.grants("right", (thing.id, permission))
-        return [grant for grant in given if grant.role in roles] if given else []
+        policies = self._active  # `effective` has looked
+        if policies is not None:
+            given = policies.grants("right", (thing.id, permission))
+            found += [grant for grant in given if grant.role in roles]
+        return found
 
     def _because(self, principal: Principal, grant: r.Grant) -> str:
         by = f"granted by {self.grantor(grant)}"
@@ -343,7 +354,8 @@ class Authorizer:
 
     def grantor(self, grant: r.Grant) -> str:
         """Who gave a right: a user, the system, or a policy."""
-        basis = self.policies.basis(grant) if self.policies is not None else None
+        policies = self._policies()
+        basis = policies.basis(grant) if policies is not None else None
         if basis is not None:
             return f"policy {quote(basis.policy)}"
         return quote(grant.grantor) if grant.grantor else "the system"

@@ -63,11 +63,6 @@ class Policies:
     # What holds now -------------------------------------------------------------------------------------------------
 
     @property
-    def active(self) -> bool:
-        """Whether there is any policy: where there is none, no decision owes anything to one."""
-        return len(self._state.policies) > 0
-
-    @property
     def version(self) -> int:
         """Counts changes of what policies give."""
         self.catch_up()

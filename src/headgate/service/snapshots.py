@@ -84,7 +84,8 @@ class SnapshotBuilder:
 
     def now(self) -> CatalogSnapshot:
         """The snapshot; the same object as before unless something has changed."""
-        seen = tuple(self._state.changed[table] for table in _DECIDES)
+        policies = self._authorizer.policies
+        seen = (*(self._state.changed[table] for table in _DECIDES), policies.version if policies is not None else 0)
         if seen != self._seen:
             self._snapshot = self._found()
             self._seen = seen

@@ -119,10 +119,13 @@ class Headgate:
 
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:
+        before = self._state.changed["objects"]
         try:
             with self._store.transaction(self._state) as work:
                 yield work
         finally:
+            if self._state.changed["objects"] != before:
+                self._running.catch_up()  # later requests must not take longer for queries that they may not see
             self._prepare()
 
     def _refresh(self) -> None:

@@ -26,6 +26,8 @@ COMMANDS = {
     "login": ("headgate.cli.session", "login", "Log in; later commands use this session until it ends."),
     "logout": ("headgate.cli.session", "logout", "End the session."),
     "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, then your subscriptions."),
+    "serve": ("headgate.cli.serve", "serve", "Serve this home folder to clients over HTTPS."),
+    "config": ("headgate.cli.serve", "config", "Show the settings of the server."),
     "show": ("headgate.cli.show", "show_command", "Show what you may see."),
     "explain": (
         "headgate.cli.explain",

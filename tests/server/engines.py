@@ -1,7 +1,7 @@
 """An engine without Spark for tests of the server: the product's own pipeline, fed straight from the ingress log.
 
-Each file of the log is one batch, and its number is the batch's number, so an engine that is killed goes on exactly where it
-was.
+Each file of the log is one batch, and its number is the batch's number, so an engine that is killed goes on exactly
+where it was.
 """
 
 from __future__ import annotations

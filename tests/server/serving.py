@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,6 @@ from typing import Any
 
 import httpx
 from conftest import ADMIN, KEY, PASSWORD, cheap_passwords
-from server.engines import DirectEngine
 
 from headgate.egress.delivery_log import DeliveryLog
 from headgate.ingress.ingress_log import IngressLog
@@ -24,6 +24,7 @@ from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
 from headgate.service import Headgate
+from server.engines import DirectEngine
 
 WARD = f"""
 CREATE LEVEL S ABOVE U;
@@ -34,6 +35,7 @@ CREATE USER dora PASSWORD '{PASSWORD}'; GRANT ROLE doctor TO USER dora;
 CREATE USER sam PASSWORD '{PASSWORD}' CLEARANCE S; GRANT ROLE sender TO USER sam;
 CREATE USER stranger PASSWORD '{PASSWORD}';
 CREATE STREAM pulse (pat INT, rate INT, policy STRING) ROLES FROM policy SOURCE publish;
+CREATE STREAM secret (a INT) SOURCE publish;
 GRANT VIEW OBJECT, PUBLISH ON STREAM pulse TO sender;
 GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM pulse TO nurse;
 """
@@ -56,6 +58,15 @@ class Server:
             found.headers["Authorization"] = f"Bearer {self.token(user, level)}"
         return found
 
+    @contextmanager
+    def raw(self) -> Iterator[ssl.SSLSocket]:
+        """A bare connection, for requests that no client would send."""
+        context = ssl.create_default_context(cafile=self.home / "tls" / "authority.pem")
+        port = int(self.address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted:
+                yield encrypted
+
     def token(self, user: str, level: str = "U") -> str:
         key = f"{user}@{level}"
         if key not in self.tokens:
@@ -71,7 +82,9 @@ class Server:
             found: list[dict[str, Any]] = answer.json()
             return found
 
-    def publish(self, *rows: Mapping[str, Any], user: str = "sam", stream: str = "root.pulse", **headers: str) -> httpx.Response:
+    def publish(
+        self, *rows: Mapping[str, Any], user: str = "sam", stream: str = "root.pulse", **headers: str
+    ) -> httpx.Response:
         with self.client(user) as client:
             content = "".join(f"{json.dumps(row)}\n" for row in rows)
             return client.post(

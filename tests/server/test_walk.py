@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from server.serving import Server, events
 
 
@@ -20,9 +22,12 @@ def test_a_published_tuple_reaches_those_who_may_see_it_and_nobody_else(server: 
     assert receive(server, "dora", 2, after=found["dora"][0]["id"]) == found["dora"][1:]
 
 
-def receive(server: Server, user: str, count: int, after: str = "") -> list[dict[str, object]]:
+def receive(server: Server, user: str, count: int, after: str = "") -> list[dict[str, Any]]:
     headers = {"Last-Event-ID": after} if after else {}
-    with server.client(user) as client, client.stream("GET", "/v1/streams/root.pulse/results", headers=headers) as answer:
+    with (
+        server.client(user) as client,
+        client.stream("GET", "/v1/streams/root.pulse/results", headers=headers) as answer,
+    ):
         assert answer.status_code == 200, answer.read()
         found = []
         for event in events(answer.iter_lines()):

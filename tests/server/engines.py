@@ -23,6 +23,7 @@ from headgate.service import Headgate
 
 class DirectEngine:
     def __init__(self, headgate: Headgate, home: Path, sinks: Sequence[Sink], ingress: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._headgate, self._home, self._sinks, self._ingress = headgate, home, sinks, ingress
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work)

@@ -63,9 +63,9 @@ class Server:
         """A bare connection, for requests that no client would send."""
         context = ssl.create_default_context(cafile=self.home / "tls" / "authority.pem")
         port = int(self.address.rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
-            with context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted:
-                yield encrypted
+        plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted:
+            yield encrypted
 
     def token(self, user: str, level: str = "U") -> str:
         key = f"{user}@{level}"

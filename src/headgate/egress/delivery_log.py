@@ -22,6 +22,7 @@ from typing import Any
 from headgate.egress.log_records import AFTER, BEFORE, Record, decode, encode, places_of, record_of, records_in
 from headgate.egress.sinks import Sink, Verify
 from headgate.errors import StoreError
+from headgate.lexing import quote
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
@@ -136,6 +137,7 @@ class DeliveryLog(Sink):
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
         """Writes the results behind what is readable; nobody reads them yet."""
         self._ready = []
+        results = [x for x in results if is_for_subscriber(x)]
         if not results:
             return
         if not self._segment or self._size >= self._segment_size:
@@ -287,6 +289,13 @@ class DeliveryLog(Sink):
 
     def _segments(self) -> list[Path]:
         return sorted(self._folder.glob("*.log"))
+
+
+def is_for_subscriber(batch: ResultBatch) -> bool:
+    """Whether a batch is for its subscribers; a notice can be for the owner of the stream instead, who must not be
+    taken for the subscriber that it is about."""
+    out = batch.outgoing
+    return out is None or all(x.startswith(f"{quote(out.user)}@{out.level}#") for x in batch.subscribers)
 
 
 def _notice_place(batch: ResultBatch, began: set[tuple[str, str]]) -> int | None:

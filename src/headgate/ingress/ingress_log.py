@@ -78,7 +78,8 @@ class IngressLog:
     def __init__(self, folder: Path, most_bytes: int = 256 << 20) -> None:
         self._folder, self._most_bytes = folder, most_bytes
         self._new = folder / ".new"
-        self._new.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for place in (folder, self._new):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._sizes: dict[str, tuple[float, int]] = {}
         self._named: list[int] = []

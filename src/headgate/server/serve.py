@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -57,6 +59,19 @@ class _Server(uvicorn.Server):
             scheme = "https" if self.config.ssl is not None else "http"
             self._told(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}")
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal ends the server; the process itself ends as it would without one."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Streams of results have no end of their own: their connections are closed first."""
         for connection in list(self.server_state.connections):
@@ -91,8 +106,6 @@ class Serving:
     def run(self) -> None:
         try:
             asyncio.run(self._server.serve([self._socket]))
-        except KeyboardInterrupt:
-            pass
         finally:
             self._socket.close()
         event("server", "ended")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 """Seconds before a request is sent again, or a stream of results opened again; the pause doubles each time."""
 
 
@@ -131,10 +131,12 @@ class Client:
         """The results of a stream, from the oldest that is kept, from `now`, or after a position. Subscribes if that
         was not done. A connection that breaks is opened again, and goes on where it was; without `follow` the results
         end where they end now."""
-        self._ensure_subscribed(stream)
-        position, pause = after, FIRST_PAUSE
+        position, pause, subscribed = after, FIRST_PAUSE, False
         while True:
             try:
+                if not subscribed:
+                    self._ensure_subscribed(stream)
+                    subscribed = True
                 for received in self._events(stream, position, begin, follow=follow):
                     position, pause = received.position or position, FIRST_PAUSE
                     if received.notice is not None and "closed" in received.notice:

@@ -24,7 +24,7 @@ from headgate.access.request import Result
 from headgate.cql import parse_script
 from headgate.cql.reading import object_name
 from headgate.egress.delivery_log import DeliveryLog, Position
-from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, TextError
+from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import parse_level
 from headgate.lexing import Cursor
@@ -279,6 +279,8 @@ class Operations:
         if rendering is None:
             raise Refused(406, "unknown_form", f"cannot send that form: there are {', '.join(RENDERINGS)}")
         position = request.headers.get(POSITION, after)
+        if not self._parts.engine.is_ready:  # the log is not read back yet
+            raise StoreError("cannot send results yet: the engine is starting", hint="try again in some seconds")
 
         def find() -> Connection:
             thing = self._headgate.stream(token, name, owner)

@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,13 +106,12 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def served(home: Path, script: str = WARD, *, fresh: bool = True, **settings: Any) -> Iterator[Server]:
-    chosen = Settings(port=0, **settings)
+def served(home: Path, script: str = WARD, *, limits: Mapping[str, Any] | None = None) -> Iterator[Server]:
+    chosen = replace(Settings(port=0), **(limits or {}))
     headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
     home.chmod(0o700)
-    if fresh:
-        headgate.initialise(ADMIN, PASSWORD)
-        headgate.execute(headgate.login(ADMIN, PASSWORD), script)
+    headgate.initialise(ADMIN, PASSWORD)
+    headgate.execute(headgate.login(ADMIN, PASSWORD), script)
     log = DeliveryLog(home / "engine" / "delivery", most=chosen.log_bytes)
     ingress = IngressLog(home / "ingress", chosen.ingress_bytes)
     engine = DirectEngine(headgate, home / "engine", [log], home / "ingress")

@@ -8,12 +8,18 @@ from server.serving import Server, events
 
 
 def test_a_published_tuple_reaches_those_who_may_see_it_and_nobody_else(server: Server) -> None:
-    server.run("SUBSCRIBE TO root.pulse", "ned")
-    server.run("SUBSCRIBE TO root.pulse", "dora")
+    server.run(
+        """CREATE STREAM walk (pat INT, policy STRING) ROLES FROM policy SOURCE publish;
+        GRANT VIEW OBJECT, PUBLISH ON STREAM walk TO sender;
+        GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM walk TO nurse"""
+    )
+    server.run("SUBSCRIBE TO root.walk", "ned")
+    server.run("SUBSCRIBE TO root.walk", "dora")
     answer = server.publish(
-        {"pat": 1, "rate": 60, "policy": "nurse"},
-        {"pat": 2, "rate": 70, "policy": "doctor"},
-        {"pat": 3, "rate": 80, "policy": "nurse"},
+        {"pat": 1, "policy": "nurse"},
+        {"pat": 2, "policy": "doctor"},
+        {"pat": 3, "policy": "nurse"},
+        stream="root.walk",
     )
     assert answer.json() == {"rows": 3, "repeat": False}
     found = {user: receive(server, user, count) for user, count in (("ned", 2), ("dora", 3))}
@@ -26,7 +32,7 @@ def receive(server: Server, user: str, count: int, after: str = "") -> list[dict
     headers = {"Last-Event-ID": after} if after else {}
     with (
         server.client(user) as client,
-        client.stream("GET", "/v1/streams/root.pulse/results", headers=headers) as answer,
+        client.stream("GET", "/v1/streams/root.walk/results", headers=headers) as answer,
     ):
         assert answer.status_code == 200, answer.read()
         found = []

@@ -68,7 +68,8 @@ class DeliveryLog(Sink):
     def __init__(
         self, folder: Path, *, most: int = MOST, segment: int = SEGMENT, wake: Callable[[set[str]], None] | None = None
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for place in (folder.parent, folder):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder, self._most, self._segment_size = folder, most, segment
         self.wake = wake or (lambda _: None)
         """Called with the queries that have new records; it must not wait for anything."""

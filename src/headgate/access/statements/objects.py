@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from headgate.access import objects
 from headgate.access.authorizer import shown
-from headgate.access.definitions import PUBLISH, SIGNED, ColumnDefinition, SchemaDefinition, SourceDefinition, StreamDefinition
+from headgate.access.definitions import (
+    PUBLISH,
+    SIGNED,
+    ColumnDefinition,
+    SchemaDefinition,
+    SourceDefinition,
+    StreamDefinition,
+)
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from conftest import KEY, cheap_passwords
 
 from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.owner_files import OwnerFiles
 from headgate.ingress.ingress_log import IngressLog
 from headgate.server.app import Parts
 from headgate.server.engine import SparkEngine
@@ -18,6 +19,7 @@ from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
 from headgate.service import Headgate
+from headgate.service.runs import Folders
 from server.engines import DirectEngine
 
 
@@ -25,13 +27,17 @@ def main(home: Path, port: int, kind: str) -> None:
     settings = Settings(port=port, heartbeat_seconds=1)
     headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
     log = DeliveryLog(home / "engine" / "delivery")
+    place = home / "engine" / "owners"
+    owners = OwnerFiles(place, Folders(headgate))
     ingress = IngressLog(home / "ingress")
     engine: DirectEngine | SparkEngine
     if kind == "direct":
-        engine = DirectEngine(headgate, home / "engine", [log], home / "ingress")
+        engine = DirectEngine(headgate, home / "engine", [owners, log], home / "ingress")
     else:
-        engine = SparkEngine(headgate, home / "engine", lambda: [log], master="local[2]", ingress=home / "ingress")
-    parts = Parts(headgate, engine, log, ingress, Positions(secret(home / "positions.key")), settings)
+        engine = SparkEngine(
+            headgate, home / "engine", lambda: [owners, log], master="local[2]", ingress=home / "ingress"
+        )
+    parts = Parts(headgate, engine, log, ingress, Positions(secret(home / "positions.key")), settings, place)
     Serving(parts, home, lambda address: print(address, flush=True)).run()
 
 

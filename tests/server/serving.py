@@ -16,6 +16,7 @@ import httpx
 from conftest import ADMIN, KEY, PASSWORD, cheap_passwords
 
 from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.owner_files import OwnerFiles
 from headgate.ingress.ingress_log import IngressLog
 from headgate.protocol import JSON_LINES
 from headgate.server.app import Parts
@@ -24,6 +25,7 @@ from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
 from headgate.service import Headgate
+from headgate.service.runs import Folders
 from server.engines import DirectEngine
 
 WARD = f"""
@@ -113,9 +115,11 @@ def served(home: Path, script: str = WARD, *, limits: Mapping[str, Any] | None =
     headgate.initialise(ADMIN, PASSWORD)
     headgate.execute(headgate.login(ADMIN, PASSWORD), script)
     log = DeliveryLog(home / "engine" / "delivery", most=chosen.log_bytes)
+    place = home / "engine" / "owners"
+    owners = OwnerFiles(place, Folders(headgate))
     ingress = IngressLog(home / "ingress", chosen.ingress_bytes)
-    engine = DirectEngine(headgate, home / "engine", [log], home / "ingress")
-    parts = Parts(headgate, engine, log, ingress, Positions(secret(home / "positions.key")), chosen, "operator")
+    engine = DirectEngine(headgate, home / "engine", [owners, log], home / "ingress")
+    parts = Parts(headgate, engine, log, ingress, Positions(secret(home / "positions.key")), chosen, place, "operator")
     server = Server(home, headgate, engine, parts)
     ready = threading.Event()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pyarrow as pa
 import pytest
 from conftest import PASSWORD
 
@@ -19,6 +20,7 @@ OPERATIONS = [
     ("POST", "/v1/explain"),
     ("GET", "/v1/audit"),
     ("POST", "/v1/streams/root.pulse/tuples"),
+    ("GET", "/v1/streams/root.pulse/rejected"),
     ("GET", "/v1/streams/root.pulse/results"),
     ("GET", "/metrics"),
 ]
@@ -74,6 +76,7 @@ def test_what_is_hidden_and_what_does_not_exist_get_the_same_answer(server: Serv
             found[name] = [
                 outcome(client.post(f"/v1/streams/root.{name}/tuples", content=b'{"a": 1}\n', headers=headers)),
                 outcome(client.post(f"/v1/streams/root.{name}/tuples", content=b"nonsense", headers=headers)),
+                outcome(client.get(f"/v1/streams/root.{name}/rejected")),
                 outcome(client.get(f"/v1/streams/root.{name}/results")),
                 outcome(client.get(f"/v1/streams/root.{name}/results", headers={"Last-Event-ID": "AAAA"})),
                 outcome(client.post("/v1/statements", json={"script": f"SUBSCRIBE TO root.{name}"})),
@@ -157,3 +160,17 @@ def test_a_request_that_is_not_understood_is_not_repeated_in_the_answer(server: 
         assert answer.status_code == 422
         assert "hunter" not in answer.text
         assert client.post("/v1/login", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
+
+
+def test_rejected_rows_are_for_the_owner(server: Server) -> None:
+    pipeline = server.engine.pipeline
+    assert pipeline is not None
+    server.run("CREATE STREAM spoilt (a INT, p STRING) ROLES FROM p SOURCE publish; SUBSCRIBE TO spoilt")
+    server.run("GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM spoilt TO nurse")
+    pipeline.take("root.spoilt", 0, pa.table({"a": pa.array([7], pa.int32()), "p": ["&&"]}))
+    found = {}
+    for user in ("root", "ned", "stranger"):
+        with server.client(user) as client:
+            found[user] = client.get("/v1/streams/root.spoilt/rejected")
+    assert found["root"].json() == [{"reason": "its label cannot be read", "values": {"a": 7, "p": "&&"}}]
+    assert (found["ned"].status_code, found["stranger"].status_code) == (403, 404)

@@ -97,6 +97,8 @@ class DeliveryLog(Sink):
         if known is None or (known["segment"] and not (self._folder / known["segment"]).exists()):
             return  # `stage` begins anew
         with self._lock:
+            self._records, self._sizes, self._decoded_size = {}, {}, 0
+            self._decoded.clear()
             self.history, self._version = known["history"], known["version"]
             self._segment, self._size = known["segment"], known["size"]
             for path in self._segments():

@@ -9,7 +9,8 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -19,11 +20,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from headgate import __version__
 from headgate.access import rows as r
+from headgate.access.authorizer import shown_source
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Result
 from headgate.cql import parse_script
 from headgate.cql.reading import object_name
 from headgate.egress.delivery_log import DeliveryLog, Position
+from headgate.egress.owner_files import last_lines
 from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import parse_level
@@ -109,6 +112,7 @@ class Parts:
     ingress: IngressLog
     positions: Positions
     settings: Settings
+    owners: Path
     metrics_token: str = ""
 
 
@@ -166,6 +170,7 @@ class Operations:
         app.post("/v1/explain", tags=["statements"])(self.explain)
         app.get("/v1/audit", tags=["statements"])(self.audit)
         app.post("/v1/streams/{stream}/tuples", tags=["streams"])(self.publish)
+        app.get("/v1/streams/{stream}/rejected", tags=["streams"])(self.rejected)
         app.get("/v1/streams/{stream}/results", tags=["streams"], response_class=Response)(self.results)
         app.get("/healthz", tags=["operation"], response_class=PlainTextResponse)(self.health)
         app.get("/readyz", tags=["operation"], response_class=PlainTextResponse)(self.readiness)
@@ -261,6 +266,21 @@ class Operations:
         waiting = await asyncio.to_thread(self._publishing.publish, token, given)
         done = await asyncio.wrap_future(waiting)
         return Taken(rows=done.rows, repeat=done.is_repeat)
+
+    async def rejected(
+        self, token: Token, stream: str, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    ) -> list[dict[str, Any]]:
+        """The newest rows that were rejected from a stream of one's own, with the reasons."""
+        owner, name = _stream_name(stream)
+
+        def find() -> list[dict[str, Any]]:
+            who, thing = self._headgate.principal(token), self._headgate.stream(token, name, owner)
+            if (thing.owner, thing.level) != (who.user, str(who.level)):
+                raise AccessDenied("cannot show rejected rows: they are for the owner of the stream, at its level")
+            path = (thing.owner, f"{shown_source(thing)}.rejected")
+            return last_lines(self._parts.owners, path, limit)
+
+        return await asyncio.to_thread(find)
 
     async def results(
         self,

@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.owner_files import OwnerFiles
 from headgate.errors import StoreError
 from headgate.ingress.ingress_log import IngressLog
 from headgate.logs import event
@@ -24,6 +25,7 @@ from headgate.server.home import check_private, secret
 from headgate.server.positions import Positions
 from headgate.server.settings import Settings
 from headgate.service import Headgate
+from headgate.service.runs import Folders
 
 _GRACE = 5
 """Seconds that open requests get when the server is asked to end."""
@@ -35,14 +37,21 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
     check_private(home)
     engine_home = home / "engine"
     engine_home.mkdir(exist_ok=True, mode=0o700)
+    owners = engine_home / "owners"
     log = DeliveryLog(engine_home / "delivery", most=settings.log_bytes)
     with ExitStack() as stack:
         ingress = IngressLog(home / "ingress", settings.ingress_bytes)
         stack.callback(ingress.close)
-        engine = SparkEngine(headgate, engine_home, lambda: [log], master=settings.master, ingress=home / "ingress")
+        engine = SparkEngine(
+            headgate,
+            engine_home,
+            lambda: [OwnerFiles(owners, Folders(headgate)), log],
+            master=settings.master,
+            ingress=home / "ingress",
+        )
         positions = Positions(secret(home / "positions.key"))
         token = secret(home / "metrics.token").hex()
-        yield Parts(headgate, engine, log, ingress, positions, settings, token)
+        yield Parts(headgate, engine, log, ingress, positions, settings, owners, token)
 
 
 class _Server(uvicorn.Server):

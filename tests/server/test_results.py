@@ -11,6 +11,7 @@ import struct
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -176,12 +177,21 @@ class Lazy:
         return int(struct.unpack("i", fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, b"\0\0\0\0"))[0])
 
     def wait_until_full(self) -> None:
-        """Until the kernel's buffer has not grown for some looks in a row."""
-        same, last = 0, -1
+        """Until bytes wait at the server that this machine does not take, for some looks in a row."""
+        same, last = 0, (0, 0)
         while same < 5:
             select.select([], [], [], 0.02)
-            now = self.arrived()
-            same, last = (same + 1, now) if now == last and now > 0 else (0, now)
+            now = self.arrived(), self._waiting_at_the_server()
+            same, last = (same + 1, now) if now == last and all(now) else (0, now)
+
+    def _waiting_at_the_server(self) -> int:
+        """The send queue of the server's end of this connection, as the kernel tells it."""
+        mine, its = (f":{x[1]:04X}" for x in (self.socket.getsockname(), self.socket.getpeername()))
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, _, queues, *_ = line.split()
+            if local.endswith(its) and remote.endswith(mine):
+                return int(queues.partition(":")[0], 16)
+        return 0
 
     def raw_rest(self, most: int) -> int:
         """All bytes that can still be read, as they come over the network, or more than `most`."""

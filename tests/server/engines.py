@@ -17,7 +17,8 @@ from headgate.egress.sinks import Sink
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.ingress.ingress_log import PUBLISH, folder_name
-from headgate.recovery.pipeline import Counts, Pipeline
+from headgate.recovery.counts import Counts
+from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
 
 

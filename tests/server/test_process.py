@@ -106,8 +106,9 @@ def test_a_server_serves_stops_and_goes_on_where_it_was(tmp_path: Path) -> None:
     home = tmp_path / "home"
     headgate(home, "init", "--admin", "joe")
     with serving(home) as address:
-        with joined(address, home, "joe") as joe, joined(address, home, "ned") as ned:
+        with joined(address, home, "joe") as joe:
             joe.execute(SCRIPT)
+        with joined(address, home, "joe") as joe, joined(address, home, "ned") as ned:
             ned.execute("SUBSCRIBE TO joe.fast")
             assert joe.publish("joe.pulse", [{"pat": n, "rate": 95 + n} for n in range(10)]) == 10
             first = received(ned, 2)

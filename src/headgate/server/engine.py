@@ -14,7 +14,7 @@ from typing import Protocol
 from headgate.egress.sinks import Sink
 from headgate.errors import HeadgateError
 from headgate.logs import event, failure
-from headgate.recovery.pipeline import Counts
+from headgate.recovery.counts import Counts
 from headgate.service import Headgate
 from headgate.service.runs import Processing
 

@@ -168,7 +168,7 @@ def test_every_command_that_a_sentence_names_is_typed_in_a_console_or_run_by_a_t
         commands_of(word) for document in DOCUMENTS for word in coded(document) if re.match(r"headgate [a-z-]", word)
     }
     assert len(named) > 20 and sorted(x for x in named - typed if not is_tested(x)) == []
-    assert not tested("login") and not tested("bench")
+    assert not is_tested("login") and not is_tested("bench")
 
 
 def test_the_layers_of_the_architecture_are_those_that_hold() -> None:

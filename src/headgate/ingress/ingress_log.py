@@ -87,7 +87,7 @@ class IngressLog:
         self.repeats = 0
         descriptor = os.open(folder / "ingress.db", os.O_RDWR | os.O_CREAT, 0o600)
         os.close(descriptor)
-        self._store = sqlite3.connect(folder / "ingress.db", isolation_level=None, check_same_thread=False)
+        self._store = sqlite3.connect(folder / "ingress.db", isolation_level=None, check_same_thread=False, timeout=0.5)
         try:
             self._store.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._store.executescript(_SETUP)

@@ -134,7 +134,7 @@ def test_all_that_a_server_makes_is_private(server: Server) -> None:
 
 def test_settings_come_from_file_environment_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "server.toml").write_text("port = 1\nhost = '::1'\nbody_rows = 5\n")
-    monkeypatch.setenv("HEADGATE_SERVER_PORT", "2")
+    monkeypatch.setenv("HEADGATE_SERVE_PORT", "2")
     found = read_settings(tmp_path, {"body_rows": 7, "master": None})
     assert (found.host, found.port, found.body_rows) == ("::1", 2, 7)
     for text, fault in (
@@ -144,6 +144,6 @@ def test_settings_come_from_file_environment_and_command(tmp_path: Path, monkeyp
         ("port = ", "it is not TOML"),
     ):
         (tmp_path / "server.toml").write_text(text)
-        monkeypatch.delenv("HEADGATE_SERVER_PORT", raising=False)
+        monkeypatch.delenv("HEADGATE_SERVE_PORT", raising=False)
         with pytest.raises(HeadgateError, match=fault):
             read_settings(tmp_path, {})

@@ -27,7 +27,7 @@ def serve(place: Place, /, **given: object) -> None:
 
     Everyone logs in over HTTPS, with `headgate --server URL`, with `headgate.connect(URL)` from Python, or with any
     HTTP client (the server describes itself at /openapi.json). Settings come from server.toml in the home folder, from
-    HEADGATE_SERVER_..., and from here; `headgate config` shows them. SIGTERM and Ctrl-C end it between two batches; the
+    HEADGATE_SERVE_..., and from here; `headgate config` shows them. SIGTERM and Ctrl-C end it between two batches; the
     same command goes on where it was.
     """
     from headgate.server.serve import Serving, opened

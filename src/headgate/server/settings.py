@@ -11,7 +11,7 @@ from pathlib import Path
 from headgate.errors import Conflict
 
 FILE = "server.toml"
-_PREFIX = "HEADGATE_SERVER_"
+_PREFIX = "HEADGATE_SERVE_"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Settings:
 
 
 def read_settings(home: Path, given: Mapping[str, object]) -> Settings:
-    """The settings of the file `server.toml` in the home folder, overridden by HEADGATE_SERVER_..., overridden by the
+    """The settings of the file `server.toml` in the home folder, overridden by HEADGATE_SERVE_..., overridden by the
     command."""
     found: dict[str, object] = {}
     path = home / FILE

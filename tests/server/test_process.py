@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from conftest import PASSWORD
 
 from headgate.client import Client, Received, connect
@@ -102,8 +103,12 @@ def values(found: list[Received]) -> list[tuple[int, int]]:
     return [(x.values["pat"], x.values["rate"]) for x in found if x.values is not None]
 
 
-def test_a_server_serves_stops_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def test_a_server_serves_everyone_over_https_and_stops(tmp_path: Path) -> None:
+    begun(tmp_path, tmp_path / "home")
+
+
+def begun(folder: Path, home: Path) -> list[Received]:
+    """A server with the first results; all but the first two are still to be read."""
     headgate(home, "init", "--admin", "joe")
     with serving(home) as address:
         with joined(address, home, "joe") as joe:
@@ -113,7 +118,14 @@ def test_a_server_serves_stops_and_goes_on_where_it_was(tmp_path: Path) -> None:
             assert joe.publish("joe.pulse", [{"pat": n, "rate": 95 + n} for n in range(10)]) == 10
             first = received(ned, 2)
             assert values(first) == [(6, 101), (7, 102)]
-        outsider(tmp_path, home, address)
+        outsider(folder, home, address)
+    return first
+
+
+@pytest.mark.long
+def test_a_server_goes_on_where_it_was(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = begun(tmp_path, home)
     with serving(home) as address, joined(address, home, "joe") as joe, joined(address, home, "ned") as ned:
         joe.publish("joe.pulse", [{"pat": 20, "rate": 120}])
         assert values(received(ned, 3, first[-1].position)) == [(8, 103), (9, 104), (20, 120)]

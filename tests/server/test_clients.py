@@ -4,7 +4,10 @@ password."""
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
@@ -13,6 +16,7 @@ from click.testing import CliRunner, Result
 from conftest import PASSWORD
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from documents import ROOT
 
 import headgate
 from headgate.cli import main
@@ -162,3 +166,27 @@ def test_without_a_server_there_is_nothing_to_watch(tmp_path: Path, monkeypatch:
         1,
         "error: cannot do that without a server (name one with --server URL)\n",
     )
+
+
+def test_the_example_of_the_guide_works(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "docs/guide/server.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    (script,) = re.findall(r"^(CREATE STREAM pulse .*?)^\$", text, re.DOTALL | re.MULTILINE)
+    server.run(
+        f"""CREATE USER joe PASSWORD '{PASSWORD}'; CREATE ROLE adder; GRANT ROLE adder TO USER joe;
+        GRANT ADD ON SYSTEM TO adder; CREATE ROLE monitor;
+        CREATE USER bed7 PASSWORD '{PASSWORD}'; GRANT ROLE monitor TO USER bed7"""
+    )
+    server.run(script, "joe")
+    server.run("SUBSCRIBE TO joe.fast", "ned")
+    server.publish({"pat": 7, "rate": 130, "policy": "nurse"}, user="bed7", stream="joe.pulse")
+    with connected(server, "ned") as ned:
+        next(ned.subscribe("joe.fast"))
+    shutil.copy(server.home / "tls" / "authority.pem", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {"URL": server.address, "PASSWORD": PASSWORD}
+    exec(code, found)  # noqa: S102
+    assert "{'pat': 7, 'rate': 130}" in capsys.readouterr().out
+    assert found["table"].column("pat").to_pylist() == [7] and found["publisher"].sequence == 2

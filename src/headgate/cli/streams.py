@@ -15,6 +15,8 @@ from headgate.client.wire import Malformed
 from headgate.errors import Conflict
 from headgate.plain import json_line
 
+_SAID = {"suspended": "it is suspended", "lost": "lost"}
+
 
 def _server(place: Place) -> Remote:
     if place.remote is None:
@@ -52,7 +54,7 @@ def _as_json(received: Received) -> str:
 
 def _as_text(received: Received) -> str:
     if received.notice is not None:
-        return "; ".join(f"it {word}: {why}" for word, why in received.notice.items())
+        return "; ".join(f"{_SAID.get(word, f'it {word}')}: {why}" for word, why in received.notice.items())
     return "  ".join([received.time, *(f"{name}={_cell(value)}" for name, value in (received.values or {}).items())])
 
 

@@ -33,6 +33,9 @@ CHUNK_ROWS, CHUNK_BYTES = 256, 32 << 10
 """What is decided about at a time for one connection; a single larger result is a chunk of its own."""
 SESSION_ENDED = "your session has ended"
 UNSUBSCRIBED = "you are not subscribed any more"
+FAULT = "the server has a fault"
+RESET_SECONDS = 5.0
+"""How long the operating system may take to close a connection that was reset."""
 
 
 @dataclass
@@ -127,8 +130,12 @@ class Dispatcher:
                 self.resets += 1
                 if connection.link is not None:
                     connection.link.reset()
-            while any(x.link is not None and not x.link.closed for x in reset):
-                await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(RESET_SECONDS):
+                    while any(x.link is not None and not x.link.closed for x in reset):
+                        await asyncio.sleep(0)
+            except TimeoutError as error:
+                failure("server", "a connection that was reset is not closed", error)
         self._wake()
 
     def _may_keep(self, connection: Connection, now: CatalogSnapshot) -> bool:
@@ -155,7 +162,7 @@ class Dispatcher:
             except Exception as error:
                 failure("server", "results could not be sent", error)
                 for _, answer in waiting:
-                    answer(Chunk(ended="the server has a fault"))
+                    answer(Chunk(ended=FAULT))
 
     def _round(self, waiting: list[tuple[Connection, Callable[[Chunk], None]]]) -> None:
         found = [(x, answer, self._log.read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
@@ -166,7 +173,12 @@ class Dispatcher:
             return
         decided = self._decide([(connection, entries) for connection, _, entries in found])
         for (connection, answer, entries), (allowed, out, flight, ended) in zip(found, decided, strict=True):
-            content = b"" if ended else self._content(connection, allowed, out)
+            try:
+                content = b"" if ended else self._content(connection, allowed, out)
+            except Exception as error:  # one reader's results harm no other reader
+                failure("server", "results could not be written", error)
+                answer(Chunk(ended=FAULT))
+                continue
             if not ended:
                 connection.position = entries[-1].positions[-1]
             answer(Chunk(content, flight, ended, more=not ended))

@@ -39,8 +39,9 @@ async def crowd(server: Server, readers: int, batches: int) -> None:
         opened = asyncio.Semaphore(0)
         tokens = [server.token("ned"), server.token("dora")]
         reading = [asyncio.create_task(read(client, tokens[n % 2], opened)) for n in range(readers)]
-        for _ in range(readers):
-            await opened.acquire()
+        async with asyncio.timeout(120):
+            for _ in range(readers):
+                await opened.acquire()
         headers = {"Authorization": f"Bearer {server.token('sam')}", "Content-Type": JSON_LINES}
         for batch in range(batches + 1):
             numbers = [END] if batch == batches else range(batch * ROWS, (batch + 1) * ROWS)

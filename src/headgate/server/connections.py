@@ -65,6 +65,16 @@ class LimitedProtocol(H11Protocol):
             self.transport.abort()
 
 
+def limited(most: int) -> type[LimitedProtocol]:
+    """The protocol of a server with this many connections at the same time."""
+
+    class Limited(LimitedProtocol):
+        pass
+
+    Limited.most = most
+    return Limited
+
+
 class Link:
     """One connection: what it still holds of what was written to it, and how to discard that."""
 

@@ -19,7 +19,7 @@ from headgate.ingress.ingress_log import IngressLog
 from headgate.logs import event
 from headgate.server.app import Parts, make_app
 from headgate.server.certificates import tls_context
-from headgate.server.connections import LimitedProtocol
+from headgate.server.connections import LimitedProtocol, limited
 from headgate.server.engine import SparkEngine
 from headgate.server.home import check_private, secret
 from headgate.server.positions import Positions
@@ -94,11 +94,10 @@ class Serving:
 
     def __init__(self, parts: Parts, home: Path, told: Callable[[str], None]) -> None:
         settings = parts.settings
-        LimitedProtocol.most = settings.connections
         context = tls_context(home, settings) if settings.tls else None
         config = uvicorn.Config(
             make_app(parts),
-            http=LimitedProtocol,
+            http=limited(settings.connections),
             ws="none",
             lifespan="on",
             log_config=None,

@@ -17,6 +17,6 @@ def show_command(place: Place, what: tuple[str, ...]) -> None:
 
     The words are those of the statement SHOW: `headgate show grants on stream in1`, `headgate show audit limit 10`.
     """
-    with reported(), place.headgate() as headgate:
+    with reported(), place.answering() as headgate:
         for result in headgate.execute(place.token(), f"SHOW {' '.join(what) or 'CATALOG'}"):
             show(result)

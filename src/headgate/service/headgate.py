@@ -76,6 +76,27 @@ class Streams:
     rules: Rules
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Who reads results over a connection: the user, level and roles of its session at this moment."""
+
+    user: str
+    level: str
+    roles: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who publishes to a stream: the session's user and level, the user's public keys, and the stream."""
+
+    user: str
+    session: str
+    level: Level
+    keys: tuple[str, ...]
+    stream: r.Object
+    rules: Rules
+
+
 class Headgate:
     def __init__(
         self,
@@ -404,6 +425,53 @@ class Headgate:
             return Evidence(str(content["policy"]), tree, rules)
 
         return self._asked(token, "EXPLAIN PROOF", about, read)
+
+    # Readers and senders ----------------------------------------------------------------------------------------------
+
+    def reader(self, token: str) -> Reader:
+        """Who reads with this session. The store is not asked: a caller that holds the catalog `open` has its newest
+        state."""
+        with self._lock:
+            session = self._sessions.find(token)
+            return Reader(session.user, session.level, self._authorizer.effective(frozenset(session.roles)))
+
+    def stream(self, token: str, name: str, owner: str | None = None) -> r.Object:
+        """The stream that a session means by a name."""
+        with self._lock:
+            return self._catalog.find(self.principal(token), Kind.STREAM, name, owner)
+
+    def sender(self, token: str, name: str, owner: str | None = None, *, record: bool = True) -> Sender:
+        """The right to publish to a stream at this moment; a refusal is always recorded, a permission if `record` is
+        set."""
+        if not record and self.check(token, Permission.PUBLISH, Kind.STREAM, name, owner):
+            return self._sender(token, self.stream(token, name, owner))
+        about = [f"stream {quote(name)}"]
+
+        def ask(work: Transaction, session: r.Session) -> r.Object:
+            request = self._request(session, work)
+            thing = self._catalog.find(request.principal, Kind.STREAM, name, owner)
+            about[:] = [shown(thing)]
+            request.need(Permission.PUBLISH, thing)
+            work.events.append(
+                session_event(session, "PUBLISH", shown(thing), granted=True, reason="; ".join(request.reasons))
+            )
+            return thing
+
+        return self._sender(token, self._asked(token, "PUBLISH", about, ask))
+
+    def _sender(self, token: str, stream: r.Object) -> Sender:
+        with self._lock:
+            session = self._sessions.find(token)
+            user = self._state.users.get(session.user)
+            level, rules = self._authorizer.level(session.level), self._authorizer.rules([stream])
+            return Sender(session.user, session.id, level, user.keys if user else (), stream, rules)
+
+    def record_refusal(self, token: str, action: str, about: str, reason: str) -> None:
+        """Records that something a session sent was refused, for a reason that is not one of its rights."""
+        with self._lock:
+            self._refresh()
+            session = self._sessions.find(token)
+            self._record(session, session_event(session, action, about, reason=reason))
 
     def plan(self) -> SecurePlan:
         """The plans of all running queries at this moment, for their execution."""

@@ -18,7 +18,8 @@ from headgate.errors import Position, TextError
 MAX_NAME = 128
 
 # `text` stands in double quotes but cannot be a name; where CQL wants a string, `quoted` and `text` are strings too.
-Kind = Literal["name", "quoted", "text", "backquoted", "string", "number", "symbol", "end"]
+# `block` stands between `$$` and `$$`, as it is: a text in another language.
+Kind = Literal["name", "quoted", "text", "backquoted", "string", "block", "number", "symbol", "end"]
 STRINGS: frozenset[Kind] = frozenset({"string", "quoted", "text"})
 
 _TOKEN = re.compile(
@@ -27,6 +28,7 @@ _TOKEN = re.compile(
       | (?P<quoted>"(?:[^"]|"")*+")
       | (?P<backquoted>`(?:[^`]|``)*+`)
       | (?P<string>'(?:[^']|'')*+')
+      | (?P<block>\$\$(?s:.*?)\$\$)
       | (?P<number>[0-9]{1,18}(?:\.[0-9]{1,18})?(?![A-Za-z0-9_]))
       | (?P<symbol><=|>=|<>|!=|/(?!\*)|[&|(){}\[\],.;=<>*+%-])
     """,
@@ -61,6 +63,8 @@ class Token(NamedTuple):
                 return "the end of the text"
             case "string":
                 return "a string"
+            case "block":
+                return "a text between `$$`"
             case "quoted" | "text":
                 return "a text in double quotes"
             case "backquoted":
@@ -122,6 +126,8 @@ def _token(text: str, match: re.Match[str]) -> Token:
         kind = "text" if fault else kind
     elif kind == "string":
         found = found[1:-1].replace("''", "'")
+    elif kind == "block":
+        found = found[2:-2]
     elif kind == "name" and len(found) > MAX_NAME:
         raise fail(text, start, f"a name must not be longer than {MAX_NAME} characters")
     return Token(kind, found, start, match.end())  # type: ignore[arg-type]
@@ -129,6 +135,8 @@ def _token(text: str, match: re.Match[str]) -> Token:
 
 def _stray(text: str, offset: int) -> TextError:
     char = text[offset]
+    if text.startswith("$$", offset):
+        return fail(text, offset, "this text between `$$` is not closed")
     if char in _UNCLOSED and (char != "/" or text.startswith("/*", offset)):
         return fail(text, offset, f"this {_UNCLOSED[char]} is not closed")
     if char.isdigit():

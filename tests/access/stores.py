@@ -31,13 +31,21 @@ EVERYTHING = """
     START QUERY q;
     GRANT VIEW OBJECT, READ TUPLE ON STREAM in1 TO nurse, "doctor";
     GRANT USE ON OPERATOR window TO clerk WITH (rows = 100, kinds = ('SLIDING', 'TUMBLING'));
+    CREATE POLICY staff AS $$ plays("head nurse", clerk) :- vip says staff("head nurse").
+      may_access(clerk, "VIEW OBJECT", "STREAM in1"). $$;
     REVOKE VIEW CATALOG ON SYSTEM FROM PUBLIC; SET SYSTEM idle_minutes = 60; SET ROLE ADMIN
 """
 SHOWN = ["CATALOG", "SCHEMAS", "STREAMS", "QUERIES", "OPERATORS", "USERS", "ROLES", "SEPARATIONS", "LEVELS"]
-SHOWN += ["COMPARTMENTS", "GRANTS", "PERMISSIONS", "SESSION", "SESSIONS", "SYSTEM"]
+SHOWN += ["COMPARTMENTS", "GRANTS", "PERMISSIONS", "SESSION", "SESSIONS", "SYSTEM", "POLICIES", "STATEMENTS"]
 
 _LATE = "DEFERRABLE INITIALLY DEFERRED"
+BEFORE_POLICIES = (
+    *(f"DROP TABLE {table}" for table in ("policy_statements", "policy_numbers", "policies", "proofs")),
+    "UPDATE alembic_version SET version_num = '0006'",
+)
+"""Back to when there were no policies."""
 AT_SESSIONS = (
+    *BEFORE_POLICIES,
     "DROP TABLE login_sources",
     "DROP TABLE subscriptions",
     (

@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from conftest import KEY, System, cheap_passwords
 from sqlalchemy import NullPool, create_engine, inspect
 
-from access.stores import AT_SESSIONS, EVERYTHING, in_store, opened, refused
+from access.stores import AT_SESSIONS, BEFORE_POLICIES, EVERYTHING, in_store, opened, refused
 from headgate.access import tables
 from headgate.service import Headgate
 
@@ -98,3 +98,17 @@ def test_what_sessions_had_subscribed_to_their_users_have_after_the_migration(sy
     assert len({x.name for x in system.headgate.snapshot().subscribers}) == 3
     test_the_migrations_make_exactly_the_tables(system)
     test_the_migrations_make_the_same_keys_and_references(system)
+
+
+def test_a_store_from_before_policies_takes_policies_after_the_migration(system: System) -> None:
+    system.run(EVERYTHING + "; DROP POLICY staff")
+    before, head = in_store(system), system.headgate.audit_head()
+    system.sql(*BEFORE_POLICIES)
+    system.reopen()
+    assert in_store(system) == before
+    assert system.headgate.verify_audit(f"{head.count}:{head.mac}") == []
+    test_the_migrations_make_exactly_the_tables(system)
+    test_the_migrations_make_the_same_keys_and_references(system)
+    system.root = system.login("root")
+    system.run("CREATE POLICY p AS $$ plays(a, nurse). $$")
+    assert len(system.rows("SHOW POLICIES")) == 1

@@ -13,7 +13,7 @@ def test_the_bench_reports_every_experiment() -> None:
     sizes = bench.Sizes((6,), (4,), (20,), (6,), rsa=6, people=100)
     report = bench.measure(sizes, Silent())
     assert {row["experiment"] for row in report.rows} == {"best path", "chord", "pier", "tracing", "policy decision"}
-    assert len(report.goals) == 2 and len(report.plots) == 5
+    assert len(report.goals) == 3 and len(report.plots) == 5
     assert all(float(str(row["% more bytes"])) > 0 for row in report.rows if row.get("% more bytes") is not None)
 
 

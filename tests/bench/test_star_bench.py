@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from headgate.bench import star
 from headgate.bench.harness import Progress, Silent
 from headgate.bench.star_figures import figures
+from headgate.bench.star_runs import Ran, on_spark
 from headgate.bench.star_tables import reproduction_rows, specification_rows, worst
 from headgate.realtime.experiments import (
     Case,
-    Mean,
     Outcome,
     fresh_cases,
     lattice_cases,
@@ -20,10 +21,10 @@ from headgate.realtime.experiments import (
     repeated,
     run_case,
     sensitivity_cases,
-    summarise,
     two,
 )
 from headgate.realtime.settings import STAR, STRICT
+from headgate.realtime.summaries import Mean, summarise
 
 
 def outcome(case: Case, miss: float = 1.0) -> Outcome:
@@ -94,18 +95,19 @@ def test_a_run_measures_what_its_transactions_did() -> None:
 
 @pytest.mark.long
 def test_the_bench_gives_the_same_numbers_on_spark_and_without() -> None:
-    def alone(cases: Sequence[Case], progress: Progress) -> tuple[list[Outcome], float]:
+    def alone(cases: Sequence[Case], progress: Progress) -> Ran:
         assert progress
-        return [run_case(case) for case in cases], 1.0
+        return Ran([run_case(case) for case in cases], 1.0)
 
-    size = star.Size(1, 10.0, 1, 20.0)
+    size = star.Size(1, 10.0, 1, 40.0)
     here, there = (star.run(False, Silent(), size, runner) for runner in (alone, None))
     assert list(here.rows) == list(there.rows)
     assert len(here.plots) == 15
 
 
 def test_one_job_on_spark_runs_all_cases() -> None:
-    cases = repeated([Case("set 1", 70.0, STAR, two(30, 20))], 5, 5.0)
-    outcomes, took = star.on_spark(cases, Silent())
-    assert sorted(outcomes, key=lambda x: x.case.seed) == [run_case(case) for case in cases]
-    assert took > 0
+    cases = repeated([Case("set 1", 70.0, STAR, two(30, 20))], 9, 5.0)
+    ran = on_spark(cases, Silent())
+    assert ran.outcomes == [run_case(case) for case in cases]
+    assert ran.seconds > 0
+    assert re.match(r"9 of the runs took [\d.]+ s on one core of Spark and [\d.]+ s on 2 ", ran.compared)

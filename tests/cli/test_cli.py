@@ -308,7 +308,7 @@ def test_one_fast_clock_does_not_stop_its_readers(terminal: Terminal, tmp_path: 
     (file,) = (tmp_path / "out/joe").glob("joe.last.*")
     assert [json.loads(line)["values"]["x"] for line in file.read_text().splitlines()] == [-30, -20, -15, -10, -5, 3500]
     told = json.loads((tmp_path / "out/joe/joe.rates.rejected.jsonl").read_text())
-    assert told["reason"].endswith(": 1 tuples")
+    assert told["reason"].endswith(": 1 tuple")
     words = [line.split() for line in result.output.splitlines()]
     assert ["stream", "tuples", "late"] in [line[:3] for line in words]
     assert ["joe.rates", "7", "1"] in [line[:3] for line in words]
@@ -348,7 +348,7 @@ def test_a_value_forges_no_tuple_and_the_owner_gets_the_counts_of_a_file(termina
     told = (tmp_path / "out" / "joe" / "joe.notes.rejected.jsonl").read_text().splitlines()
     reasons = [json.loads(line)["reason"] for line in told]
     assert reasons[0] == "it does not have the stream's form: k: `8.0` is not INT"
-    assert len(reasons) == 2 and reasons[1].endswith(": 1 tuples")  # came late
+    assert len(reasons) == 2 and reasons[1].endswith(": 1 tuple")  # came late
     lines = [line.split() for line in result.output.splitlines() if line.startswith("joe.notes ")]
     assert lines[0][1:6] == ["5", "1", "1", "2", "2"]  # tuples, refused, late, seen by nobody, routed
     with file.open("a") as out:

@@ -88,3 +88,30 @@ def test_strands_are_explained() -> None:
 def test_a_program_gives_the_same_tables_on_spark(links: str) -> None:
     words = ("sendlog", "run", "reachability", links, "--at", "c", "--table", "reachable", "--table", "says linkD")
     assert typed(*words, "--spark").output == typed(*words).output
+
+
+def test_a_key_is_its_owners_alone_and_never_overwritten(tmp_path: Path) -> None:
+    file = tmp_path / "acme.key"
+    result = typed("sendlog", "key", str(file))
+    assert result.exit_code == 0 and result.output.startswith("ssh-ed25519 ")
+    assert file.stat().st_mode & 0o777 == 0o600
+    before = file.read_bytes()
+    assert typed("sendlog", "key", str(file)).exit_code == 1
+    assert file.read_bytes() == before
+    assert before.decode() not in result.output
+
+
+def test_signing_needs_a_key_and_facts(tmp_path: Path) -> None:
+    file = tmp_path / "acme.key"
+    file.write_text("nothing")
+    to = ("--as", "acme", "--to", "0" * 32)
+    result = typed("sendlog", "sign", "--key", str(file), *to, "employee(bob)")
+    assert result.output == "error: this is not a private key (make one with `headgate sendlog key`)\n"
+    result = typed("sendlog", "sign", "--key", str(file), *to, "employee(X)")
+    assert (result.exit_code, result.output.startswith("error: <fact>:1:")) == (1, True)
+
+
+def test_a_proof_or_a_program_is_named() -> None:
+    result = typed("why")
+    assert result.exit_code == 2
+    assert "name programs, --at a principal and a fact, or a --proof" in result.output

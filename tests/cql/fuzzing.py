@@ -32,6 +32,7 @@ WORLD = """
     CREATE SCHEMA vitals (patient STRING, pulse INT); CREATE SCHEMA "ward 1" (bed INT LABEL 'nurse');
     CREATE STREAM in1 (patient STRING, pulse INT); CREATE STREAM in2 SCHEMA vitals LABEL 'nurse' SEMANTICS WEAK;
     GRANT VIEW OBJECT, READ TUPLE ON STREAM in1 TO nurse; GRANT VIEW OBJECT ON SCHEMA vitals TO doctor;
+    CREATE POLICY staff AS $$ plays(joe, clerk). plays(U, auditor) :- al says staff(U). $$;
     CREATE QUERY q1 READING in1 USING select OUTPUT out1;
     CREATE QUERY q2 READING in1, in2 USING join (streams = 2) OUTPUT out2; START QUERY q2;
     GRANT USE ON OPERATOR window TO clerk WITH (rows = 10, kinds = ('SLIDING'));
@@ -52,6 +53,7 @@ KNOWN = {
     "level": ["U", "C", "S", "T"],
     "compartment": ["NATO", "EU"],
     "separation": ["pay", "shift"],
+    "policy": ["staff", "new1"],
     "schema": ["vitals", '"ward 1"', "jv"],
     "stream": ["in1", "in2", "out1", "j1", "root.in1", "joe.j1"],
     "query": ["q1", "q2", "jq"],
@@ -67,6 +69,14 @@ KNOWN = {
     ],
     "limit": ["rows", "seconds", "kinds", "functions", "groups", "streams"],
 }
+RULES = [
+    'plays(joe, doctor). plays(al, auditor). cleared(joe, "S{NATO}").',
+    'may_access(clerk, "VIEW OBJECT", "STREAM in1"). may_access("PUBLIC", "READ TUPLE", "STREAM joe.j1").',
+    "plays(U, R) :- user(U), role(R), R != doctor. user(al). user(nobody). role(doctor). role(clerk).",
+    "materialize(is, 60). cleared(U, L) :- joe says is(U, L).",
+    "plays(X, Y) :- q(X).",
+    "",
+]
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
 PUBLIC_KEY = _KEY.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 # The last key word before a name says what the name is of.
@@ -78,6 +88,7 @@ NAMED_AFTER = {
         "level": "LEVEL ABOVE CLEARANCE AT",
         "compartment": "COMPARTMENT",
         "separation": "SEPARATION",
+        "policy": "POLICY",
         "schema": "SCHEMA",
         "stream": "STREAM READING",
         "query": "QUERY",
@@ -145,6 +156,8 @@ class Author:
             self.tokens.append("'" + self._string().replace("'", "''") + "'")
         elif name == "object":
             self.tokens.append(self._name())
+        elif name == "rules":
+            self.tokens.append(f"$${self.random.choice(RULES)}$$")
         elif name == "roles" and fuel <= 0:
             self.tokens.append("nurse")
         elif name in ("query", "blocks"):

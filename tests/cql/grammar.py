@@ -32,7 +32,7 @@ QUERIES = block("4")
 LABELS = block("2")
 GRAMMAR: Grammar = {**STATEMENTS, **QUERIES, "level": LABELS["level"]}
 # What section 1 describes in words, and what section 4 does.
-OPEN = {"name", "string", "number"}
+OPEN = {"name", "string", "number", "rules"}
 OPEN_IN_QUERIES = {"alias", "text", "function"}
 RESERVED = _reserved()
 
@@ -64,6 +64,7 @@ class Plain(Node):
 
 # The strings are labels, so that they may stand anywhere; the names are none of the key words.
 STRINGS: Node = Choice((Terminal(text="'A'"), Terminal(text="'TRUE'"), Terminal(text="'\"IT''S\" AT S'")))
+RULES: Node = Choice((Terminal(text="$$A$$"), Terminal(text="$$ PLAYS(A, B). -- '\n$$")))
 NUMBERS: Node = Choice((Terminal(text="1"), Terminal(text="17"), Terminal(text="9999")))
 NAMES: Node = Choice((Terminal(text="A"), Terminal(text="_B1"), Terminal(text='"AT"'), Terminal(text='"SAY ""AH"""')))
 ALIASES: Node = Choice((Terminal(text="A"), Terminal(text="_B1"), Terminal(text="`AT`"), Terminal(text="`SAY ``AH```")))
@@ -85,7 +86,7 @@ def closed(grammar: Grammar, **values: Node) -> Grammar:
     return {name: substituted(node, known) for name, node in grammar.items() if name not in values}
 
 
-_CLOSED = {"string": STRINGS, "number": NUMBERS, "text": TEXTS}
+_CLOSED = {"string": STRINGS, "number": NUMBERS, "text": TEXTS, "rules": RULES}
 # No name is a key word.
 STRICT = closed(GRAMMAR, **_CLOSED, name=NAMES, alias=ALIASES, function=FUNCTIONS)
 # Any word may be a name.

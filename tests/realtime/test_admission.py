@@ -20,12 +20,12 @@ def state(*, strict: bool = False, until_deadline: bool = False, limit: int = 10
         TWO.one_queue(),
         np.zeros(1, np.int64),
         groups=[0, 1] if strict else [0, 0],
-        counted=TWO.dominates if strict else np.ones((2, 2), np.bool_),
+        shared_sum=not strict,
         until_deadline=until_deadline,
         one_always=one_always,
         capacity=8,
     )
-    made.groups["limit"] = limit * PERCENT
+    made.levels["limit"] = limit * PERCENT
     return made
 
 
@@ -39,11 +39,10 @@ def test_estimates_of_all_levels_count_in_the_paper() -> None:
     assert [arrives(made, 1, 60), arrives(made, 0, 40), arrives(made, 0, 1)] == [True, True, False]
 
 
-def test_estimates_of_dominating_levels_do_not_count_in_strict_admission() -> None:
+def test_estimates_of_other_levels_do_not_count_in_strict_admission() -> None:
     made = state(strict=True)
-    assert [arrives(made, 1, 60), arrives(made, 0, 70), arrives(made, 0, 30)] == [True, True, True]
-    assert not arrives(made, 1, 1)  # the low level's estimates count for the high level
-    assert not arrives(made, 0, 1)
+    assert [arrives(made, 1, 60), arrives(made, 0, 70), arrives(made, 0, 30), arrives(made, 1, 40)] == [True] * 4
+    assert [arrives(made, 0, 1), arrives(made, 1, 1)] == [False, False]
 
 
 def test_an_estimate_is_released_at_the_end_of_its_transaction_or_at_its_deadline() -> None:

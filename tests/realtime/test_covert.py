@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from headgate.errors import Conflict
 from headgate.realtime.covert import Attack, capacity, leaks, low_trace
 from headgate.realtime.settings import COVERT_AC, OPEN_AC, STAR, STRICT, Approach, Settings
 
 from .lattices import TWO
 
 SUM_OPEN = Approach("strict signal, shared sum", feedback="dominated", counted="shared")
-SIGNAL_OPEN = Approach("shared signal, strict sum", feedback="shared", counted="dominated")
+SIGNAL_OPEN = Approach("shared signal, strict sum", feedback="shared", counted="own")
 UNTIL_DEADLINE = Settings().but("control.released", "deadline").but("control.limit", 100.0)
 ATTACK = Attack(symbol_s=0.5, seconds=300.0)
 
 
 def bits(approach: Approach, settings: Settings | None = None) -> dict[str, float]:
-    return {leak.observable: leak.bits_per_second for leak in leaks(TWO, approach, ATTACK, settings)[0]}
+    return {leak.observable: leak.bits_per_second for leak in leaks(TWO, approach, ATTACK, settings)}
 
 
 @pytest.mark.parametrize("settings", [Settings(), UNTIL_DEADLINE])
@@ -43,6 +44,11 @@ def test_nothing_comes_through_strict_control(settings: Settings) -> None:
     assert bits(STRICT, settings) == {"admission": 0.0, "QoS": 0.0, "response time": 0.0}
     silent, noisy = (low_trace(TWO, STRICT, ATTACK, np.full(400, bit), settings) for bit in (False, True))
     assert np.array_equal(silent, noisy)
+
+
+def test_an_attack_that_is_too_short_to_learn_from_is_refused() -> None:
+    with pytest.raises(Conflict, match="cannot learn from 3 symbols: send for at least 40 s"):
+        leaks(TWO, STRICT, Attack(symbol_s=10.0, seconds=30.0))
 
 
 def test_capacity_is_that_of_a_binary_symmetric_channel() -> None:

@@ -23,7 +23,7 @@ PER_LEVEL = 2
 CYCLE = 20
 TURNS = Settings().but("strict.cycle_ms", float(CYCLE)).but("strict.reserve", 0.1)
 ALL_ADMITTED = Approach("all admitted", admission=False, slots=True)
-STRICT = Approach("strict", feedback="dominated", counted="dominated", slots=True)
+STRICT = Approach("strict", feedback="dominated", counted="own", slots=True)
 
 
 @dataclass(frozen=True)

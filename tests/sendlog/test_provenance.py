@@ -48,7 +48,7 @@ def test_a_statement_in_a_tree_is_verified_by_its_signature() -> None:
     network = reach(Settings("ed25519", provenance="distributed"))
     said = [node for node in network.why("a", "reachable", ("a", "d")).nodes() if node.speaker]
     assert said and all(node.verified for node in said)
-    network.nodes["a"].proof("reachable", ("b", "a", "d"))[2][3][1] = "z"
+    network.nodes["a"].held.proof("reachable", ("b", "a", "d"))[2][3][1] = "z"
     said = [node for node in network.why("a", "reachable", ("a", "d")).nodes() if node.speaker == "b"]
     assert not all(node.verified for node in said)
 

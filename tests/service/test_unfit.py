@@ -93,7 +93,7 @@ def owned(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
-    "of a stream": ("thin", lambda m: m.setattr(snapshots, "_descriptor", only("thin", snapshots._descriptor))),
+    "of a stream": ("thin", lambda m: m.setattr(snapshots, "descriptor_of", only("thin", snapshots.descriptor_of))),
     "of its columns": ("wide", lambda _: None),
     "of a query": (
         "high",

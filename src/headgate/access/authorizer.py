@@ -1,13 +1,15 @@
 """The authorizer: one question, one readable answer (paper 000, section 2, Figure 2; paper 002, section 2).
 
 A principal may act on an object if the levels allow it and if the principal owns the object or one of its active roles,
-or a role that such a role inherits, holds the permission. Anything unknown is denied.
+or a role that such a role inherits, holds the permission. Roles, permissions and clearances come from the store and,
+where an authorizer has policies, from these as well. Anything unknown is denied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from headgate.access import rows as r
 from headgate.access.definitions import StreamDefinition
@@ -18,6 +20,10 @@ from headgate.cql.statements import Limit
 from headgate.errors import LabelError
 from headgate.labels import Clearance, Level, LevelOrder, Rules, parse_level, source_shown
 from headgate.lexing import quote
+
+if TYPE_CHECKING:
+    from headgate.access.policies import Policies
+    from headgate.access.policy_rights import Basis
 
 EVERYONE = "PUBLIC"
 SYSTEM_ID = 0
@@ -58,8 +64,12 @@ class RoleLimits:
 
 
 class Authorizer:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, policies: Policies | None = None) -> None:
+        """Without policies: what the store alone gives."""
         self.state = state
+        self.policies = policies
+        self._active: Policies | None = None
+        self._policies_seen = -1
         self._seen: tuple[int, ...] = ()
         self._inherited: dict[str, frozenset[str]] = {}
         self._authorised: dict[str, frozenset[str]] = {}
@@ -87,13 +97,18 @@ class Authorizer:
             known = self._inherited[role] = frozenset(found)
         return known
 
+    def assigned(self, user: str) -> frozenset[str]:
+        """The roles that a user was given, by GRANT or by a policy."""
+        stored = frozenset(m.role for m in self.state.memberships.peek("user", user))
+        policies = self._policies()
+        return stored.union(policies.roles(user)) if policies is not None else stored
+
     def authorised(self, user: str) -> frozenset[str]:
         """The roles a user may activate: assigned ones and those they inherit."""
         self._forget_if_changed()
         known = self._authorised.get(user)
         if known is None:
-            assigned = [m.role for m in self.state.memberships.peek("user", user)]
-            known = self._authorised[user] = frozenset().union(*map(self.inherited, assigned))
+            known = self._authorised[user] = frozenset().union(*map(self.inherited, self.assigned(user)))
         return known
 
     def effective(self, roles: frozenset[str]) -> frozenset[str]:
@@ -115,11 +130,20 @@ class Authorizer:
         )
 
     def _forget_if_changed(self) -> None:
-        changed = self.state.changed
-        now = (changed["roles"], changed["memberships"], changed["inheritances"])
+        changed, policies = self.state.changed, self._policies()
+        version = policies.version if policies is not None else 0
+        now = (changed["roles"], changed["memberships"], changed["inheritances"], version)
         if now != self._seen:
             self._seen = now
             self._inherited, self._authorised, self._effective, self._principals = {}, {}, {}, {}
+
+    def _policies(self) -> Policies | None:
+        """Where there is no policy, decisions do without them: they are made all the time."""
+        seen = self.state.changed["policies"]
+        if seen != self._policies_seen:
+            self._policies_seen = seen
+            self._active = self.policies if len(self.state.policies) else None
+        return self._active
 
     # Levels ---------------------------------------------------------------------------------------------------------
 
@@ -170,9 +194,19 @@ class Authorizer:
         return known[1]
 
     def potential(self, user: r.User) -> Principal:
-        """The most that a user could log in as: every assigned role, at the full clearance."""
-        assigned = frozenset(m.role for m in self.state.memberships.peek("user", user.name))
-        return Principal(user.name, assigned, self.level(user.clearance))
+        """The most that a user could log in as: every assigned role, at the full clearance; where policies add to that,
+        at the level that dominates most."""
+        levels = sorted(self.clearances(user), key=str)
+        top = max(levels, key=lambda level: sum(self.order.dominates(level, other) for other in levels))
+        return Principal(user.name, self.assigned(user.name), top)
+
+    def clearances(self, user: r.User) -> list[Level]:
+        """The levels that a user is cleared for, its own first; it may log in at all that they dominate."""
+        policies = self._policies()
+        return [self.level(user.clearance), *(policies.levels(user.name) if policies is not None else ())]
+
+    def cleared(self, user: r.User, level: Level) -> bool:
+        return any(self.order.dominates(clearance, level) for clearance in self.clearances(user))
 
     def clearance(self, principal: Principal, streams: list[r.Object]) -> Clearance:
         """What the principal can present to labels whose sources are among these streams."""
@@ -248,6 +282,51 @@ class Authorizer:
             return f"level {principal.level} does not dominate its level {level}"
         return None
 
+    def held(self, index: str, key: object) -> Collection[r.Grant]:
+        """The grants of the store, then those of policies, by an index of `state.grant_table`."""
+        stored, policies = self.state.grants.peek(index, key), self._policies()
+        more = policies.grants(index, key) if policies is not None else ()
+        return [*stored, *more] if more else stored
+
+    def bases(self, principal: Principal, permission: Permission, thing: r.Object) -> list[Basis]:
+        """What a decision that was granted owes to policies: nothing where the store alone grants it."""
+        policies = self._policies()
+        if policies is None:
+            return []
+        plain = policies.stored
+        stored = replace(principal, roles=principal.roles & plain.authorised(principal.user))
+        found = self._level_bases(principal)
+        if plain.allows(stored, permission, thing):
+            return found
+        grant = self._grant(principal, permission, thing)
+        if grant is None:
+            return found
+        basis = policies.basis(grant)
+        found += [basis] if basis is not None else []
+        if grant.role not in plain.effective(stored.roles):
+            given = policies.roles(principal.user)
+            found += [given[role] for role in sorted(given) if grant.role in self.inherited(role)][:1]
+        return found
+
+    def session_bases(self, principal: Principal) -> list[Basis]:
+        """What a session owes to policies: its level, and those of its roles that the store does not give."""
+        policies = self._policies()
+        if policies is None:
+            return []
+        given, stored = policies.roles(principal.user), policies.stored.authorised(principal.user)
+        needed = sorted(principal.roles - stored)
+        ways = ([given[x] for x in sorted(given) if role in self.inherited(x)] for role in needed)
+        return list(dict.fromkeys([*self._level_bases(principal), *(way[0] for way in ways if way)]))
+
+    def _level_bases(self, principal: Principal) -> list[Basis]:
+        user, policies = self.state.users.get(principal.user), self._policies()
+        if policies is None or user is None:
+            return []
+        if self.order.dominates(self.level(user.clearance), principal.level):
+            return []
+        levels = policies.levels(user.name)
+        return [basis for level, basis in levels.items() if self.order.dominates(level, principal.level)][:1]
+
     def _grant(self, principal: Principal, permission: Permission, thing: r.Object) -> r.Grant | None:
         return next(iter(self._grants(principal, permission, thing)), None)
 
@@ -256,22 +335,36 @@ class Authorizer:
         roles = self.effective(principal.roles)
         on_object = self.state.grants.peek("right", (thing.id, permission))
         if len(on_object) < len(roles):
-            return [grant for grant in on_object if grant.role in roles]
-        found = (self.state.grants.get(thing.id, permission, role) for role in roles)
-        return [grant for grant in found if grant is not None]
+            found = [grant for grant in on_object if grant.role in roles]
+        else:
+            stored = (self.state.grants.get(thing.id, permission, role) for role in roles)
+            found = [grant for grant in stored if grant is not None]
+        policies = self._active  # `effective` has looked
+        if policies is not None:
+            given = policies.grants("right", (thing.id, permission))
+            found += [grant for grant in given if grant.role in roles]
+        return found
 
     def _because(self, principal: Principal, grant: r.Grant) -> str:
-        by = f"granted by {quote(grant.grantor)}" if grant.grantor else "granted by the system"
+        by = f"granted by {self.grantor(grant)}"
         if grant.role in principal.roles or grant.role == EVERYONE:
             return f"role {quote(grant.role)} holds {grant.permission} ({by})"
         via = sorted(role for role in principal.roles if grant.role in self.inherited(role))
         return f"role {quote(via[0])} inherits role {quote(grant.role)}, which holds {grant.permission} ({by})"
 
+    def grantor(self, grant: r.Grant) -> str:
+        """Who gave a right: a user, the system, or a policy."""
+        policies = self._policies()
+        basis = policies.basis(grant) if policies is not None else None
+        if basis is not None:
+            return f"policy {quote(basis.policy)}"
+        return quote(grant.grantor) if grant.grantor else "the system"
+
     def explain(self, principal: Principal, permission: Permission, thing: r.Object) -> list[str]:
         """Everything a decision considered, for principals who may know it."""
         active = ", ".join(map(quote, sorted(principal.roles))) or "none"
         also = ", ".join(map(quote, sorted(self.effective(principal.roles) - principal.roles - {EVERYONE}))) or "none"
-        held = sorted(grant.role for grant in self.state.grants.peek("right", (thing.id, permission)))
+        held = sorted({grant.role for grant in self.held("right", (thing.id, permission))})
         return [
             f"{shown(thing)} belongs to {quote(thing.owner) if thing.owner else 'the system'}, level {thing.level}",
             f"roles of {quote(principal.user)}: {active}; inherited: {also}; level {principal.level}",

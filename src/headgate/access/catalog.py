@@ -48,13 +48,13 @@ class Catalog:
 
     def _candidates(self, principal: Principal, kind: Kind, name: str) -> Iterable[r.Object]:
         """Own objects and those that active roles may view, at levels that may be read."""
-        objects, grants = self._state.objects, self._state.grants
+        objects, held = self._state.objects, self._authorizer.held
         owner, what = "" if kind == Kind.OPERATOR else principal.user, kind.value
         roles = self._authorizer.effective(principal.roles)
         for level in self._authorizer.visible_levels(principal):
             yield from objects.peek("owned_name", (owner, what, name, level))
             for role in roles:
-                for grant in grants.peek("viewed_name", (role, what, name, level)):
+                for grant in held("viewed_name", (role, what, name, level)):
                     yield self._of(grant)
 
     def _of(self, grant: r.Grant) -> r.Object:
@@ -85,7 +85,7 @@ class Catalog:
         for level in self._authorizer.visible_levels(principal):
             seen |= {thing.id: thing for thing in self._state.objects.peek("owner_level", (principal.user, level))}
             for role in roles:
-                seen |= {g.object: self._of(g) for g in self._state.grants.peek("views", (role, level))}
+                seen |= {g.object: self._of(g) for g in self._authorizer.held("views", (role, level))}
         return sorted((t for t in seen.values() if t.kind in kinds), key=lambda t: (t.kind, t.name, t.owner, t.level))
 
     def operators(self) -> list[r.Object]:

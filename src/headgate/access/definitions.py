@@ -19,6 +19,10 @@ Parameters = tuple[tuple[str, Limit], ...]
 """Parameters of an operator, or the limits on them, sorted by name."""
 
 
+PUBLISH, SIGNED = "publish", "signed"
+"""The source of a stream that senders publish to, and its option: every request must have a signature."""
+
+
 @dataclass(frozen=True)
 class ColumnDefinition:
     """A column; `label` is the text of its attribute label, empty if it has none."""

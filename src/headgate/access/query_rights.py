@@ -69,7 +69,7 @@ def pass_on(q: Request, heir: r.User, inherited: list[int]) -> None:
         objects.redefine(q.state, thing, replace(thing.query, running=False))
     for thing in running:
         level = q.authorizer.level(thing.level)
-        if not q.authorizer.order.dominates(q.authorizer.level(heir.clearance), level):
+        if not q.authorizer.cleared(heir, level):
             continue
         try:
             check_rights(q, thing, thing.query)

@@ -13,8 +13,11 @@ from headgate.access.authorizer import Authorizer, Principal, known_level, shown
 from headgate.access.catalog import Catalog
 from headgate.access.definitions import Definition
 from headgate.access.duties import Duties
+from headgate.access.evidence import NAMED, digest, proof_text
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
+from headgate.access.policies import Policies
+from headgate.access.policy_rights import Basis
 from headgate.access.sessions import NOBODY, Sessions
 from headgate.access.state import State
 from headgate.access.subscriptions import Subscriptions
@@ -68,6 +71,10 @@ class Work(Protocol):
 
     def audit_count(self) -> int: ...
 
+    def keep_proof(self, digest: str, content: str) -> None: ...
+
+    def proof(self, prefix: str) -> list[tuple[str, str]]: ...
+
     def audit_levels(self) -> list[str]: ...
 
     def audit_records(
@@ -90,6 +97,7 @@ class Request:
     subscriptions: Subscriptions
     passwords: Passwords
     plans: Callable[[], Running]
+    policies: Policies
     work: Work
     session: r.Session
     now: float
@@ -142,6 +150,17 @@ class Request:
         if not granted:
             raise AccessDenied(f"{permission} on {shown(thing)} is denied: {reason}", hint=hint)
         self.reasons[reason] = None
+        for basis in self.authorizer.bases(principal or self.principal, permission, thing):
+            self.reasons[self.proved(basis)] = None
+
+    def proved(self, basis: Basis) -> str:
+        """A link from an audit record to the proof of what a policy gives, which is kept."""
+        text = proof_text(self.state, self.policies, basis)
+        if text is None:
+            return f"policy {quote(basis.policy)}, without a proof"
+        name = digest(text)
+        self.work.keep_proof(name, text)
+        return f"policy {quote(basis.policy)}, proof {name[:NAMED]}"
 
     def need_system(self, permission: Permission) -> None:
         self.need(permission, self.catalog.system)

@@ -225,6 +225,50 @@ class SourceName(Row):
     used: int  # how many streams had it; later ones have a number appended
 
 
+@dataclass(frozen=True)
+class Policy(Row):
+    """Rules whose derived rights count as far as its owner could grant them."""
+
+    table = "policies"
+    key_fields = ("name",)
+
+    name: str
+    owner: str
+    address: str  # random, new for each policy: what is signed for one can be used for no other
+    roles: tuple[str, ...]  # the owner's, active when it was created; those that the owner still has count
+    rules: str
+
+
+@dataclass(frozen=True)
+class PolicyStatement(Row):
+    """What somebody said to a policy and has not taken back."""
+
+    table = "policy_statements"
+    key_fields = ("policy", "digest")
+
+    policy: str
+    digest: str  # of speaker, predicate and arguments
+    speaker: str
+    predicate: str
+    arguments: str  # JSON
+    signer: str  # the public key that signed it, one of the speaker's
+    proof: str  # JSON: the signature, with what was signed
+    accepted: float
+
+
+@dataclass(frozen=True)
+class PolicyNumber(Row):
+    """The last number that a key has signed for a policy: lower ones were used, or came too late."""
+
+    table = "policy_numbers"
+    key_fields = ("policy", "signer")
+
+    policy: str
+    signer: str
+    epoch: int
+    number: int
+
+
 ROWS: tuple[type[Row], ...] = (
     User,
     Role,
@@ -240,4 +284,7 @@ ROWS: tuple[type[Row], ...] = (
     LoginSource,
     Parameter,
     SourceName,
+    Policy,
+    PolicyStatement,
+    PolicyNumber,
 )

@@ -51,11 +51,11 @@ class Sessions:
         if found is None:
             raise AuthenticationFailed(REFUSED)
         if roles is None:
-            roles = frozenset(m.role for m in self._state.memberships.peek("user", user))
+            roles = self._authorizer.assigned(user)
         self.check_roles(user, roles)
         clearance = self._authorizer.level(found.clearance)
         level = level or clearance
-        if not self._authorizer.order.dominates(clearance, level):
+        if not self._authorizer.cleared(found, level):
             raise AccessDenied(f"level {level} is not dominated by your clearance {clearance}")
         self._check_number(user, level)
         now, token = self._clock.now(), new_token()
@@ -98,9 +98,15 @@ class Sessions:
     def current(self, hashed: str) -> r.Session:
         """The session of a token, by its hash, as it is now."""
         session = self._state.sessions.get(hashed)
-        if session is None or not self.is_alive(session):
+        if session is None or not self.is_alive(session) or not self._still_covered(session):
             raise AuthenticationFailed(NO_SESSION, hint="log in again")
         return session
+
+    def _still_covered(self, session: r.Session) -> bool:
+        """A change of rights ends sessions in its own transaction (`settle`); a clearance that a policy gave for a time
+        ends without one."""
+        user = self._state.users.get(session.user)
+        return user is not None and self._covered(user, session)
 
     def is_alive(self, session: r.Session) -> bool:
         now = self._clock.now()
@@ -148,8 +154,7 @@ class Sessions:
         return ended
 
     def _covered(self, user: r.User, session: r.Session) -> bool:
-        level = self._authorizer.level
-        return not user.locked and self._authorizer.order.dominates(level(user.clearance), level(session.level))
+        return not user.locked and self._authorizer.cleared(user, self._authorizer.level(session.level))
 
     def _conflict(self, roles: frozenset[str]) -> bool:
         return self._duties.broken(roles, dynamic=True) is not None

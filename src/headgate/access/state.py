@@ -79,6 +79,19 @@ class Table(Generic[R]):
             self._rows[key] = row
 
 
+def grant_table(log: Callable[[str, r.Key, r.Grant | None], None]) -> Table[r.Grant]:
+    """Grants, with the indexes that decisions and the catalog need: those of the store, and those of policies."""
+    return Table(
+        r.Grant,
+        log,
+        object=lambda x: x.object,
+        right=lambda x: (x.object, x.permission),
+        role=lambda x: x.role,
+        views=lambda x: (x.role, x.level) if x.permission == Permission.VIEW_OBJECT else None,
+        viewed_name=lambda x: (x.role, x.kind, x.name, x.level) if x.permission == Permission.VIEW_OBJECT else None,
+    )
+
+
 class State:
     """All tables, the changes since the last commit, and counters that tell caches when they are stale."""
 
@@ -100,15 +113,7 @@ class State:
             owner_level=lambda x: (x.owner, x.level),
             owned_name=lambda x: (x.owner, x.kind, x.name, x.level),
         )
-        self.grants = Table(
-            r.Grant,
-            log,
-            object=lambda x: x.object,
-            right=lambda x: (x.object, x.permission),
-            role=lambda x: x.role,
-            views=lambda x: (x.role, x.level) if x.permission == Permission.VIEW_OBJECT else None,
-            viewed_name=lambda x: (x.role, x.kind, x.name, x.level) if x.permission == Permission.VIEW_OBJECT else None,
-        )
+        self.grants = grant_table(log)
         self.sessions = Table(r.Session, log, user=lambda x: x.user)
         self.subscriptions = Table(
             r.Subscription,
@@ -120,6 +125,11 @@ class State:
         self.login_sources = Table(r.LoginSource, log, user=lambda x: x.user)
         self.parameters = Table(r.Parameter, log)
         self.source_names = Table(r.SourceName, log)
+        self.policies = Table(r.Policy, log, address=lambda x: x.address, owner=lambda x: x.owner)
+        self.policy_statements = Table(
+            r.PolicyStatement, log, policy=lambda x: x.policy, speaker=lambda x: x.speaker, signer=lambda x: x.signer
+        )
+        self.policy_numbers = Table(r.PolicyNumber, log, policy=lambda x: x.policy)
         self.tables: dict[str, Table[Any]] = {
             row.table: next(t for t in vars(self).values() if isinstance(t, Table) and t.row is row) for row in r.ROWS
         }

@@ -36,7 +36,7 @@ from headgate.clock import Clock
 from headgate.errors import LeaseLost, StoreError
 
 T = TypeVar("T")
-NEWEST = "0006"
+NEWEST = "0007"
 """The newest migration."""
 _KEPT_VERSIONS = 10_000
 _NEW_CHANGE = insert(t.change_log)  # made once, so that SQLAlchemy finds its compiled form fast
@@ -63,6 +63,18 @@ class Transaction:
     def audit_count(self) -> int:
         """The number of audit records, including those of this transaction."""
         return self._audit_count + len(self.events)
+
+    def keep_proof(self, digest: str, content: str) -> None:
+        """Keeps a text that audit records name by its digest; nothing if it is kept already."""
+        known = self._connection.execute(select(t.proofs.c.digest).where(t.proofs.c.digest == digest)).scalar()
+        if known is None:
+            self._connection.execute(insert(t.proofs).values(digest=digest, text=content))
+
+    def proof(self, prefix: str) -> list[tuple[str, str]]:
+        """The kept texts whose digest begins like this, at most two."""
+        p = t.proofs.c
+        found = self._connection.execute(select(p.digest, p.text).where(p.digest.startswith(prefix)).limit(2))
+        return [(row[0], row[1]) for row in found]
 
     def audit_levels(self) -> list[str]:
         return list(self._connection.execute(select(t.audit.c.level).distinct()).scalars())

@@ -46,7 +46,7 @@ class Subscriptions:
         user, level = self._state.users.get(subscription.user), self._authorizer.level(subscription.level)
         if user is None or user.locked:
             return None
-        if not self._authorizer.order.dominates(self._authorizer.level(user.clearance), level):
+        if not self._authorizer.cleared(user, level):
             return None
         roles = frozenset(subscription.roles) & self._authorizer.authorised(user.name)
         if self._duties.broken(roles, dynamic=True) is not None:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, get_type_hints
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Double,
@@ -137,6 +138,42 @@ Table(
     Column("locked_until", Double, nullable=False),
 )
 Table("parameters", metadata, Column("name", Text, primary_key=True), Column("value", Text, nullable=False))
+Table(
+    "policies",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("owner", Text, _reference("users.name"), nullable=False),
+    Column("address", Text, nullable=False, unique=True),
+    Column("roles", Text, nullable=False),
+    Column("rules", Text, nullable=False),
+)
+Table(
+    "policy_statements",
+    metadata,
+    Column("policy", Text, _reference("policies.name"), primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("speaker", Text, _reference("users.name"), nullable=False),
+    Column("predicate", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+    Column("signer", Text, nullable=False),
+    Column("proof", Text, nullable=False),
+    Column("accepted", Double, nullable=False),
+)
+Table(
+    "policy_numbers",
+    metadata,
+    Column("policy", Text, _reference("policies.name"), primary_key=True),
+    Column("signer", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("number", BigInteger, nullable=False),
+)
+# Why policies gave rights, and the rules they did it by: found by the SHA-256 of the text, which audit records name.
+proofs = Table(
+    "proofs",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("text", Text, nullable=False),
+)
 
 # One row that every writer locks: the version of the catalog and the head of the audit trail.
 head = Table(

@@ -8,18 +8,14 @@ channel, the profile that the controllers are tuned by, and how fast the simulat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
-from pyspark.sql import SparkSession
 
 from headgate.bench.harness import Goal, Progress, Report, environment
+from headgate.bench.star_channels import channel_rows
 from headgate.bench.star_figures import figures
+from headgate.bench.star_runs import Ran, Runner, on_spark
 from headgate.bench.star_tables import (
-    channel_rows,
     lattice_rows,
     profile_rows,
     reproduction_rows,
@@ -27,11 +23,8 @@ from headgate.bench.star_tables import (
     specification_rows,
     worst,
 )
-from headgate.ingress.spark import spark_session
 from headgate.realtime.experiments import (
     Case,
-    Outcome,
-    Summary,
     fresh_cases,
     lattice_cases,
     lattice_named,
@@ -39,14 +32,12 @@ from headgate.realtime.experiments import (
     repeated,
     run_case,
     sensitivity_cases,
-    summarise,
     two,
 )
 from headgate.realtime.settings import OPEN, STAR, STRICT
+from headgate.realtime.summaries import Summary, summarise
 from headgate.realtime.tuning import profile
 
-_GROUP = "star"
-_PER_TASK = 4
 _OTHER_SEEDS = 1000
 _GOAL_SPEED = 100_000.0
 
@@ -63,9 +54,6 @@ class Size:
 FULL, QUICK = Size(10, 600.0, 2, 600.0), Size(2, 60.0, 1, 200.0)
 
 
-Runner = Callable[[Sequence[Case], Progress], tuple[list[Outcome], float]]
-
-
 def run(quick: bool, progress: Progress, size: Size | None = None, runner: Runner | None = None) -> Report:
     """All of it, on Spark; a runner in its place gives the same numbers, for they depend on the seeds alone."""
     size = size or (QUICK if quick else FULL)
@@ -75,8 +63,8 @@ def run(quick: bool, progress: Progress, size: Size | None = None, runner: Runne
         *repeated(fresh_cases(), size.runs, size.seconds, _OTHER_SEEDS),
         *repeated(sensitivity_cases(), size.probes, size.seconds),
     ]
-    outcomes, took = (runner or on_spark)(cases, progress)
-    summaries = summarise(outcomes)
+    ran = (runner or on_spark)(cases, progress)
+    summaries = summarise(ran.outcomes)
     paper = [summary for summary in summaries if summary.case.part.startswith("set")]
     lattices = [summary for summary in summaries if summary.case.part == "lattices"]
     fresh = [summary for summary in summaries if summary.case.part.startswith("other seeds")]
@@ -99,57 +87,11 @@ def run(quick: bool, progress: Progress, size: Size | None = None, runner: Runne
             *profile_rows(profiles),
             *sensitivity_rows(summaries, paper),
         ],
-        _goals(strict, speed, took, size),
-        _notes(outcomes, took, speed),
+        _goals(strict, speed, ran.seconds, size),
+        _notes(ran, speed),
         environment("pyspark", "numba", "numpy", "control"),
         figures(paper),
     )
-
-
-def on_spark(cases: Sequence[Case], progress: Progress, cores: int = 2) -> tuple[list[Outcome], float]:
-    """Runs all cases as one Spark job and shows how far it is; also tells the seconds it took once Spark was up."""
-    others = SparkSession.getActiveSession()
-    with TemporaryDirectory() as home:
-        spark = others or spark_session(Path(home), master=f"local[{cores}]")
-        context = spark.sparkContext
-        try:
-            tasks = max(1, len(cases) // _PER_TASK)
-            mixed = [case for start in range(tasks) for case in cases[start::tasks]]  # long and short ones together
-
-            def job() -> list[Outcome]:
-                context.setJobGroup(_GROUP, "experiments of paper 004")
-                return context.parallelize(mixed, tasks).map(run_case).collect()
-
-            progress.expect(tasks)
-            context.parallelize(range(cores), cores).map(_warm).collect()
-            begun = time.perf_counter()
-            with ThreadPoolExecutor(1) as waiting:
-                result = waiting.submit(job)
-                shown = 0
-                while not result.done():
-                    time.sleep(0.2)
-                    done = _tasks_done(context.statusTracker())
-                    for _ in range(shown, done):
-                        progress.step("simulating")
-                    shown = max(shown, done)
-                took = time.perf_counter() - begun
-                return result.result(), took
-        finally:
-            if others is None:
-                spark.stop()
-
-
-def _warm(_: int) -> int:
-    """Lets a worker load the compiled code."""
-    return run_case(Case("warm-up", 0, STAR, two(100, 50), seconds=5.0)).submitted
-
-
-def _tasks_done(tracker: object) -> int:
-    stages = []
-    for job in tracker.getJobIdsForGroup(_GROUP):  # type: ignore[attr-defined]
-        info = tracker.getJobInfo(job)  # type: ignore[attr-defined]
-        stages += [tracker.getStageInfo(stage) for stage in (info.stageIds if info else [])]  # type: ignore[attr-defined]
-    return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
 def speeds(seconds: float) -> dict[str, float]:
@@ -184,12 +126,13 @@ def _goals(strict: Sequence[Summary], speed: dict[str, float], took: float, size
     ]
 
 
-def _notes(outcomes: Sequence[Outcome], took: float, speed: dict[str, float]) -> list[str]:
-    total = sum(outcome.submitted for outcome in outcomes)
-    busy = sum(outcome.processor_s for outcome in outcomes)
+def _notes(ran: Ran, speed: dict[str, float]) -> list[str]:
+    total = sum(outcome.submitted for outcome in ran.outcomes)
+    busy = sum(outcome.processor_s for outcome in ran.outcomes)
     named = ", ".join(f"{name} {value:,.0f}" for name, value in speed.items())
+    runs = f"{len(ran.outcomes):,} runs of {total:,} transactions"
     return [
-        f"{len(outcomes):,} runs of {total:,} transactions took {busy:,.0f} s of processor and {took:,.0f} s in all.",
-        f"So they ran {busy / took:.2f} times as fast as on one core that has nothing else to do.",
+        f"{runs} took {busy:,.0f} s of processor and {ran.seconds:,.0f} s in all.",
+        *([ran.compared] if ran.compared else []),
         f"Transactions per second of processor on one core: {named}.",
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from headgate.bench.harness import Plot
-from headgate.realtime.experiments import Mean, Summary
 from headgate.realtime.settings import COVERT_AC, OPEN, OPEN_AC, STAR, STRICT, Approach
+from headgate.realtime.summaries import Mean, Summary
 
 _LARGEST = "set 4, 100,000 items"
 _PROMISE = {"promised: 5 %": 5.0}

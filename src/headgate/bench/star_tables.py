@@ -4,35 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from headgate.bench.harness import Row
-from headgate.realtime.covert import OBSERVABLES, Attack, leaks, low_trace
-from headgate.realtime.experiments import Mean, Summary, lattice_named
-from headgate.realtime.settings import (
-    COVERT_AC,
-    OPEN,
-    OPEN_AC,
-    STAR,
-    STRICT,
-    Approach,
-    Settings,
-)
+from headgate.realtime.experiments import lattice_named
+from headgate.realtime.settings import COVERT_AC, OPEN, OPEN_AC, STAR, STRICT, Approach
+from headgate.realtime.summaries import Mean, Summary
 from headgate.realtime.tuning import Profile
 
 _PERIOD = 5.0
 _SETTLED = 5.05
 _LARGEST = "set 4, 100,000 items"
-
-CHANNELS: tuple[tuple[str, Approach], ...] = (
-    ("Covert-AC", COVERT_AC),
-    ("Open-AC: shared sum, no signal", OPEN_AC),
-    ("STAR: shared sum, shared signal", STAR),
-    ("shared sum, strict signal", Approach("sum", feedback="dominated", counted="shared")),
-    ("strict sum, shared signal", Approach("signal", feedback="shared", counted="dominated")),
-    ("strict STAR", STRICT),
-)
-SYMBOLS = (0.1, 0.25, 0.5, 1.0, 5.0, 10.0)
 
 
 def row(part: str, case: str, what: str, paper: str, ours: str) -> Row:
@@ -165,34 +145,6 @@ def worst(strict: Sequence[Summary]) -> tuple[float, float, float, float]:
     settling = max(s.settling(k, _PERIOD, _SETTLED) for s in strict for k in range(len(s.misses)))
     used = min(s.utilisation.value for s in strict if sum(s.case.shares) >= 100)
     return misses, peak, settling, used
-
-
-def channel_rows(seconds: float) -> Iterator[Row]:
-    """What an observer at `U` surely learns of a sender at `S`, in bits per second, by its best symbol length."""
-    both = lattice_named("2 levels")
-    kinds = {
-        "estimates count until the end": Settings(),
-        "estimates count until the deadline": Settings()
-        .but("control.released", "deadline")
-        .but("control.limit", 100.0),
-    }
-    for kind, settings in kinds.items():
-        for name, approach in CHANNELS:
-            best = dict.fromkeys(OBSERVABLES, (0.0, 0.0))
-            for symbol in SYMBOLS:
-                for leak in leaks(both, approach, Attack(symbol_s=symbol, seconds=seconds), settings)[0]:
-                    best[leak.observable] = max(best[leak.observable], (leak.bits_per_second, symbol))
-            told = ", ".join(
-                f"{observable} {bits:.2f} ({symbol:g} s)" if bits >= 0.005 else f"{observable} 0"
-                for observable, (bits, symbol) in best.items()
-            )
-            attack = Attack(symbol_s=1.0, seconds=min(seconds, 300.0))
-            symbols = int(attack.seconds)
-            silent, noisy = (
-                low_trace(both, approach, attack, np.full(symbols, bit), settings) for bit in (False, True)
-            )
-            same = "identical" if np.array_equal(silent, noisy) else "different"
-            yield row("covert channels", f"{name}; {kind}", "bits per second; low trace", "", f"{told}; {same}")
 
 
 def profile_rows(profiles: Mapping[float, Sequence[Profile]]) -> Iterator[Row]:

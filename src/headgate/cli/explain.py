@@ -38,15 +38,15 @@ def explain(place: Place, text: str | None, name: str | None, svg: Path | None) 
     if text is not None and name is not None:
         raise click.UsageError("give a text or --query, not both")
     asked = text if text is not None else f"QUERY {name}" if name is not None else "QUERIES"
-    with reported(), place.headgate() as headgate, _places_in_text():
+    with reported(), place.answering() as headgate, _places_in_text():
         script = _VERB + asked
         if len(parse_script(script)) != 1:
             raise TextError("one query is explained at a time", hint="run a script for several statements")
         (result,) = headgate.execute(place.token(), script)
-    say_lines(result.text)
-    if svg is not None:
-        with reported():
+        say_lines(result.text)
+        if svg is not None:
             svg.write_text(result.picture, encoding="utf-8")
+    if svg is not None:
         say(f"drawn into {svg}")
 
 

@@ -26,6 +26,10 @@ COMMANDS = {
     "login": ("headgate.cli.session", "login", "Log in; later commands use this session until it ends."),
     "logout": ("headgate.cli.session", "logout", "End the session."),
     "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, then your subscriptions."),
+    "serve": ("headgate.cli.serve", "serve", "Serve this home folder to clients over HTTPS."),
+    "config": ("headgate.cli.serve", "config", "Show the settings of the server."),
+    "watch": ("headgate.cli.streams", "watch", "Show results of a server as they come."),
+    "publish": ("headgate.cli.streams", "publish", "Publish tuples to a server."),
     "show": ("headgate.cli.show", "show_command", "Show what you may see."),
     "explain": (
         "headgate.cli.explain",
@@ -115,6 +119,20 @@ def _visibly() -> Iterator[None]:
     help="File that holds the session; default is `session` in the home folder. [env: HEADGATE_SESSION]",
 )
 @click.option(
+    "--server",
+    metavar="URL",
+    envvar="HEADGATE_SERVER",
+    help="Work at this server instead of in a home folder; https://HOST:PORT, or a name that you know. "
+    "[env: HEADGATE_SERVER]",
+)
+@click.option(
+    "--server-certificate",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar="HEADGATE_SERVER_CERTIFICATE",
+    help="PEM file with the server's certificate or its authority; without it the certificate that is seen first is "
+    "the one that is trusted. [env: HEADGATE_SERVER_CERTIFICATE]",
+)
+@click.option(
     "--log-level",
     type=click.Choice(logs.LEVELS),
     default="error",
@@ -133,7 +151,14 @@ def _visibly() -> Iterator[None]:
 )
 @click.pass_context
 def main(
-    context: click.Context, home: Path, store: str | None, session_file: Path | None, log_level: str, log_format: str
+    context: click.Context,
+    home: Path,
+    store: str | None,
+    session_file: Path | None,
+    server: str | None,
+    server_certificate: Path | None,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Headgate: many people with different rights query the same live streams; each receives what they may see.
 
@@ -155,4 +180,4 @@ def main(
       headgate why reachability links.snd --at a "reachable(a, c)"
     """
     logs.configure(log_level, log_format)
-    context.obj = Place(home, store, session_file or home / "session")
+    context.obj = Place(home, store, session_file, server, server_certificate)

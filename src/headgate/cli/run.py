@@ -114,6 +114,13 @@ def run(
     name = "<stdin>" if script == "-" else script or ""
     with reported(name):
         text = None if script is None else _text(script, name)
+    if place.server is not None:
+        if follow or everyone or out or to or fresh:
+            raise click.UsageError("at a server only a script is run; `headgate watch` shows results")
+        with reported(name), place.answering() as server:
+            for result in server.execute(place.token(), text) if text is not None else ():
+                show(result)
+        return
     with reported(name), place.headgate() as headgate:
         for result in headgate.execute(place.token(), text) if text is not None else ():
             show(result)

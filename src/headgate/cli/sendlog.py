@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from headgate.cli.context import reported
+from headgate.cli.context import Place, pass_place, reported, say, say_lines, show
+from headgate.clock import SystemClock
 from headgate.errors import HeadgateError
 from headgate.ingress.spark import spark_session
-from headgate.plain import counted, format_table
+from headgate.plain import counted, format_table, visible
 from headgate.sendlog import drawing, programs
 from headgate.sendlog.check import load
 from headgate.sendlog.core import Core
@@ -19,7 +21,9 @@ from headgate.sendlog.explain import explain as explained
 from headgate.sendlog.network import Network
 from headgate.sendlog.parser import parse_fact
 from headgate.sendlog.process import run_node
+from headgate.sendlog.provenance import Tree
 from headgate.sendlog.settings import Settings
+from headgate.sendlog.signing import PrivateKey, signed
 from headgate.sendlog.spark import SparkNetwork, Universe
 from headgate.sendlog.values import Row, shown
 
@@ -141,25 +145,105 @@ def node(config: Path) -> None:
         run_node(config)
 
 
+@sendlog.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def key(file: Path) -> None:
+    """Make a key to sign statements with, keep it in FILE, and print its public half.
+
+    The public half is registered where statements shall be believed, with ALTER USER ... ADD KEY. FILE must not exist
+    yet, and only you can read it.
+    """
+    with reported(str(file)):
+        made = PrivateKey.new()
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(made.to_bytes())
+        say(made.public_text())
+
+
+@sendlog.command()
+@click.argument("facts", nargs=-1, required=True, metavar="FACT...")
+@click.option("--key", "file", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The signing key.")
+@click.option("--as", "sender", required=True, metavar="NAME", help="Who says it: the user that has the key there.")
+@click.option("--to", "address", required=True, metavar="ADDRESS", help="The policy's address (SHOW POLICIES).")
+@click.option("--retract", is_flag=True, help="Take back what was said.")
+@click.option("--number", type=int, help="Larger than any before; default: the clock, in microseconds.")
+def sign(facts: tuple[str, ...], file: Path, sender: str, address: str, retract: bool, number: int | None) -> None:
+    """Sign FACTs for a policy of another Headgate, and print what is to be handed in there, with
+    `headgate sendlog accept` or ACCEPT STATEMENT.
+
+    \b
+      headgate sendlog sign --key acme.key --as acme --to 3f1c... "employee(bob)"
+      headgate sendlog sign --key acme.key --as acme --to 3f1c... --retract "employee(bob)"
+    """
+    with reported("<fact>"):
+        parsed = [parse_fact(fact) for fact in facts]
+        private = PrivateKey.of(file.read_bytes())
+        counted = int(SystemClock().now() * 1_000_000) if number is None else number
+        say(signed(private, sender, address, counted, parsed, retract=retract))
+
+
+@sendlog.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
+@pass_place
+def accept(place: Place, files: tuple[Path, ...]) -> None:
+    """Hand in signed statements, one in each of FILES: all of them or none.
+
+    Who signed a statement counts, not who hands it in.
+    """
+    with reported(", ".join(map(str, files))), place.headgate() as headgate:
+        messages = [file.read_text(encoding="utf-8").strip().replace("'", "''") for file in files]
+        for result in headgate.execute(place.token(), "; ".join(f"ACCEPT STATEMENT '{x}'" for x in messages)):
+            show(result)
+
+
 @click.command()
-@_files
-@click.option("--at", "principal", required=True, metavar="PRINCIPAL", help="Whose tuple it is.")
+@click.argument("files", nargs=-1)
+@click.option("--at", "principal", metavar="PRINCIPAL", help="Whose tuple it is.")
+@click.option("--proof", metavar="NAME", help="A proof that an audit record names, instead of a program and a fact.")
 @click.option("--as", "form", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 @_scheme
-@click.argument("fact")
-def why(files: tuple[str, ...], principal: str, form: str, scheme: str, fact: str) -> None:
+@click.argument("fact", required=False)
+@pass_place
+def why(
+    place: Place,
+    files: tuple[str, ...],
+    principal: str | None,
+    proof: str | None,
+    form: str,
+    scheme: str,
+    fact: str | None,
+) -> None:
     """Run a program and print why FACT is there: its derivation tree, with every signature verified.
 
-    The expression behind the tuple says whose word it rests on: `+` joins derivations, `*` what one needs.
+    The expression behind the tuple says whose word it rests on: `+` joins derivations, `*` what one needs. With
+    --proof, print why a policy gave a right, as it was when an audit record was written (needs VIEW AUDIT).
 
     \b
       headgate why reachability network.snd --at a "reachable(a, c)"
+      headgate why --proof 1f0c2a9be07755d1c6a1f2ce9b1d3e40
     """
+    if proof is not None:
+        with reported("<proof>"), place.headgate() as headgate:
+            found = headgate.proof(place.token(), proof)
+        say_lines(_drawn(found.tree, form))
+        if form == "text":
+            say_lines(f"the rules of policy {visible(found.policy)}:\n{found.rules}")
+        return
+    if fact is None or not files or principal is None:
+        raise click.UsageError("name programs, --at a principal and a fact, or a --proof")
+    click.echo(_drawn(_why(files, principal, scheme, fact), form))
+
+
+def _drawn(tree: Tree, form: str) -> str:
+    return {"text": drawing.as_text, "json": drawing.as_json, "svg": drawing.as_svg}[form](tree)
+
+
+def _why(files: tuple[str, ...], principal: str, scheme: str, fact: str) -> Tree:
     with reported("<fact>"):
         name, row = parse_fact(fact)
     with reported(files[-1]):
         text = _text(files)
         network = Network(text, _principals(load(text), (principal,)), Settings(scheme, provenance="distributed"))
         network.run()
-        tree = network.why(principal, name, row)
-    click.echo({"text": drawing.as_text, "json": drawing.as_json, "svg": drawing.as_svg}[form](tree))
+        return network.why(principal, name, row)

@@ -41,7 +41,7 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
     with reported():
         wanted = parse_level(level) if level else None
         password = read_password(f"Password for {user}")
-        with place.headgate() as headgate:
+        with place.answering() as headgate:
             chosen = frozenset(roles) if roles else None
             token = headgate.login(user, password, roles=chosen, level=wanted, source=f"uid {os.getuid()}")
             try:
@@ -56,7 +56,7 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
 @pass_place
 def logout(place: Place) -> None:
     """End the session."""
-    with reported(), place.headgate() as headgate:
+    with reported(), place.answering() as headgate:
         token = place.token()
         place.forget_token()
         try:

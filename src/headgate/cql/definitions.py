@@ -266,6 +266,17 @@ def _alter_stream(c: Cursor, at: Position) -> s.Statement:
     raise c.expected("`LABEL`", "`DROP LABEL`", "`SEMANTICS`", "`ALLOW CUMULATIVE`", "`FORBID CUMULATIVE`")
 
 
+def _create_policy(c: Cursor, at: Position) -> s.Statement:
+    policy = name(c, "the name of a policy")
+    c.expect_word("AS")
+    start = c.position
+    return s.CreatePolicy(at, policy, c.expect_kind("block", "rules between `$$` and `$$`").text, start)
+
+
+def _accept(c: Cursor, at: Position) -> s.Statement:
+    return s.AcceptStatement(at, secret(c, "a signed statement in single quotes"))
+
+
 def _by_name(make: type[s.Named], what: str) -> Reader:
     return lambda c, at: make(at, name(c, f"the name of a {what}"))
 
@@ -283,6 +294,7 @@ READERS: dict[tuple[str, ...], Reader] = {
     ("CREATE", "SCHEMA"): _create_schema,
     ("CREATE", "STREAM"): _create_stream,
     ("CREATE", "TABLE"): _create_table,
+    ("CREATE", "POLICY"): _create_policy,
     ("ALTER", "USER"): _alter_user,
     ("ALTER", "ROLE"): _alter_role,
     ("ALTER", "LEVEL"): _alter_level,
@@ -293,7 +305,9 @@ READERS: dict[tuple[str, ...], Reader] = {
     ("DROP", "LEVEL"): _by_name(s.DropLevel, "level"),
     ("DROP", "COMPARTMENT"): _by_name(s.DropCompartment, "compartment"),
     ("DROP", "SEPARATION"): _by_name(s.DropSeparation, "separation"),
+    ("DROP", "POLICY"): _by_name(s.DropPolicy, "policy"),
     ("DROP", "SCHEMA"): _drop_object("SCHEMA"),
     ("DROP", "STREAM"): _drop_object("STREAM"),
     ("DROP", "QUERY"): _drop_object("QUERY"),
+    ("ACCEPT", "STATEMENT"): _accept,
 }

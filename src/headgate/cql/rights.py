@@ -35,6 +35,8 @@ SHOWN = (
     "COMPARTMENTS",
     "GRANTS",
     "PERMISSIONS",
+    "POLICIES",
+    "STATEMENTS",
     "SESSION",
     "SESSIONS",
     "SUBSCRIPTIONS",

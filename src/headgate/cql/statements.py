@@ -207,6 +207,30 @@ class DropObject(Statement):
     target: Target
 
 
+# Policies -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CreatePolicy(Statement):
+    """`rules` are SeNDlog's, and stand after the `$$` at `rules_at`."""
+
+    name: Name
+    rules: str = field(repr=False)
+    rules_at: Position
+
+
+@dataclass(frozen=True)
+class DropPolicy(Named):
+    pass
+
+
+@dataclass(frozen=True)
+class AcceptStatement(Statement):
+    """What somebody signed for a policy."""
+
+    message: str = field(repr=False)
+
+
 # Rights -----------------------------------------------------------------------------------------------------------
 
 

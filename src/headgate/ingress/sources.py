@@ -22,6 +22,7 @@ from pyspark.sql import types as t
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headgate.errors import SourceError
+from headgate.ingress.ingress_log import PUBLISH
 from headgate.ingress.read_files import local_path
 from headgate.ingress.records import Stream
 from headgate.ingress.spark_reader import BLOCK, FILE, MODIFIED
@@ -94,6 +95,8 @@ class StreamSource:
 def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
     """Opens a stream. An unknown format, a missing folder and similar errors are reported in one line."""
     with _short_errors(source, "stream"):
+        if source.format == PUBLISH:
+            raise SourceError("its tuples are published", hint="only `headgate serve` processes them")
         source = _in_folder(source)
         if source.text is not None:
             return _listing(spark.readStream, source).load().select("path", "modificationTime")

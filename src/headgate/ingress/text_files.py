@@ -252,6 +252,21 @@ def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
 def _objects(text: Text, piece: Piece) -> _Part:
     """Reads JSON lines. A line that is not one object, has a duplicate key, or has a value that does not fit its column
     is rejected whole."""
+    found = json_rows(text, piece)
+    return _part(text, piece, found.columns, ~found.bad, found.refused, found.why)
+
+
+@dataclass(frozen=True)
+class JsonRows:
+    """The columns of a piece of JSON lines; which lines are no tuples, which of these are not just blank, and why."""
+
+    columns: Mapping[str, pa.Array]
+    bad: Bools
+    refused: Bools
+    why: Callable[[int], str]
+
+
+def json_rows(text: Text, piece: Piece) -> JsonRows:
     lines = _text(pa.chunked_array([piece.lines]))
     objects = objects_of(lines, text.columns)
     values = values_of(objects.texts, text.columns)
@@ -271,7 +286,7 @@ def _objects(text: Text, piece: Piece) -> _Part:
     refused = bad
     if objects.no_object.any():
         refused = bad & ~np.asarray(pc.equal(pc.ascii_trim_whitespace(lines), ""), np.bool_)
-    return _part(text, piece, values.columns, ~bad, refused, why)
+    return JsonRows(values.columns, bad, refused, why)
 
 
 def _any(wrong: Mapping[str, Bools], size: int) -> Bools:

@@ -70,6 +70,11 @@ class CatalogSnapshot:
         return {(x.name, x.query): x.outgoing.named for x in self.subscribers if x.outgoing}
 
     @cached_property
+    def recipients(self) -> Mapping[tuple[str, str], Recipient]:
+        """By subscriber and query, with the sources that labels may name."""
+        return {(x.name, x.query): x.outgoing for x in self.subscribers if x.outgoing}
+
+    @cached_property
     def running(self) -> Mapping[str, ContinuousQuery]:
         return {query.name: query for query in self.queries}
 

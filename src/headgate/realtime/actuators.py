@@ -28,10 +28,10 @@ class Actuators:
 
     def work(self, quality: float) -> float:
         """The mean work of a transaction at this quality, as a share of the full work."""
-        place = quality * (len(self.milestones) - 1)
-        lower = min(int(place), len(self.milestones) - 2) if len(self.milestones) > 1 else 0
         if len(self.milestones) == 1:
             return self.milestones[0]
+        place = quality * (len(self.milestones) - 1)
+        lower = min(int(place), len(self.milestones) - 2)
         share = place - lower
         return (1 - share) * self.milestones[lower] + share * self.milestones[lower + 1]
 

@@ -1,14 +1,13 @@
 """The admission controller and the choice of a QoS version (paper 004, section 3.3).
 
-A transaction is admitted if its estimated share of the processor fits beside the estimates of those admitted before.
-Whose estimates count for whom is `State.counted`: all levels (the paper), or the dominated ones (strict). A rejected
-transaction leaves no trace at other levels.
+A transaction is admitted if its estimated share of the processor fits beside the estimates of those admitted before:
+at all levels (the paper), or at its own (strict). A rejected transaction leaves no trace at other levels.
 """
 
 from __future__ import annotations
 
 from headgate.realtime.compiled import compiled
-from headgate.realtime.locks import note
+from headgate.realtime.events import log, note
 from headgate.realtime.scheduler import enqueue
 from headgate.realtime.state import ADMITTED, NOBODY, READY, REJECTED, START, WHOLE, State
 
@@ -24,7 +23,7 @@ def submit(state: State, now: int, level: int, deadline: int, estimate: int, scr
     need = int(estimate * state.milestones[version] * WHOLE / (deadline - now))
     full = state.free_count[level] == 0 or state.held_count[level] == state.held.shape[1]
     if full or (state.rules[0].admission and not fits(state, now, level, need)):
-        _note_rejected(state, now, level)
+        log(state, now, REJECTED, level, own.submitted, 0)
         return int(NOBODY)
     group.carry = steps - version
     state.free_count[level] -= 1
@@ -45,15 +44,14 @@ def submit(state: State, now: int, level: int, deadline: int, estimate: int, scr
 
 @compiled
 def fits(state: State, now: int, level: int, need: int) -> bool:
-    """Whether the level may take on this estimate: within the limit of its group, or as its only one where that is
-    promised."""
+    """Whether the level may take on this estimate: within its limit, or as its only one where that is promised."""
     total = 0
     for other in range(state.levels.shape[0]):
-        if state.counted[level, other]:
+        if other == level or state.rules[0].shared_sum:
             _release_due(state, now, other)
             total += state.levels[other].promised
     own = state.levels[level]
-    return bool(total + need <= state.groups[own.group].limit or (own.promised == 0 and state.rules[0].one_always))
+    return bool(total + need <= own.limit or (own.promised == 0 and state.rules[0].one_always))
 
 
 @compiled
@@ -74,15 +72,3 @@ def _release_due(state: State, now: int, level: int) -> None:
     while state.held_count[level] > 0 and state.held_until[level, state.held_count[level] - 1] <= now:
         state.held_count[level] -= 1
         state.levels[level].promised -= state.held[level, state.held_count[level]]
-
-
-@compiled
-def _note_rejected(state: State, now: int, level: int) -> None:
-    """A rejected transaction has no place; its log entry is written by hand."""
-    if state.log.shape[0] == 0:
-        return
-    if state.log_count[0] < state.log.shape[0]:
-        entry = state.log[state.log_count[0]]
-        entry.time, entry.event, entry.level = now, REJECTED, level
-        entry.number, entry.detail = state.levels[level].submitted, 0
-    state.log_count[0] += 1

@@ -2,7 +2,8 @@
 
 A controller hears the miss ratios of some levels and the utilisation by some levels, and says by how many percentage
 points utilisation should change. The paper has one that hears all levels; strict control has one for each level, which
-hears only levels that this level dominates. Nothing here knows the time: `sample` is called once per period.
+hears the misses of this level only, and what it and the levels it dominates use. Nothing here knows the time: `sample`
+is called once per period.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from headgate.realtime.workload import Load
 
 OBSERVABLES = ("admission", "QoS", "response time")
 _LOG = 4_000_000
+_FEWEST = 4  # two to learn from, two to guess, of which the last may have no answer any more
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,6 @@ class Attack:
 
     observer_load: float = 60.0
     sender_load: float = 150.0
-    sender_error: float = 0.0
-    """Estimation error of the sender alone. Below 0 it overstates: it asks for much, and works little."""
     symbol_s: float = 1.0
     seconds: float = 1200.0
     warm_up_s: float = 100.0
@@ -66,9 +65,8 @@ def low_trace(
     on = [(i * attack.symbol_s, (i + 1) * attack.symbol_s) for i in np.flatnonzero(bits)]
     shares = [0.0] * (top + 1)
     shares[0], shares[top] = attack.observer_load, attack.sender_load
-    errors = (0.0,) * top + (attack.sender_error,)
     seconds = len(bits) * attack.symbol_s
-    load = Load(tuple(shares), errors, seconds=seconds, seed=attack.seed, intervals={top: on})
+    load = Load(tuple(shares), seconds=seconds, seed=attack.seed, intervals={top: on})
     simulation = Simulation(lattice, approach, load, settings, log=_LOG, details=False)
     for _ in simulation.samples():
         pass
@@ -79,18 +77,17 @@ def low_trace(
     return log[log["level"] == 0].copy()
 
 
-def leaks(
-    lattice: Lattice, approach: Approach, attack: Attack, settings: Settings | None = None
-) -> tuple[list[Leak], Records]:
-    """Sends random bits, lets the observer guess them by each observable, and returns the observer's trace as well."""
+def leaks(lattice: Lattice, approach: Approach, attack: Attack, settings: Settings | None = None) -> list[Leak]:
+    """Sends random bits, and lets the observer guess them by each observable."""
     symbols = int(attack.seconds / attack.symbol_s)
+    if symbols < _FEWEST:
+        raise Conflict(f"cannot learn from {symbols} symbols: send for at least {_FEWEST * attack.symbol_s:g} s")
     draw = np.random.default_rng([attack.seed, 1])
     bits = np.concatenate([_balanced(attack.ignored, draw), _balanced(symbols, draw)])
     trace = low_trace(lattice, approach, attack, bits, settings)
     seen = _features(trace, attack.symbol_s, len(bits))
     counted = bits[attack.ignored :]
-    guessed = [_guess(name, seen[name][attack.ignored :], counted, attack.symbol_s) for name in OBSERVABLES]
-    return guessed, trace
+    return [_guess(name, seen[name][attack.ignored :], counted, attack.symbol_s) for name in OBSERVABLES]
 
 
 def _balanced(symbols: int, draw: np.random.Generator) -> Bools:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from headgate.realtime.actuators import Actuators
 from headgate.realtime.arrays import Ints
 from headgate.realtime.control import Controller
@@ -40,24 +38,9 @@ class Sample:
         return 100 * int(self.tardy[level]) / ended if ended else 0.0
 
 
-@dataclass(frozen=True)
-class Group:
-    """Levels under one controller: which levels they are, and which levels it hears."""
-
-    levels: tuple[int, ...]
-    hears: tuple[int, ...]
-
-
-def groups_of(lattice: Lattice, approach: Approach) -> list[Group]:
-    """One group of all levels, or one for each level that hears only itself."""
-    everyone = tuple(range(len(lattice.levels)))
-    if approach.feedback != "dominated":
-        return [Group(everyone, everyone)]
-    return [Group((k,), (k,)) for k in everyone]
-
-
 class Handler:
-    """One processor under one approach. `state` is what the compiled functions work on."""
+    """One processor under one approach. `state` is what the compiled functions work on, `groups` are levels under one
+    controller: all of them, or each on its own."""
 
     def __init__(
         self,
@@ -74,33 +57,34 @@ class Handler:
         self.settings = settings or Settings()
         model, control = self.settings.model, self.settings.control
         self.slots = self._slots()
-        self.groups = groups_of(lattice, approach)
-        group_of = {k: g for g, group in enumerate(self.groups) for k in group.levels}
-        everyone = np.ones_like(lattice.dominates)
+        everyone = range(len(lattice.levels))
+        self.groups = [(k,) for k in everyone] if approach.feedback == "dominated" else [tuple(everyone)]
+        group_of = {k: g for g, group in enumerate(self.groups) for k in group}
         self.state = new_state(
             lattice,
             self.slots,
             item_levels,
-            groups=[group_of[k] for k in range(len(lattice.levels))],
-            counted=lattice.dominates if approach.counted == "dominated" else everyone,
+            groups=[group_of[k] for k in everyone],
             milestones=model.milestones,
             by_level=approach.by_level,
             admission=approach.admission,
+            shared_sum=approach.counted == "shared",
             until_deadline=control.released == "deadline",
             one_always=approach.slots,
             capacity=capacity,
             log=log,
             details=details,
         )
-        self.state.groups["limit"] = int(control.limit / 100 * WHOLE)
+        self._turns = [self._turns_of(k) for k in everyone]
+        self._left = list(self._turns)
         self.controllers: list[Controller] = []
         self.actuators: list[Actuators] = []
         if approach.feedback != "none":
-            for g, group in enumerate(self.groups):
+            for group in self.groups:
                 own = self._control_settings(group)
-                self.controllers.append(Controller(group.hears, own))
+                self.controllers.append(Controller(group, own))
                 self.actuators.append(Actuators(own, model.milestones))
-                self._set(g)
+        self._actuate()
         self._sampled_at = 0
         self._before = self.state.levels.copy()
 
@@ -110,17 +94,22 @@ class Handler:
         strict = self.settings.strict
         return self.lattice.slots(strict.reserve, round(strict.cycle_ms * MILLISECOND))
 
-    def _control_settings(self, group: Group) -> Control:
-        """Strict control measures utilisation in its level's own turns, and aims lower."""
+    def _control_settings(self, group: Sequence[int]) -> Control:
+        """Strict control aims lower, and speaks of a level's own turns: the signal is in percent of them, like the
+        utilisation it follows from, and so is the limit it moves."""
         control, strict = self.settings.control, self.settings.strict
         if self.approach.feedback != "dominated":
             return control
-        turns = max(self._turns(k) for k in group.levels)
+        turns = self._turns[group[0]]
         return replace(
-            control, set_point=strict.set_point, threshold_low=strict.threshold_low, limit=control.limit * turns
+            control,
+            set_point=strict.set_point,
+            threshold_low=strict.threshold_low,
+            start=control.start / turns,
+            limit_floor=control.limit_floor / turns,
         )
 
-    def _turns(self, level: int) -> float:
+    def _turns_of(self, level: int) -> float:
         """The share of time in which a level may run."""
         turns = sum(slot.duration for slot in self.slots if level in slot.chain)
         return turns / sum(slot.duration for slot in self.slots)
@@ -130,35 +119,44 @@ class Handler:
         levels = self.state.levels
         change = {name: levels[name] - self._before[name] for name in levels.dtype.names}
         length = max(1, now - self._sampled_at)
-        busy = 100 * change["busy"] / length
         self._before, self._sampled_at = levels.copy(), now
-        quality = [float(self.state.groups[g]["quality"]) for g in levels["group"]]
-        limit = [self.state.groups[g]["limit"] * 100 / WHOLE for g in levels["group"]]
         names = ("submitted", "admitted", "timely", "tardy", "restarts", "versions")
-        used = [100 * float(change["seen"][k]) / (length * self._turns(k)) for k in range(len(levels))]
         sample = Sample(
             now / SECOND,
             **{name: change[name] for name in names},
-            utilisation=tuple(map(float, busy)),
-            quality=tuple(quality),
-            limit=tuple(map(float, limit)),
+            utilisation=tuple((100 * change["busy"] / length).tolist()),
+            quality=tuple(float(self.state.groups[g]["quality"]) for g in levels["group"]),
+            limit=tuple((levels["limit"] * 100 / WHOLE).tolist()),
         )
-        for g in range(len(self.controllers)):
-            self._control(g, sample, used)
+        seen = (change["seen"] / length).tolist()
+        for g, controller in enumerate(self.controllers):
+            self._control(controller, g, sample, seen)
+        lower = ((change["seen"] - change["busy"]) / length).tolist()
+        self._left = [turns - used for turns, used in zip(self._turns, lower, strict=True)]
+        self._actuate()
         return sample
 
-    def _control(self, g: int, sample: Sample, in_turns: Sequence[float]) -> None:
-        """One sample of one controller, and what its actuators do."""
+    def _control(self, controller: Controller, g: int, sample: Sample, seen: Sequence[float]) -> None:
+        """One sample of one controller, and what its actuators make of it."""
         group, actuators = self.groups[g], self.actuators[g]
-        shared = self.approach.feedback == "shared"
-        used = sum(sample.utilisation) if shared else in_turns[group.levels[0]]
-        misses = {k: sample.miss_ratio(k) for k in group.hears}
-        signal = self.controllers[g].sample(
-            misses, used, saturated=self.settings.control.hold_when_saturated and actuators.saturated
-        )
-        actuators.apply(signal.change, used)
-        self._set(g)
+        if self.approach.feedback == "shared":
+            used = sum(sample.utilisation)
+        else:
+            used = 100 * seen[group[0]] / self._turns[group[0]]
+        misses = {k: sample.miss_ratio(k) for k in group}
+        held = self.settings.control.hold_when_saturated and actuators.saturated
+        actuators.apply(controller.sample(misses, used, saturated=held).change, used)
 
-    def _set(self, g: int) -> None:
-        self.state.groups[g]["quality"] = self.actuators[g].quality
-        self.state.groups[g]["limit"] = int(self.actuators[g].limit / 100 * WHOLE)
+    def _actuate(self) -> None:
+        """Sets the QoS of each group and the limit of each level."""
+        for g, actuators in enumerate(self.actuators):
+            self.state.groups[g]["quality"] = actuators.quality
+        for k, level in enumerate(self.state.levels):
+            level["limit"] = int(self._limit(k) / 100 * WHOLE)
+
+    def _limit(self, level: int) -> float:
+        """What a level may promise, in percent of the processor; where its own estimates count, a share of what the
+        levels it dominates left of its turns."""
+        control = self.settings.control
+        limit = self.actuators[self.state.levels[level]["group"]].limit if self.actuators else control.limit
+        return limit if self.approach.counted == "shared" else max(limit * self._left[level], control.limit_floor)

@@ -9,6 +9,7 @@ Writes by incomparable levels do not conflict: both are blind, and both are inst
 from __future__ import annotations
 
 from headgate.realtime.compiled import compiled
+from headgate.realtime.events import note
 from headgate.realtime.state import (
     BLOCKED,
     LOCKED,
@@ -17,27 +18,10 @@ from headgate.realtime.state import (
     RESTARTED,
     START,
     WAITING,
-    WORKED,
     WORKING,
     WRITE,
     State,
 )
-
-
-@compiled
-def note(state: State, now: int, event: int, t: int, detail: int) -> None:
-    """Logs an event of a transaction, if there is room for a log."""
-    if state.log.shape[0] == 0 or (not state.rules[0].details and event in (LOCKED, WAITING, WORKED)):
-        return
-    place = state.log_count[0]
-    if place < state.log.shape[0]:
-        entry = state.log[place]
-        entry.time = now
-        entry.event = event
-        entry.level = state.transactions[t].level
-        entry.number = state.transactions[t].number
-        entry.detail = detail
-    state.log_count[0] = place + 1
 
 
 @compiled

@@ -8,7 +8,8 @@ caller owns the clock and the programs. A driver by the real clock uses the same
 from __future__ import annotations
 
 from headgate.realtime.compiled import compiled
-from headgate.realtime.locks import acquire, goes_before, note, release, unblock
+from headgate.realtime.events import note
+from headgate.realtime.locks import acquire, goes_before, release, unblock
 from headgate.realtime.state import (
     ABORTED,
     COMMITTED,

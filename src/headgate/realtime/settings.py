@@ -80,7 +80,7 @@ class Control:
     quality_floor: float = 0.5
     """Open: the least share of transactions at full QoS (the lowest value in the paper's Table 1)."""
     hold_when_saturated: bool = True
-    """Open: integrators stand still while the actuators are at the end of their range."""
+    """Open: integrators stand still while the actuators are at the top of their range and more is asked for."""
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,11 @@ class Approach:
     """Dominated levels go first; otherwise deadlines alone decide, which is a covert channel."""
     admission: bool = True
     feedback: Literal["none", "shared", "dominated"] = "none"
-    """Whose misses and utilisation move a level's limit and QoS: all levels' (the paper) or the dominated ones'."""
-    counted: Literal["shared", "dominated"] = "shared"
-    """Whose estimates count when a level asks for admission."""
+    """What moves a level's limit and QoS: misses and utilisation of all levels (the paper), or its own misses and what
+    it and the levels it dominates use."""
+    counted: Literal["shared", "own"] = "shared"
+    """Whose estimates count when a level asks for admission: those of all levels, against the whole processor (the
+    paper), or its own, against what the levels it dominates left of its turns in the last period."""
     slots: bool = False
     """Whether time slots bound what the lower levels may use."""
 
@@ -135,5 +137,5 @@ OPEN = Approach("Open", admission=False)
 OPEN_AC = Approach("Open-AC")
 COVERT_AC = Approach("Covert-AC", by_level=False)
 STAR = Approach("STAR", feedback="shared")
-STRICT = Approach("strict STAR", feedback="dominated", counted="dominated", slots=True)
+STRICT = Approach("strict STAR", feedback="dominated", counted="own", slots=True)
 APPROACHES = (OPEN, OPEN_AC, COVERT_AC, STAR, STRICT)

@@ -52,7 +52,8 @@ ITEM = np.dtype([("level", _int), ("first", _int), ("waiting", _int)])
 LOCK = np.dtype([("target", _int), ("mode", _int), ("next", _int), ("previous", _int)])
 LEVEL = np.dtype(
     [
-        ("group", _int),  # which control group decides its limit and quality
+        ("group", _int),  # which control group decides its quality
+        ("limit", _int),  # the most that the estimates that count for it may add up to
         ("promised", _int),  # admitted estimates that were not released
         ("submitted", _int),
         ("admitted", _int),
@@ -64,9 +65,16 @@ LEVEL = np.dtype(
         ("versions", _int),  # sum of the versions that committed
     ]
 )
-GROUP = np.dtype([("limit", _int), ("quality", np.float64), ("carry", np.float64)])
+GROUP = np.dtype([("quality", np.float64), ("carry", np.float64)])
 RULES = np.dtype(
-    [("by_level", _int), ("admission", _int), ("until_deadline", _int), ("one_always", _int), ("details", _int)]
+    [
+        ("by_level", _int),
+        ("admission", _int),
+        ("shared_sum", _int),  # estimates of all levels count for each; otherwise only its own
+        ("until_deadline", _int),
+        ("one_always", _int),
+        ("details", _int),
+    ]
 )
 LOG = np.dtype([("time", _int), ("event", _int), ("level", _int), ("number", _int), ("detail", _int)])
 
@@ -87,7 +95,6 @@ class State(NamedTuple):
     turns: Bools  # turns[slot, k]: level k may run in this slot
     levels: Records
     groups: Records
-    counted: Bools  # counted[k, j]: estimates of level j count where level k asks for admission
     held_until: Ints  # per level the times when estimates are released, and which
     held: Ints
     held_count: Ints
@@ -103,10 +110,10 @@ def new_state(
     item_levels: Ints,
     *,
     groups: Sequence[int],
-    counted: Bools,
     milestones: Sequence[float] = (0.5, 1.0),
     by_level: bool = True,
     admission: bool = True,
+    shared_sum: bool = True,
     until_deadline: bool = True,
     one_always: bool = False,
     capacity: int = 2048,
@@ -124,11 +131,11 @@ def new_state(
     items["first"] = NOBODY
     levels = _records(n, LEVEL)
     levels["group"] = groups
+    levels["limit"] = WHOLE
     groups_ = _records(max(groups) + 1, GROUP)
-    groups_["limit"] = WHOLE
     groups_["quality"] = 1.0
     rules = _records(1, RULES)
-    rules[0] = (by_level, admission, until_deadline, one_always, details)
+    rules[0] = (by_level, admission, shared_sum, until_deadline, one_always, details)
     chains, ends = slot_arrays(slots, n)
     held = (n, capacity * 8)
     return State(
@@ -145,7 +152,6 @@ def new_state(
         turns=np.array([[k in slot.chain for k in range(n)] for slot in slots]),
         levels=levels,
         groups=groups_,
-        counted=counted,
         held_until=np.zeros(held, np.int64),
         held=np.zeros(held, np.int64),
         held_count=np.zeros(n, np.int64),

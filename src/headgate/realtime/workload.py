@@ -15,10 +15,8 @@ import numpy as np
 from headgate.errors import Conflict
 from headgate.realtime.access import readable, writable
 from headgate.realtime.arrays import Floats, Ints
-from headgate.realtime.lattice import SECOND, Lattice
+from headgate.realtime.lattice import MILLISECOND, SECOND, Lattice
 from headgate.realtime.settings import Model
-
-_MS = 1_000_000
 
 
 class Script(NamedTuple):
@@ -127,7 +125,7 @@ def _of_level(lattice: Lattice, level: int, levels: Ints, load: Load, model: Mod
 
 
 def _ns(milliseconds: Floats) -> Ints:
-    return np.maximum(1, milliseconds * _MS).astype(np.int64)
+    return np.maximum(1, milliseconds * MILLISECOND).astype(np.int64)
 
 
 def _accesses(

@@ -4,6 +4,9 @@ The generated text contains only names made here: constants and functions are ha
 program's ever becomes code. A function appends what it derives to a list: rows, or for provenance triples of the row,
 the rule
 and the body's rows. What a function of the language cannot compute is counted, and derives nothing.
+
+Charged code pays for every row that a join looks at and for the size of every value that a function reads or makes: for
+programs that others wrote, a join that finds nothing may take as long as one that derives much.
 """
 
 from __future__ import annotations
@@ -32,11 +35,21 @@ class Generated:
     constants: Mapping[str, Any]
     rows: Mapping[str, Rel]
     indexes: Mapping[str, tuple[Rel, tuple[int, ...]]]
+    functions: Mapping[str, Callable[..., Value]]
     source: str = field(repr=False)
+    charged: bool = False
 
-    def bind(self, principal: str, tables: Mapping[Rel, Table], failed: Callable[[], None]) -> Loop:
+    def bind(
+        self,
+        principal: str,
+        tables: Mapping[Rel, Table],
+        failed: Callable[[], None],
+        charge: Callable[[int], None],
+    ) -> Loop:
         names: dict[str, Any] = {"SELF": principal, "FAILURES": FAILURES, "failed": failed, "ONE": (0,), "NONE": ()}
         names |= self.constants
+        names["charge"] = charge
+        names |= {name: _paid(f, charge) if self.charged else f for name, f in self.functions.items()}
         names |= {name: tables[rel].rows for name, rel in self.rows.items()}
         names |= {name: tables[rel].index(columns) for name, (rel, columns) in self.indexes.items()}
         exec(self.code, names)  # noqa: S102 - the text is generated here, from a checked program
@@ -44,18 +57,38 @@ class Generated:
         return loop
 
 
-def generate(strand: Strand, *, marking: bool = False, tracing: bool = False) -> Generated:
-    """`marking` leaves negation out, to find all that may have depended on a change; `tracing` adds the body's rows."""
-    return _Writer(strand, marking, tracing).write()
+def _paid(function: Callable[..., Value], charge: Callable[[int], None]) -> Callable[..., Value]:
+    """The function, charged by the size of its arguments before and of its value after."""
+
+    def paid(*args: Value) -> Value:
+        charge(sum(map(_size, args)))
+        value = function(*args)
+        charge(_size(value))
+        return value
+
+    return paid
+
+
+def _size(value: Value) -> int:
+    if isinstance(value, str):
+        return len(value) // 64
+    return 1 + sum(map(_size, value)) if isinstance(value, tuple) else 0
+
+
+def generate(strand: Strand, *, marking: bool = False, tracing: bool = False, charged: bool = False) -> Generated:
+    """`marking` leaves negation out, to find all that may have depended on a change; `tracing` adds the body's rows;
+    `charged` code pays for what it looks at."""
+    return _Writer(strand, marking, tracing, charged).write()
 
 
 class _Writer:
-    def __init__(self, strand: Strand, marking: bool, tracing: bool) -> None:
-        self.strand, self.marking, self.tracing = strand, marking, tracing
+    def __init__(self, strand: Strand, marking: bool, tracing: bool, charged: bool) -> None:
+        self.strand, self.marking, self.tracing, self.charged = strand, marking, tracing, charged
         self.lines: list[str] = ["def loop(row, out):", "  for _ in ONE:"]
         self.depth = 2
         self.names: dict[str, str] = {strand.rule.self_name: "SELF"}
         self.constants: dict[str, Any] = {}
+        self.functions: dict[str, Callable[..., Value]] = {}
         self.rows: dict[str, Rel] = {}
         self.indexes: dict[str, tuple[Rel, tuple[int, ...]]] = {}
         self.used: dict[int, str] = {}
@@ -73,7 +106,7 @@ class _Writer:
         self._emit()
         source = "\n".join(self.lines) + "\n"
         code = compile(source, "<sendlog strand>", "exec")
-        return Generated(code, self.constants, self.rows, self.indexes, source)
+        return Generated(code, self.constants, self.rows, self.indexes, self.functions, source, self.charged)
 
     def _line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -118,6 +151,8 @@ class _Writer:
         else:
             self._line(f"for {name} in {self._rows(lit.rel)}:")
         self.depth += 1
+        if self.charged:
+            self._line("charge(1)")
         self._take(lit.args, name, columns)
 
     def _row_of(self, lit: Lit) -> str:
@@ -194,6 +229,6 @@ class _Writer:
             case Const(value=value):
                 return self._constant(value)
             case Call(function=function, args=args):
-                name = f"f{len(self.constants)}"
-                self.constants[name] = FUNCTIONS[function].python
+                name = f"f{len(self.functions)}"
+                self.functions[name] = FUNCTIONS[function].python
                 return f"{name}({', '.join(map(self._term, args))})"

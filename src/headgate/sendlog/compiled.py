@@ -84,14 +84,15 @@ class Compiled:
     tracing: bool
 
 
-def compile_program(core: Core, *, tracing: bool = False) -> Compiled:
-    """`tracing` keeps the derivations of every tuple, for provenance."""
-    return _Compiler(core, tracing).run()
+def compile_program(core: Core, *, tracing: bool = False, charged: bool = False) -> Compiled:
+    """`tracing` keeps the derivations of every tuple, for provenance; `charged` counts towards the engine's limit all
+    that rules look at, not only what they derive."""
+    return _Compiler(core, tracing, charged).run()
 
 
 class _Compiler:
-    def __init__(self, core: Core, tracing: bool) -> None:
-        self.core, self.tracing = core, tracing
+    def __init__(self, core: Core, tracing: bool, charged: bool) -> None:
+        self.core, self.tracing, self.charged = core, tracing, charged
         self.triggered = [rule for rule in core.rules if core.triggered(rule)]
         self.views = [rule for rule in core.rules if not core.triggered(rule)]
 
@@ -133,7 +134,7 @@ class _Compiler:
 
     def _code(self, rule: CoreRule, runs: CoreRule, made: list[Strand]) -> RuleCode:
         def code(one: Strand, *, marking: bool = False) -> Generated:
-            return generate(one, marking=marking, tracing=self.tracing)
+            return generate(one, marking=marking, tracing=self.tracing, charged=self.charged)
 
         deltas = []
         for one in made:

@@ -21,6 +21,10 @@ class Derivations:
         self._of: dict[Fact, dict[Derivation, None]] = {}
         self._users: dict[Fact, dict[Fact, None]] = {}
 
+    def clear(self) -> None:
+        self._of.clear()
+        self._users.clear()
+
     def of(self, fact: Fact) -> list[Derivation]:
         return sorted(self._of.get(fact, ()), key=repr)
 

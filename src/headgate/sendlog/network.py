@@ -182,7 +182,7 @@ class Network:
         verified = None
         if tree.speaker and tree.speaker != principal and principal in self.nodes:
             node = self.nodes[principal]
-            proof = node.proof(tree.name, (tree.speaker, *tree.row))
+            proof = node.held.proof(tree.name, (tree.speaker, *tree.row))
             if proof is not None:
                 found = proven(node.keys, proof)
                 verified = found is not None and (found.speaker, found.row) == (tree.speaker, tree.row)

@@ -16,7 +16,9 @@ from headgate.errors import HeadgateError
 from headgate.sendlog.channels import Channels
 from headgate.sendlog.compiled import Compiled
 from headgate.sendlog.core import Rel
-from headgate.sendlog.engine import Changes, Diverged, Engine, Fact
+from headgate.sendlog.derivations import Fact
+from headgate.sendlog.engine import Changes, Diverged, Engine
+from headgate.sendlog.held import Held, row_of
 from headgate.sendlog.keys import LEVELS, KeyRing
 from headgate.sendlog.packets import DELETE, EVENT, HELLO, INSERT, Header, Packet, Statement, pack, proven, unpack
 from headgate.sendlog.provenance import Tree
@@ -37,9 +39,7 @@ class Node:
         self.channels = Channels(self.principal, epoch, keep=self.settings.keep)
         self.engine = Engine(compiled, self.principal, limit=self.settings.limit)
         self.tracing = Tracing(self.principal, self.engine, offline=self.settings.offline)
-        self._support: dict[Fact, set[str]] = {}
-        self._proofs: dict[tuple[str, Row], Any] = {}
-        self._expiry: dict[Fact, float] = {}
+        self.held = Held()
         self._refreshed: dict[str, float] = {}
         self._seen: set[tuple[str, int, int]] = set()
         self._overlay_number = 0
@@ -77,10 +77,7 @@ class Node:
     def tick(self, now: float) -> None:
         """Time passes: soft state ends, exported soft state is said again, and `tick(Now)` events fire."""
         self.now = now
-        gone = [fact for fact, end in self._expiry.items() if end <= now]
-        for fact in gone:
-            del self._expiry[fact]
-            self._support.pop(fact, None)
+        gone = self.held.expired(now)
         event = Rel("tick")
         fired: list[Fact] = [(event, (canonical(now),))] if self.core.is_event("tick") else []
         self._apply(fired, gone)
@@ -92,9 +89,8 @@ class Node:
     def revoke(self, principal: str) -> None:
         """A principal's key is no longer trusted: what it said is gone at once, and its cached key too."""
         self.keys.forget(principal)
-        gone = [fact for fact in self._support if fact[1] and fact[1][0] == principal]
-        for fact in gone:
-            del self._support[fact]
+        gone = self.held.said_by(principal)
+        self.held.forget(gone)
         self._apply([], gone)
 
     # Sending
@@ -153,7 +149,7 @@ class Node:
         proof = None
         if speaker != self.principal:
             sources = (rel.name, *sorted(self.core.carries.get(rel.name, ())))
-            proof = next((p for s in sources if (p := self.proof(s, (speaker, *values)))), None)
+            proof = next((p for s in sources if (p := self.held.proof(s, (speaker, *values)))), None)
         tree = None
         if self.settings.provenance in ("local", "statements") and op != DELETE:
             found = self.tracing.tree(rel, row, statements=self.settings.provenance == "statements")
@@ -249,8 +245,7 @@ class Node:
             self._apply(new, [fact for fact, does in holds.items() if not does])
         except Diverged:  # the engine has undone it; what set it off is not held either
             self.traffic.rejected["without end"] += 1
-            for fact in new:
-                self._support.pop(fact, None)
+            self.held.forget(new)
 
     def _import(self, packet: Packet, place: int, statement: Statement, holds: dict[Fact, bool]) -> None:
         """SigChecker for one statement: who says it, with what proof, at which level."""
@@ -283,13 +278,15 @@ class Node:
             return
         facts = [(rel, row) for rel in rels]
         if statement.op == DELETE:
-            holds |= dict.fromkeys(self._unsupported(via, facts), False)
+            holds |= dict.fromkeys(self.held.unsupported(via, facts), False)
             return
         self.tracing.came((name, row), tree, via)
-        if proof is not None:
-            self._proofs[name, row] = proof
+        if isinstance(proof, tuple):
+            self.held.prove(name, row, *proof)
+        elif proof is not None:
+            self.held.proven_by(name, row, proof)
         for fact in facts if statement.op == INSERT else ():
-            self._support.setdefault(fact, set()).add(via)
+            self.held.hold(fact, via)
             self._live(fact)
         holds |= dict.fromkeys(facts, True)
 
@@ -307,25 +304,14 @@ class Node:
             return None
         return found if (found.name, found.row) == (statement.name, statement.row) else None
 
-    def _unsupported(self, via: str, facts: list[Fact]) -> list[Fact]:
-        """What nobody says any more once `via` takes it back."""
-        gone = []
-        for fact in facts:
-            self._support.get(fact, set()).discard(via)
-            if not self._support.get(fact):
-                self._support.pop(fact, None)
-                self._expiry.pop(fact, None)
-                gone.append(fact)
-        return gone
-
     def _forget(self, peer: str) -> None:
         """A peer lives anew: nothing that came by it holds until it says it again."""
-        self._apply([], self._unsupported(peer, [fact for fact, via in self._support.items() if peer in via]))
+        self._apply([], self.held.unsupported(peer, self.held.came_by(peer)))
 
     def _live(self, fact: Fact) -> None:
         table = self.core.tables.get(fact[0].name)
         if table is not None and table.lifetime:
-            self._expiry[fact] = self.now + table.lifetime
+            self.held.live(fact, self.now + table.lifetime)
 
     def _unwrap(self, wrapped: Value) -> None:
         """OverlayRecvUnwrap: what an overlay delivered here is checked end to end, whoever carried it."""
@@ -353,9 +339,7 @@ class Node:
         rels = {rel: [rel.name, rel.kind, rel.level] for rel in self.engine.tables}
         state = {
             "base": [[rels[rel], list(rows)] for rel, rows in self.engine.base.items() if rows],
-            "support": [[rels[rel], row, sorted(via)] for (rel, row), via in self._support.items()],
-            "proofs": [[name, row, self.proof(name, row)] for name, row in self._proofs],
-            "expiry": [[rels[rel], row, end] for (rel, row), end in self._expiry.items()],
+            **self.held.listed(),
             "seen": sorted(self._seen),
             "came": self.tracing.listed(),
             "channels": self.channels.listed(),
@@ -368,11 +352,9 @@ class Node:
         """Becomes the node that a snapshot was taken of; what that one had sent is not sent again."""
         state = decoded(data)
         base = {(rel, row) for rel, rows in self.engine.base.items() for row in rows}
-        kept = {(Rel(*rel), _row(row)) for rel, rows in state["base"] for row in rows}
+        kept = {(Rel(*rel), row_of(row)) for rel, rows in state["base"] for row in rows}
         self.engine.apply(insert=kept - base, delete=base - kept)
-        self._support = {(Rel(*rel), _row(row)): set(via) for rel, row, via in state["support"]}
-        self._proofs = {(name, _row(row)): proof for name, row, proof in state["proofs"]}
-        self._expiry = {(Rel(*rel), _row(row)): end for rel, row, end in state["expiry"]}
+        self.held.restore(state)
         self._seen = {tuple(one) for one in state["seen"]}
         self.tracing.restore(state["came"])
         self.channels.restore(state["channels"])
@@ -380,19 +362,6 @@ class Node:
         messages, size, statements, rejected = state["traffic"]
         self.traffic = Traffic(messages, size, statements, Counter(rejected))
         self._waiting, self._ready = [], []
-
-    def proof(self, name: str, row: Row) -> Any:
-        """The signature that came with `row[0] says name(...)`, or None; its path is found when it is asked for."""
-        found = self._proofs.get((name, row))
-        if isinstance(found, tuple):
-            packet, place = found
-            found = self._proofs[name, row] = packet.proof(place)
-        return found
-
-
-def _row(data: Any) -> Row:
-    row = canonical(data)
-    return row if isinstance(row, tuple) else ()
 
 
 def _arities(compiled: Compiled) -> Iterable[tuple[Rel, int]]:

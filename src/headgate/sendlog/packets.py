@@ -12,15 +12,27 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from headgate.sendlog import merkle
-from headgate.sendlog.keys import LEVELS, KeyRing
+from headgate.sendlog.keys import LEVELS
 from headgate.sendlog.values import Row, ValueFault, canonical, decoded, encoded
 
 _ROOT = b"sendlog root\0"
 INSERT, DELETE, EVENT, HELLO = "+", "-", "!", "h"
 MAX_PACKET = 64_000_000
+
+
+class Signer(Protocol):
+    """Makes tags: a principal's key ring, or a private key alone."""
+
+    def tag(self, scheme: str, to: str, data: bytes) -> bytes: ...
+
+
+class Verifier(Protocol):
+    """Checks tags: a principal's key ring, or one public key."""
+
+    def authentic(self, scheme: str, speaker: str, tag: bytes, data: bytes) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ def _leaf(header: Header, listed: list[Any]) -> bytes:
     return merkle.leaf(encoded([header.listed(), listed]))
 
 
-def pack(keys: KeyRing, scheme: str, header: Header, statements: Sequence[Statement]) -> bytes:
+def pack(keys: Signer, scheme: str, header: Header, statements: Sequence[Statement]) -> bytes:
     """A message: one line of JSON, then the tag."""
     listed = [statement.listed() for statement in statements]
     tag = b""
@@ -93,7 +105,7 @@ class Packet:
     statements: tuple[Statement, ...]
     tag: bytes
 
-    def authentic(self, keys: KeyRing) -> bool:
+    def authentic(self, keys: Verifier) -> bool:
         if self.scheme == "none":
             return self.tag == b""
         return keys.authentic(self.scheme, self.header.sender, self.tag, _ROOT + merkle.root(self._tree))
@@ -132,7 +144,7 @@ def _header(data: Any) -> Header:
     return Header(*data)
 
 
-def proven(keys: KeyRing, proof: Any) -> Statement | None:
+def proven(keys: Verifier, proof: Any) -> Statement | None:
     """The statement that a proof proves, said by the one who signed it; None where it proves nothing.
 
     A MAC proves nothing to a third principal: anyone of the two who share its key could have made it."""

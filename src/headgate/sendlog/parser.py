@@ -1,4 +1,4 @@
-"""Text to program: the grammar of docs/sendlog.md, one function per production.
+"""Text to program: the grammar of docs/sendlog.md, one function per production (those of terms are in `terms`).
 
 Every refusal is a TextError with its position. The tokens are SeNDlog's own; reading them is the common Cursor's.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from headgate.errors import TextError
-from headgate.lexing import Cursor, Token, fail
+from headgate.lexing import fail
 from headgate.sendlog.syntax import (
     Aggregate,
     AggregateName,
@@ -28,18 +28,15 @@ from headgate.sendlog.syntax import (
     Term,
     Var,
 )
-from headgate.sendlog.tokens import tokens
-from headgate.sendlog.values import Value, canonical
+from headgate.sendlog.terms import RESERVED, SAYS, TermReader
+from headgate.sendlog.values import Value
 
 MAX_PROGRAM = 1_000_000
-MAX_NESTING = 32
 ANYWHERE = Context(Var("Self_"))
 """Rules outside every `At` belong to whoever runs them (Binder, paper 003 section 2.1)."""
 
 _COMPARISONS = ("==", "!=", "<=", ">=", "=", "<", ">")
 _AGGREGATES = ("min", "max", "count", "sum")
-_SAYS = {"says": None, "says_0": 0, "says_1": 1, "says_2": 2}
-_RESERVED = frozenset({"At", "not", "of", *_SAYS})
 
 
 def parse(text: str) -> Program:
@@ -61,14 +58,7 @@ def parse_fact(text: str) -> tuple[str, tuple[Value, ...]]:
     return atom.name, tuple([arg.value for arg in atom.args if isinstance(arg, Const)])
 
 
-class _Parser(Cursor):
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens = tokens(text)
-        self.index = 0
-        self._fresh = 0
-        self._depth = 0
-
+class _Parser(TermReader):
     # Programs
 
     def program(self) -> Program:
@@ -77,11 +67,11 @@ class _Parser(Cursor):
         carries: list[Carry] = []
         context = ANYWHERE
         while not self.ended:
-            if self._at_name("At"):
+            if self.at_name("At"):
                 context = self._context()
-            elif self._at_name("materialize") and self._ahead(1, "("):
+            elif self.at_name("materialize") and self.ahead(1, "("):
                 tables.append(self._table())
-            elif self._at_name("carry") and self._kind(1) == "name" and self._is_name(2, "of"):
+            elif self.at_name("carry") and self.kind(1) == "name" and self.is_name(2, "of"):
                 carries.append(self._carry())
             else:
                 rules.append(self._rule(context, len(rules) + 1))
@@ -89,11 +79,11 @@ class _Parser(Cursor):
 
     def _context(self) -> Context:
         self.next()
-        principal = self._principal()
+        principal = self.principal()
         if not (self.take_symbol(",") or self.take_symbol(":")) and not self._rule_begins():
             raise self.expected("`,` or `:` after the principal")
         conditions: list[Literal] = []
-        while not (self._rule_begins() or self.ended or self._at_name("At")):
+        while not (self._rule_begins() or self.ended or self.at_name("At")):
             conditions.append(self._literal())
             if not self.take_symbol(","):
                 break
@@ -101,7 +91,7 @@ class _Parser(Cursor):
 
     def _rule_begins(self) -> bool:
         """Whether a rule stands here and not one more condition: a label, or a head that `:-`, `.` or `@` follows."""
-        if self._labelled() or self._at_name("materialize") or self._at_name("carry"):
+        if self._labelled() or self.at_name("materialize") or self.at_name("carry"):
             return True
         start = self.index
         try:
@@ -114,13 +104,13 @@ class _Parser(Cursor):
 
     def _labelled(self) -> bool:
         """`r1 p(`, `r1 p :-`, `r1 X says`: two names, and what follows is no third but `says`."""
-        if self._kind(0) != "name" or self.token.text in _RESERVED or self._kind(1) not in ("name", "text"):
+        if self.kind(0) != "name" or self.token.text in RESERVED or self.kind(1) not in ("name", "text"):
             return False
-        if self._kind(1) == "text":
-            return self._kind(2) == "name" and self.tokens[self.index + 2].text in _SAYS
-        if self.tokens[self.index + 1].text in _RESERVED:
+        if self.kind(1) == "text":
+            return self.kind(2) == "name" and self.tokens[self.index + 2].text in SAYS
+        if self.tokens[self.index + 1].text in RESERVED:
             return False
-        return self._kind(2) != "name" or self.tokens[self.index + 2].text in _SAYS
+        return self.kind(2) != "name" or self.tokens[self.index + 2].text in SAYS
 
     def _rule(self, context: Context, number: int) -> Rule:
         at = self.token.offset
@@ -138,19 +128,19 @@ class _Parser(Cursor):
     def _table(self) -> Table:
         at = self.next().offset
         self.expect_symbol("(")
-        name = self._name("a predicate")
+        name = self.name("a predicate")
         self.expect_symbol(",")
         lifetime: float | None = None
-        if not self._take_name("infinity"):
+        if not self.take_name("infinity"):
             lifetime = float(self.expect_kind("number", "seconds or `infinity`").text)
         keys: list[int] = []
         if self.take_symbol(","):
-            if not self._take_name("keys"):
+            if not self.take_name("keys"):
                 raise self.expected("`keys(...)`")
             self.expect_symbol("(")
-            keys.append(self._whole("a column, counted from 1"))
+            keys.append(self.whole("a column, counted from 1"))
             while self.take_symbol(","):
-                keys.append(self._whole("a column, counted from 1"))
+                keys.append(self.whole("a column, counted from 1"))
             self.expect_symbol(")")
         self.expect_symbol(")")
         self.expect_symbol(".")
@@ -158,9 +148,9 @@ class _Parser(Cursor):
 
     def _carry(self) -> Carry:
         at = self.next().offset
-        name = self._name("a predicate")
+        name = self.name("a predicate")
         self.next()
-        of = self._name("a predicate")
+        of = self.name("a predicate")
         self.expect_symbol(".")
         return Carry(name, of, at)
 
@@ -169,21 +159,21 @@ class _Parser(Cursor):
     def _head(self) -> Head:
         speaker, level = self._speaker()
         at = self.token.offset
-        name = self._name("a predicate")
+        name = self.name("a predicate")
         args: list[Term] = []
         aggregate: Aggregate | None = None
         if self.take_symbol("("):
             while not self.take_symbol(")"):
                 if args:
                     self.expect_symbol(",")
-                if self.token.kind == "name" and self.token.text in _AGGREGATES and self._ahead(1, "<"):
+                if self.token.kind == "name" and self.token.text in _AGGREGATES and self.ahead(1, "<"):
                     if aggregate is not None:
                         raise fail(self.text, self.token.offset, "a head has one aggregate")
                     aggregate = self._aggregate(len(args))
                     args.extend(aggregate.over if aggregate.name in ("min", "max") else aggregate.over[:1])
                 else:
                     args.append(self._argument())
-        to = self._principal() if self.take_symbol("@") else None
+        to = self.principal() if self.take_symbol("@") else None
         return Head(Atom(name, tuple(args), at, speaker, level), to, aggregate)
 
     def _aggregate(self, column: int) -> Aggregate:
@@ -191,9 +181,9 @@ class _Parser(Cursor):
         self.next()
         over: list[Var] = []
         if token.text == "count" and self.take_symbol("*"):
-            over.append(self._anonymous())
+            over.append(self.anonymous())
         while not over or self.take_symbol(","):
-            found = self._primary()
+            found = self.primary()
             if not isinstance(found, Var):
                 raise fail(self.text, found.at, "an aggregate is over variables", hint="assign the value first")
             over.append(found)
@@ -206,18 +196,18 @@ class _Parser(Cursor):
         """`@S` is NDlog's place of a tuple (paper 003, section 2.2)."""
         if self.at_symbol("@"):
             at = self.next().offset
-            return Call("@", (self._primary(),), at)
-        return self._term()
+            return Call("@", (self.primary(),), at)
+        return self.term()
 
     def _literal(self) -> Literal:
         start = self.token
-        if self._take_name("not"):
+        if self.take_name("not"):
             return Negated(self.atom())
-        if start.kind == "number" and self._is_name(1, "of"):
+        if start.kind == "number" and self.is_name(1, "of"):
             return self._at_least()
         if self._atom_begins():
             return self.atom()
-        left = self._term()
+        left = self.term()
         if self.token.kind == "symbol" and self.token.text in _COMPARISONS:
             op = self.next().text
             return Compare(op, left, self._right(), start.offset)
@@ -227,181 +217,56 @@ class _Parser(Cursor):
 
     def _right(self) -> Term:
         """What is compared with; `S = secret(A, B)` looks the last column of a table up."""
-        if self.token.kind == "name" and self._ahead(1, "(") and not self.token.text.startswith("f_"):
+        if self.token.kind == "name" and self.ahead(1, "(") and not self.token.text.startswith("f_"):
             at = self.token.offset
             looked_up = self.atom()
             return Call(f"table {looked_up.name}", looked_up.args, at)
-        return self._term()
+        return self.term()
 
     def _atom_begins(self) -> bool:
         token = self.token
-        if token.kind == "name" and self._ahead(1, "(") and not token.text.startswith("f_"):
+        if token.kind == "name" and self.ahead(1, "(") and not token.text.startswith("f_"):
             return True
-        return self._kind(1) == "name" and self.tokens[self.index + 1].text in _SAYS
+        return self.kind(1) == "name" and self.tokens[self.index + 1].text in SAYS
 
     def _at_least(self) -> AtLeast:
         at = self.token.offset
-        count = self._whole("how many")
+        count = self.whole("how many")
         self.next()
         group: tuple[Term, ...] | str
         if self.at_symbol("["):
-            listed = self._primary()
+            listed = self.primary()
             group = listed.args if isinstance(listed, Call) else cast(tuple[Term, ...], ())
             if isinstance(listed, Const) and isinstance(listed.value, tuple):
                 group = tuple([Const(value, listed.at) for value in listed.value])
         else:
-            group = self._name("a list of principals or a predicate")
+            group = self.name("a list of principals or a predicate")
         token = self.token
-        if token.kind != "name" or token.text not in _SAYS:
+        if token.kind != "name" or token.text not in SAYS:
             raise self.expected("`says`")
         self.next()
         atom = self.atom()
         if atom.speaker is not None:
             raise fail(self.text, atom.at, "`says` stands once in a literal")
-        return AtLeast(count, group, Atom(atom.name, atom.args, atom.at, None, _SAYS[token.text], atom.delegated), at)
+        return AtLeast(count, group, Atom(atom.name, atom.args, atom.at, None, SAYS[token.text], atom.delegated), at)
 
     def atom(self) -> Atom:
         speaker, level = self._speaker()
         at = self.token.offset
-        name = self._name("a predicate")
+        name = self.name("a predicate")
         args: list[Term] = []
         if self.take_symbol("("):
             while not self.take_symbol(")"):
                 if args:
                     self.expect_symbol(",")
                 args.append(self._argument())
-        delegated = speaker is not None and self._at_name("by") and self._is_name(1, "delegation")
+        delegated = speaker is not None and self.at_name("by") and self.is_name(1, "delegation")
         if delegated:
             self.index += 2
         return Atom(name, tuple(args), at, speaker, level, delegated)
 
     def _speaker(self) -> tuple[Term | None, int | None]:
-        if self._kind(1) == "name" and self.tokens[self.index + 1].text in _SAYS:
-            speaker = self._principal()
-            return speaker, _SAYS[self.next().text]
+        if self.kind(1) == "name" and self.tokens[self.index + 1].text in SAYS:
+            speaker = self.principal()
+            return speaker, SAYS[self.next().text]
         return None, None
-
-    # Terms
-
-    def _principal(self) -> Term:
-        found = self._primary()
-        if isinstance(found, Var) or (isinstance(found, Const) and isinstance(found.value, str)):
-            return found
-        if isinstance(found, Call) and found.function == "::":
-            return found
-        raise fail(self.text, found.at, "a principal is a variable, a name or a location `Overlay::Key`")
-
-    def _term(self) -> Term:
-        left = self._product()
-        while self.token.kind == "symbol" and self.token.text in ("+", "-"):
-            token = self.next()
-            left = Call(token.text, (left, self._product()), token.offset)
-        return left
-
-    def _product(self) -> Term:
-        left = self._primary()
-        while self.token.kind == "symbol" and self.token.text in ("*", "/", "%"):
-            token = self.next()
-            left = Call(token.text, (left, self._primary()), token.offset)
-        return left
-
-    def _primary(self) -> Term:
-        token = self.token
-        self._depth += 1
-        try:
-            if self._depth > MAX_NESTING:
-                raise fail(self.text, token.offset, f"terms are nested at most {MAX_NESTING} deep")
-            return self._unnested(token)
-        finally:
-            self._depth -= 1
-
-    def _unnested(self, token: Token) -> Term:
-        if token.kind == "number":
-            self.next()
-            return Const(canonical(float(token.text) if "." in token.text else int(token.text)), token.offset)
-        if token.kind == "text":
-            self.next()
-            return Const(token.text, token.offset)
-        if self.take_symbol("-"):
-            number = self.expect_kind("number", "a number")
-            return Const(canonical(-float(number.text) if "." in number.text else -int(number.text)), token.offset)
-        if self.take_symbol("("):
-            inner = self._term()
-            self.expect_symbol(")")
-            return inner
-        if self.take_symbol("["):
-            return self._list(token.offset)
-        if token.kind == "name" and token.text not in _RESERVED:
-            return self._named(token)
-        raise self.expected("a term")
-
-    def _list(self, at: int) -> Term:
-        items: list[Term] = []
-        while not self.take_symbol("]"):
-            if items:
-                self.expect_symbol(",")
-            items.append(self._term())
-        if all(isinstance(item, Const) for item in items):
-            return Const(tuple([item.value for item in items if isinstance(item, Const)]), at)
-        return Call("[]", tuple(items), at)
-
-    def _named(self, token: Token) -> Term:
-        self.next()
-        if self.take_symbol("::"):
-            key = self._primary()
-            if isinstance(key, Const):
-                return Const(f"{token.text}::{key.value}", token.offset)
-            return Call("::", (Const(token.text, token.offset), key), token.offset)
-        if self.at_symbol("("):
-            if not token.text.startswith("f_"):
-                hint = "functions begin with `f_`; a predicate stands alone in a body"
-                raise fail(self.text, token.offset, f"`{token.text}` is no function", hint=hint)
-            self.next()
-            args: list[Term] = []
-            while not self.take_symbol(")"):
-                if args:
-                    self.expect_symbol(",")
-                args.append(self._term())
-            return Call(token.text, tuple(args), token.offset)
-        if token.text == "_":
-            return self._anonymous(token.offset)
-        if token.text[0].isupper() or token.text[0] == "_":
-            return Var(token.text, token.offset)
-        return Const(token.text, token.offset)
-
-    # Tokens
-
-    def _anonymous(self, at: int = 0) -> Var:
-        self._fresh += 1
-        return Var(f"_.{self._fresh}", at)  # no program can write this name
-
-    def _kind(self, ahead: int) -> str:
-        place = self.index + ahead
-        return self.tokens[place].kind if place < len(self.tokens) else "end"
-
-    def _ahead(self, ahead: int, symbol: str) -> bool:
-        return self._kind(ahead) == "symbol" and self.tokens[self.index + ahead].text == symbol
-
-    def _is_name(self, ahead: int, word: str) -> bool:
-        return self._kind(ahead) == "name" and self.tokens[self.index + ahead].text == word
-
-    def _at_name(self, word: str) -> bool:
-        return self._is_name(0, word)
-
-    def _take_name(self, word: str) -> bool:
-        if self._at_name(word):
-            self.index += 1
-            return True
-        return False
-
-    def _name(self, what: str) -> str:
-        token = self.token
-        if token.kind != "name" or token.text in _RESERVED or token.text.startswith("f_"):
-            raise self.expected(what)
-        return self.next().text
-
-    def _whole(self, what: str) -> int:
-        token = self.token
-        if token.kind != "number" or "." in token.text:
-            raise self.expected(what)
-        return int(self.next().text)

@@ -21,11 +21,14 @@ from headgate.access.administrators import has_administrator
 from headgate.access.audit import Event, Head, Seal, load_key, verify
 from headgate.access.authorizer import Authorizer, Decision, Principal, shown, source_name
 from headgate.access.catalog import Catalog
+from headgate.access.consequences import consequences
 from headgate.access.duties import Duties
 from headgate.access.events import session_event, statement_events, undone
+from headgate.access.evidence import Evidence, read_proof
 from headgate.access.explanations import Explanation, explained
 from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
+from headgate.access.policies import Policies
 from headgate.access.request import Request, Result
 from headgate.access.sessions import REFUSED, WAIT, Sessions
 from headgate.access.state import State
@@ -48,8 +51,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_ROWS = 10_000
+_SHORTEST = 8
+"""How much of a proof's name must be given."""
 # The tables that decide who may administer and which sessions may continue.
-_RIGHTS = ("users", "roles", "memberships", "inheritances", "separations", "levels", "grants")
+_RIGHTS = (
+    "users",
+    "roles",
+    "memberships",
+    "inheritances",
+    "separations",
+    "levels",
+    "grants",
+    "policies",
+    "policy_statements",
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,27 @@ class Streams:
 
     objects: tuple[r.Object, ...]
     sources: tuple[str, ...]
+    rules: Rules
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Who reads results over a connection: the user, level and roles of its session at this moment."""
+
+    user: str
+    level: str
+    roles: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who publishes to a stream: the session's user and level, the user's public keys, and the stream."""
+
+    user: str
+    session: str
+    level: Level
+    keys: tuple[str, ...]
+    stream: r.Object
     rules: Rules
 
 
@@ -77,7 +113,8 @@ class Headgate:
         self._store = Store(url, self._seal, self._clock)
         self._state = State()
         self._lock = threading.RLock()
-        self._authorizer = Authorizer(self._state)
+        self._policies = Policies(self._state, self._clock)
+        self._authorizer = Authorizer(self._state, self._policies)
         self._catalog = Catalog(self._state, self._authorizer)
         self._duties = Duties(self._state, self._authorizer)
         self._sessions = Sessions(self._state, self._authorizer, self._duties, self._passwords, self._clock)
@@ -103,10 +140,13 @@ class Headgate:
 
     @contextmanager
     def _transaction(self) -> Iterator[Transaction]:
+        before = self._state.changed["objects"]
         try:
             with self._store.transaction(self._state) as work:
                 yield work
         finally:
+            if self._state.changed["objects"] != before:
+                self._running.catch_up()  # later requests must not take longer for queries that they may not see
             self._prepare()
 
     def _refresh(self) -> None:
@@ -115,6 +155,7 @@ class Headgate:
 
     def _prepare(self) -> None:
         """Recomputes everything that depends on the changes now, at the cost of the request that made them."""
+        self._policies.catch_up()
         self._authorizer.prepare()
         if "_running" in vars(self):
             self._running.catch_up()
@@ -157,7 +198,9 @@ class Headgate:
                     refusal = self._tries.admit(user, source, stored, proved)
                     if refusal is None:
                         token, session = self._sessions.open(user, roles, level)
-                        work.events.append(event._replace(session=session.id, granted=True))
+                        request = self._request(session, work)
+                        owed = map(request.proved, self._authorizer.session_bases(request.principal))
+                        work.events.append(event._replace(session=session.id, granted=True, reason="; ".join(owed)))
                         self._authorizer.prepare(self._authorizer.level(session.level))
                         return token
                     work.events.append(event._replace(reason=f"{refusal}, from {source}" if source else refusal))
@@ -246,6 +289,7 @@ class Headgate:
         """`tried` collects what was done and what failed, to be recorded if all of it is undone."""
         request = self._request(session, work)
         before, results, rows = self._rights_version(), [], 0
+        given = self._policies.version, self._policies.bases()
         for statement in statements:
             request.subject, request.given, request.reasons = "", [], {}
             try:
@@ -259,6 +303,10 @@ class Headgate:
                 tried += statement_events(session, statement, request, granted=False, reason=error.message)
                 raise error.at(statement.position) from None
             done = statement_events(session, statement, request, granted=True, reason="; ".join(request.reasons))
+            if self._policies.version != given[0]:
+                current = self._policies.version, self._policies.bases()
+                done += consequences(request, given[1], current[1])
+                given = current
             work.events += done
             tried += done
         if not statements:
@@ -278,6 +326,7 @@ class Headgate:
             self._subscriptions,
             self._passwords,
             lambda: self._running,
+            self._policies,
             work,
             session,
             self._clock.now(),
@@ -308,7 +357,7 @@ class Headgate:
     def assigned_roles(self, user: str) -> frozenset[str]:
         with self._lock:
             self._refresh()
-            return frozenset(m.role for m in self._state.memberships.peek("user", user))
+            return self._authorizer.assigned(user)
 
     def use(self, token: str) -> None:
         """Marks a session that fetches its subscriptions' results as not idle. No audit record: nothing is requested
@@ -359,6 +408,70 @@ class Headgate:
             return found
 
         return self._asked(token, action, about, explain)
+
+    def proof(self, token: str, name: str) -> Evidence:
+        """The proof that an audit record names, with every signature checked again: for auditors."""
+        about = [f"proof {name}"]
+
+        def read(work: Transaction, session: r.Session) -> Evidence:
+            request = self._request(session, work)
+            request.need_system(Permission.VIEW_AUDIT)
+            found = work.proof(name) if len(name) >= _SHORTEST and name.isalnum() else []
+            if len(found) != 1:
+                raise NotFound(f"there is no proof `{name}`", hint="audit records name proofs after the word `proof`")
+            tree, content = read_proof(*found[0])
+            rules = dict(work.proof(str(content["rules"]))).get(str(content["rules"]), "")
+            work.events.append(session_event(session, "EXPLAIN PROOF", about[0], granted=True))
+            return Evidence(str(content["policy"]), tree, rules)
+
+        return self._asked(token, "EXPLAIN PROOF", about, read)
+
+    # Readers and senders ----------------------------------------------------------------------------------------------
+
+    def reader(self, token: str) -> Reader:
+        """Who reads with this session. The store is not asked: a caller that holds the catalog `open` has its newest
+        state."""
+        with self._lock:
+            session = self._sessions.find(token)
+            return Reader(session.user, session.level, self._authorizer.effective(frozenset(session.roles)))
+
+    def stream(self, token: str, name: str, owner: str | None = None) -> r.Object:
+        """The stream that a session means by a name."""
+        with self._lock:
+            return self._catalog.find(self.principal(token), Kind.STREAM, name, owner)
+
+    def sender(self, token: str, name: str, owner: str | None = None, *, record: bool = True) -> Sender:
+        """The right to publish to a stream at this moment; a refusal is always recorded, a permission if `record` is
+        set."""
+        if not record and self.check(token, Permission.PUBLISH, Kind.STREAM, name, owner):
+            return self._sender(token, self.stream(token, name, owner))
+        about = [f"stream {quote(name)}"]
+
+        def ask(work: Transaction, session: r.Session) -> r.Object:
+            request = self._request(session, work)
+            thing = self._catalog.find(request.principal, Kind.STREAM, name, owner)
+            about[:] = [shown(thing)]
+            request.need(Permission.PUBLISH, thing)
+            work.events.append(
+                session_event(session, "PUBLISH", shown(thing), granted=True, reason="; ".join(request.reasons))
+            )
+            return thing
+
+        return self._sender(token, self._asked(token, "PUBLISH", about, ask))
+
+    def _sender(self, token: str, stream: r.Object) -> Sender:
+        with self._lock:
+            session = self._sessions.find(token)
+            user = self._state.users.get(session.user)
+            level, rules = self._authorizer.level(session.level), self._authorizer.rules([stream])
+            return Sender(session.user, session.id, level, user.keys if user else (), stream, rules)
+
+    def record_refusal(self, token: str, action: str, about: str, reason: str) -> None:
+        """Records that something a session sent was refused, for a reason that is not one of its rights."""
+        with self._lock:
+            self._refresh()
+            session = self._sessions.find(token)
+            self._record(session, session_event(session, action, about, reason=reason))
 
     def plan(self) -> SecurePlan:
         """The plans of all running queries at this moment, for their execution."""

@@ -19,6 +19,7 @@ from headgate.errors import SourceError
 from headgate.execution.executors import LocalExecutor
 from headgate.execution.memory import collect_rarely, keep_freed
 from headgate.expressions.duck import evaluate
+from headgate.ingress.ingress_log import PUBLISH, folder_name, spark_options
 from headgate.ingress.read_files import changed_message
 from headgate.ingress.sources import StreamSource, read_table
 from headgate.ingress.spark import spark_session
@@ -55,12 +56,14 @@ class Processing:
         gate: SnapshotSource | None = None,
         master: str = "local[2]",
         clock: Clock | None = None,
+        ingress: Path | None = None,
     ) -> None:
+        """`ingress` is the folder of the ingress log, if this process serves senders."""
         keep_freed()
         collect_rarely()
         self._headgate = headgate
         self._gate = gate or headgate
-        self._home, self._master = home, master
+        self._home, self._master, self._ingress = home, master, ingress
         self._pipeline = Pipeline(
             home,
             self._gate,
@@ -159,10 +162,18 @@ class Processing:
         snapshot, inputs = self._gate.snapshot(), self._headgate.snapshots.inputs()
         read = {name for query in snapshot.queries for name in query.streams - query.tables}
         return {
-            name: StreamSource(snapshot.descriptors[name], found.format, dict(found.options))
+            name: self._source(snapshot.descriptors[name], found.format, dict(found.options))
             for name, found in inputs.items()
             if name in read and name in snapshot.descriptors
         }
+
+    def _source(self, descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> StreamSource:
+        """Published tuples are files of the ingress log."""
+        if format_ != PUBLISH or self._ingress is None:
+            return StreamSource(descriptor, format_, options)
+        folder = self._ingress / folder_name(descriptor.name)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return StreamSource(descriptor, "parquet", spark_options(folder))
 
     def _read_table(self, descriptor: StreamDescriptor) -> Whole:
         found = self._headgate.snapshots.inputs()[descriptor.name]

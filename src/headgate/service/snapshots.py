@@ -84,7 +84,8 @@ class SnapshotBuilder:
 
     def now(self) -> CatalogSnapshot:
         """The snapshot; the same object as before unless something has changed."""
-        seen = tuple(self._state.changed[table] for table in _DECIDES)
+        policies = self._authorizer.policies
+        seen = (*(self._state.changed[table] for table in _DECIDES), policies.version if policies is not None else 0)
         if seen != self._seen:
             self._snapshot = self._found()
             self._seen = seen
@@ -170,7 +171,7 @@ class SnapshotBuilder:
             read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
             self._authorizer.rules([known[x] for x in read])
             inputs = {x: found for x in read if (found := known[x].stream.input) is not None}
-            return _Plan(queries, {x: _descriptor(known[x]) for x in read}, inputs)
+            return _Plan(queries, {x: descriptor_of(known[x]) for x in read}, inputs)
         except Exception as error:
             return error
 
@@ -339,7 +340,7 @@ def _name(subscription: r.Subscription) -> str:
     return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
 
 
-def _descriptor(stream: r.Object) -> StreamDescriptor:
+def descriptor_of(stream: r.Object) -> StreamDescriptor:
     definition = stream.stream
     skew = USUAL_SKEW if definition.skew is None else definition.skew
     return StreamDescriptor(

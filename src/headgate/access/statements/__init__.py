@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from headgate.access.request import Handler, Request, Result
-from headgate.access.statements import grants, levels, objects, roles, show, users
+from headgate.access.statements import grants, levels, objects, policies, roles, show, users
 from headgate.cql import continuous as c
 from headgate.cql.statements import Statement
 
@@ -28,5 +28,6 @@ HANDLERS: dict[type[Statement], Handler] = {
     **dict.fromkeys((c.CreateQuery, c.CreateQueryAs, c.SetQueryStatus, c.Subscribe), _imported("queries")),
     c.ExplainQuery: _imported("explain"),
     **grants.HANDLERS,
+    **policies.HANDLERS,
     **show.HANDLERS,
 }

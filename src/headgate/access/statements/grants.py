@@ -62,10 +62,7 @@ def _check_limits(thing: r.Object, limits: Mapping[str, s.Limit]) -> None:
 
 def _set_roles(q: Request, x: s.SetRoles) -> Result:
     q.about(f"session {q.session.id}")
-    if x.roles is None:
-        roles = frozenset(m.role for m in q.state.memberships.peek("user", q.user))
-    else:
-        roles = frozenset(name.text for name in x.roles)
+    roles = q.authorizer.assigned(q.user) if x.roles is None else frozenset(name.text for name in x.roles)
     q.sessions.check_roles(q.user, roles)
     q.session = replace(q.session, roles=tuple(sorted(roles)))
     if q.state.sessions.get(q.session.token_hash):  # this same script may have ended it

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 from headgate.access import objects
 from headgate.access.authorizer import shown
-from headgate.access.definitions import ColumnDefinition, SchemaDefinition, SourceDefinition, StreamDefinition
+from headgate.access.definitions import (
+    PUBLISH,
+    SIGNED,
+    ColumnDefinition,
+    SchemaDefinition,
+    SourceDefinition,
+    StreamDefinition,
+)
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
@@ -69,7 +76,10 @@ def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
     labels = {kind: _typed_column(columns, name, "STRING", "a label") for kind, name in x.label_columns}
     given = None
     if x.source:
-        q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
+        if x.source.format.text == PUBLISH:
+            _check_published(x, x.source)
+        else:
+            q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
         given = SourceDefinition(x.source.format.text, tuple(sorted(dict(x.source.options).items())))
     definition = StreamDefinition(
         columns,
@@ -85,6 +95,14 @@ def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
     )
     thing = q.add(Kind.STREAM, x.name.text, definition)
     return q.done(f"{shown(thing)} created")
+
+
+def _check_published(x: s.StreamDefinition, source: s.Input) -> None:
+    if isinstance(x, s.CreateTable):
+        raise Conflict("cannot publish to a table", position=source.format.position, hint="create a stream")
+    for name, value in source.options:
+        if name != SIGNED or value not in ("true", "false"):
+            raise Conflict(f"`{PUBLISH}` has no option `{name}` with this value", hint=f"there is {SIGNED} = 'true'")
 
 
 def _typed_column(columns: tuple[ColumnDefinition, ...], name: s.Name, type_: str, what: str) -> str:

@@ -9,6 +9,7 @@ from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE
 from headgate.access.permissions import Permission
 from headgate.access.request import Handler, Request, Result
+from headgate.access.state import State
 from headgate.cql import statements as s
 from headgate.errors import AccessDenied, Conflict, NotFound
 from headgate.labels import LEAST
@@ -69,14 +70,22 @@ def _drop(q: Request, x: s.DropRole) -> Result:
             state.separations.remove(separation)
             if len(rest) > separation.at_most:
                 state.separations.put(replace(separation, roles=rest))
+    _deactivate(state, role)
+    state.roles.remove(role)
+    return Result(f"role {quote(role.name)} dropped")
+
+
+def _deactivate(state: State, role: r.Role) -> None:
+    """Sessions, subscriptions and policies no longer act with a role."""
     for session in state.sessions:
         if role.name in session.roles:
             state.sessions.put(replace(session, roles=_without(role, session.roles)))
     for subscription in state.subscriptions:
         if role.name in subscription.roles:
             state.subscriptions.put(replace(subscription, roles=_without(role, subscription.roles)))
-    state.roles.remove(role)
-    return Result(f"role {quote(role.name)} dropped")
+    for policy in state.policies:
+        if role.name in policy.roles:
+            state.policies.put(replace(policy, roles=_without(role, policy.roles)))
 
 
 def _without(role: r.Role, roles: tuple[str, ...]) -> tuple[str, ...]:

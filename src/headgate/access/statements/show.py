@@ -13,11 +13,13 @@ from headgate.access.definitions import Damaged
 from headgate.access.limits import exceeded
 from headgate.access.objects import queries
 from headgate.access.permissions import OPERATORS, Kind, Permission
+from headgate.access.policies import arguments_of
 from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
 from headgate.labels.levels import LEAST
 from headgate.lexing import quote
+from headgate.sendlog.values import shown_fact
 
 Rows = Iterable[tuple[str, ...]]
 _NEWEST = 50
@@ -102,9 +104,37 @@ def _users(q: Request) -> Rows:
     everyone = q.may_administer()
     for user in sorted(q.state.users, key=lambda u: u.name):
         if user.name and (everyone or user.name == q.user):
-            roles = ", ".join(sorted(quote(m.role) for m in q.state.memberships.peek("user", user.name)))
+            given, cleared = q.policies.roles(user.name), q.policies.levels(user.name)
+            roles = [quote(m.role) for m in q.state.memberships.peek("user", user.name)]
+            roles += [f"{quote(role)} (policy {quote(basis.policy)})" for role, basis in given.items()]
+            levels = [user.clearance, *(f"{x} (policy {quote(basis.policy)})" for x, basis in cleared.items())]
             locked = "locked" if user.locked or q.now < user.locked_until else ""
-            yield user.name, roles, user.clearance, str(len(user.keys)), locked
+            yield user.name, ", ".join(sorted(roles)), ", ".join(levels), str(len(user.keys)), locked
+
+
+def _seen_policies(q: Request) -> list[r.Policy]:
+    """Administrators and auditors see all policies, others their own."""
+    everyone = q.may_administer() or q.may(Permission.VIEW_AUDIT, q.catalog.system)
+    return sorted((x for x in q.state.policies if everyone or x.owner == q.user), key=lambda x: x.name)
+
+
+def _policies(q: Request) -> Rows:
+    counted = q.policies.counted()
+    for policy in _seen_policies(q):
+        statements = len(q.state.policy_statements.peek("policy", policy.name))
+        derived, fault = q.policies.derived(policy.name), q.policies.fault(policy.name)
+        state = fault or ("" if counted[policy.name] == derived else "its owner could not grant all it derives")
+        rights = f"{counted[policy.name]} of {derived}"
+        yield policy.name, policy.owner, policy.address, str(statements), rights, state
+
+
+def _statements(q: Request) -> Rows:
+    for policy in _seen_policies(q):
+        for x in sorted(q.state.policy_statements.peek("policy", policy.name), key=lambda x: (x.speaker, x.digest)):
+            end = q.policies.until(x)
+            until = "" if end == float("inf") else "passed" if end <= q.now else _time(end)
+            said = shown_fact(x.predicate, arguments_of(x))
+            yield policy.name, x.speaker, said, _time(x.accepted), until
 
 
 def _roles(q: Request) -> Rows:
@@ -135,14 +165,15 @@ def _compartments(q: Request) -> Rows:
 def _seen_grants(q: Request) -> list[tuple[r.Grant, r.Object]]:
     """Auditors review all grants; others see those on their own objects, and what their roles may view."""
     if q.may(Permission.VIEW_AUDIT, q.catalog.system):
-        pairs = [(grant, q.state.objects.get(grant.object)) for grant in q.state.grants]
+        every = (*q.state.grants, *q.policies.all_grants())
+        pairs = [(grant, q.state.objects.get(grant.object)) for grant in every]
     else:
         things = _visible(q, *_EVERYTHING)
         roles = q.authorizer.effective(q.principal.roles)
         pairs = [
             (grant, thing)
             for thing in (q.catalog.system, *things)
-            for grant in q.state.grants.peek("object", thing.id)
+            for grant in q.authorizer.held("object", thing.id)
             if grant.role in roles or thing.owner == q.user
         ]
     levels = set(q.authorizer.visible_levels(q.principal))
@@ -155,12 +186,16 @@ def _grants(q: Request, target: s.Target | None) -> Rows:
         thing = q.find(target)
         mine = thing.owner == q.user or q.may(Permission.CHANGE_PERM, thing)
         roles = q.authorizer.effective(q.principal.roles)
-        found = [(g, thing) for g in q.state.grants.find("object", thing.id) if mine or g.role in roles]
+        found = [(g, thing) for g in q.authorizer.held("object", thing.id) if mine or g.role in roles]
         found.sort(key=lambda p: (p[0].permission, p[0].role))
     else:
         found = _seen_grants(q)
     for grant, thing in found:
-        yield shown(thing), grant.permission, grant.role, _limits(grant), grant.grantor or "the system"
+        yield shown(thing), grant.permission, grant.role, _limits(grant), _grantor(q, grant)
+
+
+def _grantor(q: Request, grant: r.Grant) -> str:
+    return q.authorizer.grantor(grant) if q.policies.basis(grant) else grant.grantor or "the system"
 
 
 def _permissions(q: Request) -> Rows:
@@ -246,6 +281,8 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
     "LEVELS": (("level", "above"), _levels),
     "COMPARTMENTS": (("compartment",), _compartments),
     "PERMISSIONS": (("role", "objects"), _permissions),
+    "POLICIES": (("policy", "owner", "address", "statements", "rights", "state"), _policies),
+    "STATEMENTS": (("policy", "speaker", "statement", "accepted", "until"), _statements),
     "SESSION": (_SESSION, _session),
     "SESSIONS": (_SESSION, _sessions),
     "SUBSCRIPTIONS": ((*_OBJECT, "roles", "state"), _subscriptions),

@@ -10,6 +10,7 @@ from headgate.access.passwords import read_public_key
 from headgate.access.permissions import Permission
 from headgate.access.query_rights import pass_on
 from headgate.access.request import Handler, Request, Result
+from headgate.access.statements.policies import drop_policy, forget_speaker
 from headgate.cql import statements as s
 from headgate.errors import AccessDenied, Conflict
 from headgate.labels import LEAST, Level
@@ -58,6 +59,7 @@ def _changed(q: Request, user: r.User, what: str, value: str | Level | None) -> 
             key = read_public_key(text)
             if key not in user.keys:
                 raise Conflict(f"user {quote(user.name)} does not have this key")
+            forget_speaker(q, user.name, key)
             return replace(user, keys=tuple(k for k in user.keys if k != key))
         case "LOCK", _:
             return replace(user, locked=True)
@@ -93,6 +95,7 @@ def _drop(q: Request, x: s.DropUser) -> Result:
         q.subscriptions.remove(subscription)
     for source in q.state.login_sources.find("user", user.name):
         q.state.login_sources.remove(source)
+    forget_speaker(q, user.name)
     q.state.users.remove(user)
     return Result(f"user {quote(user.name)} dropped")
 
@@ -100,10 +103,16 @@ def _drop(q: Request, x: s.DropUser) -> Result:
 def _settle_estate(q: Request, user: r.User, heir: r.User | None, *, cascade: bool) -> None:
     """Objects of a dropped user go to an heir, or are dropped; roles always go to someone."""
     owned = q.state.objects.find("owner", user.name)
-    if owned and not heir and not cascade:
+    policies = q.state.policies.find("owner", user.name)
+    if (owned or policies) and not heir and not cascade:
         raise Conflict(
             f"user {quote(user.name)} owns objects", hint="add REASSIGN TO a user, or CASCADE to drop them too"
         )
+    for policy in policies:
+        if heir:
+            q.state.policies.put(replace(policy, owner=heir.name))
+        else:
+            drop_policy(q, policy)
     for role in q.state.roles.find("owner", user.name):
         q.state.roles.put(replace(role, owner=heir.name if heir else q.user))
     for thing in owned:

@@ -6,7 +6,7 @@ from headgate.bench.harness import Progress, Report
 from headgate.bench.sendlog.bench import Sizes, measure
 
 QUICK = Sizes(chord=(16,), pier=(50,), tracing=(16,))
-FULL = Sizes(chord=(16, 32, 64), pier=(100, 200), tracing=(16, 32))
+FULL = Sizes(chord=(16, 32, 64, 128), pier=(100, 200, 400), tracing=(16, 32, 64, 128), rsa=400)
 
 
 def run(quick: bool, progress: Progress) -> Report:

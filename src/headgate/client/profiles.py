@@ -1,0 +1,59 @@
+"""What a person's client remembers of servers: the certificate of each, and the token of the session there."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from headgate.errors import Conflict
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A server by the name that commands use for it, which may be its address."""
+
+    name: str
+    url: str
+    certificate: str = ""
+    token: str = ""
+
+
+class Profiles:
+    def __init__(self, folder: Path | None = None) -> None:
+        """The folder is HEADGATE_CONFIG, or the usual one for settings."""
+        usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "headgate"
+        self._folder = folder or Path(os.environ.get("HEADGATE_CONFIG") or usual)
+        self._file = self._folder / "servers.json"
+
+    def find(self, name: str) -> Profile:
+        """A known server, or a new one if the name is an address."""
+        found = self._all().get(name)
+        if found is not None:
+            return found
+        if not name.startswith(("https://", "http://")):
+            raise Conflict(f"there is no server `{name}` that you know", hint="give its address, as https://HOST:PORT")
+        return Profile(name, name.rstrip("/"))
+
+    def keep(self, profile: Profile) -> None:
+        known = self._all()
+        known[profile.name] = profile
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = self._folder / f"servers.{secrets.token_hex(8)}"
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            json.dump({name: asdict(x) for name, x in known.items()}, file, indent=1)
+        new.rename(self._file)
+
+    def forget_token(self, profile: Profile) -> None:
+        self.keep(replace(profile, token=""))
+
+    def _all(self) -> dict[str, Profile]:
+        try:
+            found = json.loads(self._file.read_text())
+            return {name: Profile(**values) for name, values in found.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, AttributeError):
+            raise Conflict(f"cannot read `{self._file}`: it is damaged", hint="remove it, and log in again") from None

@@ -1,0 +1,115 @@
+"""Requests to a server: one place sends them, and turns every refusal into the kind of error it was there."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from headgate.errors import (
+    AccessDenied,
+    AuthenticationFailed,
+    Conflict,
+    HeadgateError,
+    LabelError,
+    NotFound,
+    Position,
+    SourceError,
+    StoreError,
+    TextError,
+)
+
+KINDS: Mapping[str, type[HeadgateError]] = {
+    "authentication_failed": AuthenticationFailed,
+    "access_denied": AccessDenied,
+    "not_found": NotFound,
+    "conflict": Conflict,
+    "text_error": TextError,
+    "label_error": LabelError,
+    "source_error": SourceError,
+    "store_error": StoreError,
+}
+
+
+class Unreachable(HeadgateError):
+    """The server does not answer, or another one does."""
+
+
+class Malformed(HeadgateError):
+    """Rows that are no tuples of the stream; `rows` names the first of them."""
+
+    rows: list[dict[str, Any]]
+
+
+class Busy(HeadgateError):
+    """The server takes no more for the moment; `seconds` says when to try again."""
+
+    seconds: float = 1.0
+
+
+def error_of(answer: httpx.Response) -> HeadgateError:
+    """The error that an answer reports."""
+    try:
+        found = json.loads(answer.read())["error"]
+        kind, message, hint = found["kind"], str(found["message"]), str(found.get("hint", ""))
+    except (ValueError, KeyError, TypeError):
+        return HeadgateError(f"cannot understand the server's answer (status {answer.status_code})")
+    position = Position(0, found["line"], found["column"]) if "line" in found else None
+    if kind == "malformed":
+        malformed = Malformed(message, hint=hint)
+        malformed.rows = found.get("rows", [])
+        return malformed
+    if answer.status_code == 429:
+        busy = Busy(message, hint=hint)
+        busy.seconds = float(answer.headers.get("Retry-After", "1"))
+        return busy
+    return KINDS.get(kind, HeadgateError)(message, position=position, hint=hint)
+
+
+def checked(answer: httpx.Response) -> httpx.Response:
+    if answer.status_code >= 400:
+        raise error_of(answer)
+    return answer
+
+
+def unreachable(url: str, error: Exception) -> Unreachable:
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Unreachable(
+            f"cannot trust the server at {url}: its certificate is not the one you know",
+            hint="somebody may be between you and the server; if it has a new certificate, forget the old one",
+        )
+    return Unreachable(f"cannot reach the server at {url}", hint="see that it runs, and that the address is right")
+
+
+class Wire:
+    """The connections to one server, and the token of the session that uses them."""
+
+    def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
+        self.url, self.token = url.rstrip("/"), token
+        self.http = httpx.Client(base_url=self.url, verify=context if context is not None else True, timeout=60)
+
+    def headers(self, more: Mapping[str, str]) -> dict[str, str]:
+        return {**({"Authorization": f"Bearer {self.token}"} if self.token else {}), **more}
+
+    def get(self, path: str) -> Any:
+        with self.reaching():
+            return checked(self.http.get(path, headers=self.headers({}))).json()
+
+    def post(self, path: str, body: object) -> Any:
+        with self.reaching():
+            return checked(self.http.post(path, json=body, headers=self.headers({}))).json()
+
+    def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        with self.reaching():
+            return checked(self.http.post(path, content=body, headers=self.headers(headers))).json()
+
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.TransportError, OSError) as error:
+            raise unreachable(self.url, error) from None

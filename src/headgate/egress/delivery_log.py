@@ -1,0 +1,317 @@
+"""The delivery log: results wait here until their readers fetch them, each reader at its own pace and from its own
+position.
+
+Results are written before rights are held and become readable by one step while they are held. Rights are applied again
+when results are read. The log is limited: the oldest segments are removed, and readers who had not read them are told.
+
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headgate.egress.log_records import AFTER, BEFORE, Record, decode, encode, places_of, record_of, records_in
+from headgate.egress.sinks import Sink, Verify
+from headgate.errors import StoreError
+from headgate.lexing import quote
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch
+from headgate.model.snapshot import CatalogSnapshot
+
+SEGMENT = 32 << 20
+"""Bytes after which a new segment begins."""
+MOST = 1 << 30
+"""Bytes that are kept, unless the operator chooses another number; the newest segment always is."""
+_MOST_DECODED = 64 << 20
+_TRIMMED = "trimmed.json"
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """A place in what one reader receives: the version of the state, and the place among its results."""
+
+    version: int = 0
+    place: int = BEFORE
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Results or a notice for one reader. `positions` has the position of each result, or the one of the notice."""
+
+    batch: ResultBatch
+    version: int
+    notice: int | None
+
+    @property
+    def positions(self) -> list[Position]:
+        if self.notice is not None:
+            return [Position(self.version, self.notice)]
+        return [Position(self.version, place) for place in places_of(self.batch).tolist()]
+
+
+class DeliveryLog(Sink):
+    """INVARIANT: a record that is in `_records` was permitted to its subscribers when it got there, and is never
+    changed."""
+
+    name = "delivery log"
+    keeps = False
+
+    def __init__(
+        self, folder: Path, *, most: int = MOST, segment: int = SEGMENT, wake: Callable[[set[str]], None] | None = None
+    ) -> None:
+        for place in (folder.parent, folder):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder, self._most, self._segment_size = folder, most, segment
+        self.wake = wake or (lambda _: None)
+        """Called with the queries that have new records; it must not wait for anything."""
+        self._lock = threading.Lock()
+        self.history = ""
+        self._version = 0
+        self._segment, self._size = "", 0
+        self._sizes: dict[str, int] = {}
+        self._records: dict[str, list[Record]] = {}
+        self._trimmed: dict[str, int] = {}
+        self._ready: list[tuple[Record, int]] = []
+        self._decoded: OrderedDict[tuple[str, int], tuple[ResultBatch, int]] = OrderedDict()
+        self._decoded_size = 0
+        self._unsynced: set[str] = set()
+
+    # As a sink --------------------------------------------------------------------------------------------------------
+
+    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
+        known = {"history": self.history, "version": self._version, "segment": self._segment, "size": self._size}
+        return {self.name: known}
+
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:  # noqa: ARG002
+        """Removes what a crash left of undelivered results; they are delivered again under the rights of then."""
+        known = states.get(self.name)
+        if known is None or (known["segment"] and not (self._folder / known["segment"]).exists()):
+            return  # `stage` begins anew
+        with self._lock:
+            self._records, self._sizes, self._decoded_size = {}, {}, 0
+            self._decoded.clear()
+            self.history, self._version = known["history"], known["version"]
+            self._segment, self._size = known["segment"], known["size"]
+            for path in self._segments():
+                if path.name > self._segment:
+                    path.unlink()
+            if self._segment:
+                os.truncate(self._folder / self._segment, self._size)
+            for path in self._segments():
+                self._load(path)
+            if (self._folder / _TRIMMED).exists():
+                self._trimmed = json.loads((self._folder / _TRIMMED).read_text())
+
+    def _load(self, path: Path) -> None:
+        self._sizes[path.name] = path.stat().st_size
+        for record in records_in(path.name, path.read_bytes()):
+            self._add(record)
+
+    def _add(self, record: Record) -> None:
+        """Most records of a query are for the same subscribers, who are kept once."""
+        records = self._records.setdefault(record.query, [])
+        if records and records[-1].subscribers == record.subscribers:
+            record = replace(record, subscribers=records[-1].subscribers)
+        records.append(record)
+
+    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
+        if not self.history:
+            self._begin()
+        self._version = version
+
+    def _begin(self) -> None:
+        """Begins a new history: nothing that may lie in the folder belongs to it."""
+        for path in [*self._segments(), *self._folder.glob(_TRIMMED)]:
+            path.unlink()
+        self.history = secrets.token_hex(8)
+
+    def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
+        return []
+
+    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+        """Writes the results behind what is readable; nobody reads them yet."""
+        self._ready = []
+        results = [x for x in results if is_for_subscriber(x)]
+        if not results:
+            return
+        if not self._segment or self._size >= self._segment_size:
+            self._segment, self._size = f"{self._version:015}.log", 0
+        began: set[tuple[str, str]] = set()
+        try:
+            descriptor = os.open(self._folder / self._segment, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                os.ftruncate(descriptor, self._size)
+                end = os.lseek(descriptor, self._size, os.SEEK_SET)
+                for batch in results:
+                    frame = encode(self._version, batch, _notice_place(batch, began))
+                    self._ready.append((record_of(self._segment, end, frame), len(frame)))
+                    end += _write(descriptor, frame)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise StoreError(
+                f"results cannot be written to `{self._folder}` ({error.strerror})",
+                hint="see to that and start again: nothing is lost",
+            ) from None
+
+    def publish(self, verify: Verify) -> None:
+        verify()
+        with self._lock:
+            for record, size in self._ready:
+                self._add(record)
+                self._size += size
+            if self._ready:
+                self._sizes[self._segment] = self._size
+                self._unsynced.add(self._segment)
+        queries = {record.query for record, _ in self._ready}
+        self._ready = []
+        if queries:
+            self.wake(queries)
+
+    def complete(self) -> None:
+        for name in self._unsynced:
+            descriptor = os.open(self._folder / name, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        self._unsynced.clear()
+        self._trim()
+
+    def keep(self, now: CatalogSnapshot) -> None:
+        """Keeps everything: the limit of the log removes it, and rights decide who may read it."""
+
+    # For readers ------------------------------------------------------------------------------------------------------
+
+    def read(self, subscriber: str, query: str, after: Position, most: int, size: int = 1 << 62) -> list[Entry]:
+        """What a reader receives after a position, in order: its notices and results of one version, up to `most`
+        results and about `size` bytes, but at least one."""
+        with self._lock:
+            records = self._records.get(query, [])
+            first = bisect_left(records, after.version, key=lambda x: x.version)
+            some: list[Record] = []
+            for record in records[first:]:
+                if some and record.version != some[0].version:
+                    break
+                if subscriber in record.subscribers and self._is_after(record, after):
+                    some.append(record)
+        found: list[Entry] = []
+        for record in some:
+            batch = self._batch(record).to((subscriber,))
+            if record.notice is not None:
+                found.append(Entry(batch, record.version, record.notice))
+                continue
+            places = places_of(batch)
+            new = places > after.place if record.version == after.version else places >= 0
+            rows = new.nonzero()[0]
+            most = max(1, min(most, size * len(places) // record.size))
+            if len(rows) > most:
+                new[rows[most] :] = False
+                found.append(Entry(batch.left(new), record.version, None))
+                break
+            if len(rows):
+                found.append(Entry(batch.left(new), record.version, None))
+                most -= len(rows)
+        if some and not found:  # all of this version was read
+            return self.read(subscriber, query, Position(some[0].version, AFTER), most, size)
+        return found
+
+    @staticmethod
+    def _is_after(record: Record, after: Position) -> bool:
+        if record.version != after.version:
+            return True
+        return after.place < AFTER if record.notice is None else record.notice > after.place
+
+    def end(self) -> Position:
+        """The position after everything there is."""
+        return Position(self._version, AFTER)
+
+    def is_lost(self, subscriber: str, query: str, after: Position) -> bool:
+        """Whether something was removed that this reader had not read."""
+        return self._trimmed.get(f"{query} {subscriber}", 0) > after.version
+
+    @property
+    def size(self) -> int:
+        return sum(self._sizes.values())
+
+    def _batch(self, record: Record) -> ResultBatch:
+        key = (record.segment, record.offset)
+        with self._lock:
+            if key in self._decoded:
+                self._decoded.move_to_end(key)
+                return self._decoded[key][0]
+        with open(self._folder / record.segment, "rb") as file:
+            frame = os.pread(file.fileno(), record.size, record.offset)
+        batch = decode(frame)
+        with self._lock:
+            if key not in self._decoded:
+                self._decoded[key] = batch, record.size
+                self._decoded_size += record.size
+            while self._decoded_size > _MOST_DECODED and len(self._decoded) > 1:
+                _, (_, size) = self._decoded.popitem(last=False)
+                self._decoded_size -= size
+        return batch
+
+    # Retention --------------------------------------------------------------------------------------------------------
+
+    def _trim(self) -> None:
+        """Removes the oldest segments until the rest is within the limit; notes first who loses what."""
+        gone: list[str] = []
+        left = self.size
+        for name in sorted(self._sizes)[:-1]:
+            if left <= self._most:
+                break
+            gone.append(name)
+            left -= self._sizes[name]
+        if not gone:
+            return
+        with self._lock:
+            for records in self._records.values():
+                for record in (x for x in records if x.segment in gone):
+                    for name in record.subscribers:
+                        key = f"{record.query} {name}"
+                        self._trimmed[key] = max(record.version, self._trimmed.get(key, 0))
+                records[:] = [x for x in records if x.segment not in gone]
+            self._records = {query: records for query, records in self._records.items() if records}
+            new = self._folder / f"{_TRIMMED}~"
+            new.touch(mode=0o600)
+            new.write_text(json.dumps(self._trimmed))
+            new.rename(self._folder / _TRIMMED)
+            for name in gone:
+                del self._sizes[name]
+                (self._folder / name).unlink(missing_ok=True)
+
+    def _segments(self) -> list[Path]:
+        return sorted(self._folder.glob("*.log"))
+
+
+def is_for_subscriber(batch: ResultBatch) -> bool:
+    """Whether a batch is for its subscribers; a notice can be for the owner of the stream instead, who must not be
+    taken for the subscriber that it is about."""
+    out = batch.outgoing
+    return out is None or all(x.startswith(f"{quote(out.user)}@{out.level}#") for x in batch.subscribers)
+
+
+def _notice_place(batch: ResultBatch, began: set[tuple[str, str]]) -> int | None:
+    """The place of a notice: after the results of its subscribers, if those stand before it; None for results."""
+    keys = {(name, batch.query) for name in batch.subscribers}
+    if not batch.word:
+        began |= keys
+        return None
+    return BEFORE if began.isdisjoint(keys) else AFTER
+
+
+def _write(descriptor: int, content: bytes) -> int:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
+    return len(content)

@@ -1,0 +1,43 @@
+"""A sink for what only the owners of streams receive: rejected rows, and what becomes of subscriptions to their
+streams."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headgate.egress.delivery_log import is_for_subscriber
+from headgate.egress.sinks import FileSink, file_name
+from headgate.model.rejected import RejectedRows
+from headgate.model.results import ResultBatch
+
+_TAIL = 4 << 20
+"""Bytes at the end of a file in which its last lines are looked for."""
+
+
+class OwnerFiles(FileSink):
+    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:
+        return super().state(_for_owners(results), refused)
+
+    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
+        super().prepare(_for_owners(results), refused, as_staged=as_staged)
+
+
+def _for_owners(results: Sequence[ResultBatch]) -> list[ResultBatch]:
+    return [x for x in results if not is_for_subscriber(x)]
+
+
+def last_lines(folder: Path, path: tuple[str, ...], most: int) -> list[Any]:
+    """The newest lines of an owner's file, oldest first."""
+    try:
+        with open(folder / file_name(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            content = os.pread(file.fileno(), _TAIL, max(0, size - _TAIL))
+    except FileNotFoundError:
+        return []
+    lines = content.split(b"\n")[:-1]
+    whole = lines if size <= _TAIL else lines[1:]
+    return [json.loads(line) for line in whole[-most:]]

@@ -1,0 +1,280 @@
+"""Decides about results when they are sent, for all connections together, and takes back what is sent and not permitted
+any more.
+
+One thread reads the delivery log for every connection that waits, then holds rights once and decides for all of them.
+INVARIANT: what was decided about is noted as in flight of its connection while rights are still held; so a change of
+rights that comes later finds it, and `settle` resets the connection before the change is answered.
+
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from headgate.egress.delivery_log import DeliveryLog, Entry, Position
+from headgate.egress.filter import permits_all, permitted
+from headgate.egress.sinks import Address
+from headgate.errors import AuthenticationFailed, LeaseLost
+from headgate.logs import failure
+from headgate.model.results import Recipient, ResultBatch
+from headgate.model.snapshot import CatalogSnapshot, SubscriptionStatus
+from headgate.server.connections import Link
+from headgate.server.positions import Positions
+from headgate.server.rendering import LOST, Rendering
+from headgate.service import Headgate
+from headgate.service.headgate import Reader
+
+CHUNK_ROWS, CHUNK_BYTES = 256, 32 << 10
+"""What is decided about at a time for one connection; a single larger result is a chunk of its own."""
+SESSION_ENDED = "your session has ended"
+UNSUBSCRIBED = "you are not subscribed any more"
+FAULT = "the server has a fault"
+RESET_SECONDS = 5.0
+"""How long the operating system may take to close a connection that was reset."""
+
+
+@dataclass
+class Flight:
+    """Results that were decided about; `end` is where they end in what was sent, None while they are not sent yet."""
+
+    batches: Sequence[ResultBatch]
+    end: int | None = None
+
+
+@dataclass(eq=False)
+class Connection:
+    """A reader of one subscription."""
+
+    token: str
+    standing: SubscriptionStatus
+    position: Position
+    rendering: Rendering
+    link: Link | None = None
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    flights: deque[Flight] = field(default_factory=deque)
+    sent: int = 0
+    is_reset: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.standing.name, self.standing.query
+
+    def forget_arrived(self) -> None:
+        """Forgets flights that the reader's machine has acknowledged. Encryption makes more bytes, never fewer."""
+        arrived = self.sent - (self.link.unacknowledged() if self.link else 0)
+        while self.flights and self.flights[0].end is not None and self.flights[0].end <= arrived:
+            self.flights.popleft()
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What a connection sends next; `ended` says why there will be nothing more."""
+
+    content: bytes = b""
+    flight: Flight | None = None
+    ended: str = ""
+    more: bool = False
+
+
+class Dispatcher:
+    def __init__(self, headgate: Headgate, log: DeliveryLog, positions: Positions) -> None:
+        self._headgate, self._log, self._positions = headgate, log, positions
+        self._waiting: queue.SimpleQueue[tuple[Connection, Callable[[Chunk], None]] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="dispatch", daemon=True)
+        self.connections: set[Connection] = set()
+        self._standings: tuple[CatalogSnapshot, dict[tuple[str, str], SubscriptionStatus]] = CatalogSnapshot(), {}
+        self.sent = 0
+        self.resets = 0
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._log.wake = lambda queries: _quietly(self._loop, self._wake, queries)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._log.wake = lambda _: None
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _wake(self, queries: set[str] | None = None) -> None:
+        for connection in self.connections:
+            if queries is None or connection.standing.query in queries:
+                connection.woken.set()
+
+    # For connections --------------------------------------------------------------------------------------------------
+
+    async def next(self, connection: Connection) -> Chunk:
+        """The next chunk, possibly empty. Raises AuthenticationFailed if the session has ended."""
+        connection.forget_arrived()
+        answer: asyncio.Future[Chunk] = self._loop.create_future()
+        self._waiting.put((connection, lambda chunk: _quietly(self._loop, _answer, answer, chunk)))
+        return await answer
+
+    async def settle(self) -> None:
+        """After a change of rights: resets connections with something in flight that is not permitted any more, and
+        wakes those whose session or subscription may have ended."""
+        flying = [x for x in self.connections if x.flights]
+        for connection in flying:
+            connection.forget_arrived()
+        if any(x.flights for x in flying):
+            now = await asyncio.to_thread(self._headgate.snapshot)
+            reset = [x for x in flying if x.flights and not self._may_keep(x, now)]
+            for connection in reset:
+                connection.is_reset = True
+                connection.woken.set()
+                self.resets += 1
+                if connection.link is not None:
+                    connection.link.reset()
+            try:
+                async with asyncio.timeout(RESET_SECONDS):
+                    while any(x.link is not None and not x.link.closed for x in reset):
+                        await asyncio.sleep(0)
+            except TimeoutError as error:
+                failure("server", "a connection that was reset is not closed", error)
+        self._wake()
+
+    def _may_keep(self, connection: Connection, now: CatalogSnapshot) -> bool:
+        try:
+            reader = self._headgate.reader(connection.token)
+        except AuthenticationFailed:
+            return False
+        standing = self._standing(now, connection.key)
+        if standing is None or not _is_own(reader, standing.outgoing):
+            return False
+        return all(permits_all(now, batch) for flight in connection.flights for batch in flight.batches)
+
+    # The thread -------------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            waiting = [first]
+            while not self._waiting.empty():
+                if (more := self._waiting.get()) is None:
+                    return
+                waiting.append(more)
+            try:
+                self._round(waiting)
+            except Exception as error:
+                failure("server", "results could not be sent", error)
+                for _, answer in waiting:
+                    answer(Chunk(ended=FAULT))
+
+    def _round(self, waiting: list[tuple[Connection, Callable[[Chunk], None]]]) -> None:
+        found = [(x, answer, self._log.read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
+        for connection, answer, _ in (x for x in found if not x[2]):
+            answer(self._idle(connection))
+        found = [x for x in found if x[2]]
+        if not found:
+            return
+        decided = self._decide([(connection, entries) for connection, _, entries in found])
+        for (connection, answer, entries), (allowed, out, flight, ended) in zip(found, decided, strict=True):
+            try:
+                content = b"" if ended else self._content(connection, allowed, out)
+            except Exception as error:  # one reader's results harm no other reader
+                failure("server", "results could not be written", error)
+                answer(Chunk(ended=FAULT))
+                continue
+            if not ended:
+                connection.position = entries[-1].positions[-1]
+            answer(Chunk(content, flight, ended, more=not ended))
+
+    def _idle(self, connection: Connection) -> Chunk:
+        """Nothing to send; but perhaps the session or the subscription has ended."""
+        try:
+            self._headgate.principal(connection.token)
+            now = self._headgate.snapshot()
+            return Chunk(ended=self._ended(connection, now))
+        except AuthenticationFailed:
+            return Chunk(ended=SESSION_ENDED)
+
+    def _ended(self, connection: Connection, now: CatalogSnapshot) -> str:
+        try:
+            reader = self._headgate.reader(connection.token)
+        except AuthenticationFailed:
+            return SESSION_ENDED
+        standing = self._standing(now, connection.key)
+        return "" if standing is not None and _is_own(reader, standing.outgoing) else UNSUBSCRIBED
+
+    def _decide(
+        self, found: Sequence[tuple[Connection, list[Entry]]]
+    ) -> list[tuple[list[Entry], Recipient, Flight | None, str]]:
+        """What each connection may have of what was read, under the rights of this moment."""
+        while True:
+            try:
+                with self._headgate.open() as now:
+                    decided = [self._allowed(now, connection, entries) for connection, entries in found]
+                    self._headgate.verify()
+                    for (connection, _), (_, _, flight, _) in zip(found, decided, strict=True):
+                        if flight is not None:
+                            connection.flights.append(flight)
+                    return decided
+            except LeaseLost:
+                continue
+
+    def _allowed(
+        self, now: CatalogSnapshot, connection: Connection, entries: list[Entry]
+    ) -> tuple[list[Entry], Recipient, Flight | None, str]:
+        out = connection.standing.outgoing
+        if ended := self._ended(connection, now):
+            return [], out, None, ended
+        subscriber = now.recipients.get(connection.key) or out
+        allowed = [replace(entry, batch=x) for entry in entries for x in permitted(now, entry.batch)]
+        flight = Flight([x.batch for x in allowed if len(x.batch)])
+        return allowed, subscriber, flight if flight.batches else None, ""
+
+    def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient) -> bytes:
+        address, parts = Address.of(out), list[bytes]()
+        for entry in allowed:
+            shown = [self._positions.shown(x, self._log.history, *connection.key) for x in entry.positions]
+            if entry.batch.word:
+                parts.append(connection.rendering.notice(entry.batch.word, shown[0]))
+            else:
+                parts.append(connection.rendering.results(entry.batch, shown, address))
+                self.sent += len(shown)
+        return b"".join(parts)
+
+    def lost(self, connection: Connection) -> bytes:
+        """A notice, if results were removed that this reader had not read."""
+        if self._log.is_lost(*connection.key, connection.position):
+            return connection.rendering.notice({"lost": LOST}, "")
+        return b""
+
+    # Subscriptions ----------------------------------------------------------------------------------------------------
+
+    def subscription(self, token: str, stream: int) -> SubscriptionStatus | None:
+        """The subscription of a session's user to a stream, by the stream's number, at the session's level."""
+        now, reader = self._headgate.snapshot(), self._headgate.reader(token)
+        mine = (x for x in now.standings if x.stream == stream and _is_own(reader, x.outgoing))
+        return next(mine, None)
+
+    def _standing(self, now: CatalogSnapshot, key: tuple[str, str]) -> SubscriptionStatus | None:
+        if self._standings[0] is not now:
+            self._standings = now, {(x.name, x.query): x for x in now.standings}
+        return self._standings[1].get(key)
+
+    def read_position(self, text: str, standing: SubscriptionStatus) -> Position:
+        return self._positions.read(text, self._log.history, standing.name, standing.query)
+
+
+def _is_own(reader: Reader, out: Recipient) -> bool:
+    """Whether a subscription is this reader's, at its level, and uses no role that its session lacks."""
+    return (out.user, out.level) == (reader.user, reader.level) and out.roles <= reader.roles
+
+
+def _answer(future: asyncio.Future[Chunk], chunk: Chunk) -> None:
+    if not future.done():
+        future.set_result(chunk)
+
+
+def _quietly(loop: asyncio.AbstractEventLoop, act: Callable[..., None], *given: object) -> None:
+    """Calls something in the event loop, unless that has ended."""
+    try:
+        loop.call_soon_threadsafe(act, *given)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise

@@ -1,0 +1,109 @@
+"""The engine of the server: reads the sources and runs the queries of all subscribers, in a thread of its own.
+
+If it fails it is started again from its saved state, after a pause that grows; meanwhile the server answers, and says
+that it is not ready.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from headgate.egress.sinks import Sink
+from headgate.errors import HeadgateError
+from headgate.logs import event, failure
+from headgate.recovery.counts import Counts
+from headgate.service import Headgate
+from headgate.service.runs import Processing
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+
+
+class Engine(Protocol):
+    """What the server needs of an engine; tests give one that runs without Spark."""
+
+    @property
+    def is_ready(self) -> bool: ...
+
+    @property
+    def counts(self) -> Counts: ...
+
+    @property
+    def failed(self) -> int:
+        """How many sources cannot be read at the moment."""
+        ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class _Stopped(BaseException):
+    """Ends the work between two batches."""
+
+
+class SparkEngine:
+    def __init__(
+        self, headgate: Headgate, home: Path, sinks: Callable[[], Sequence[Sink]], *, master: str, ingress: Path
+    ) -> None:
+        self._headgate, self._home, self._sinks = headgate, home, sinks
+        self._master, self._ingress = master, ingress
+        self._asked = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="engine")
+        self._processing: Processing | None = None
+        self.is_ready = False
+        self.starts = 0
+
+    @property
+    def counts(self) -> Counts:
+        return self._processing.counts if self._processing is not None else Counts()
+
+    @property
+    def failed(self) -> int:
+        return len(self._processing.failed) if self._processing is not None else 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends between two batches; what was taken is delivered."""
+        self._asked.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._asked.is_set():
+            try:
+                self._run()
+            except _Stopped:
+                return
+            except Exception as error:
+                failure("server", "the engine failed", error)
+                if isinstance(error, HeadgateError):
+                    event("server", "the engine starts again", reason=error.message, seconds=pause)
+            finally:
+                self.is_ready = False
+            self._asked.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _run(self) -> None:
+        self.starts += 1
+        work = self._processing = Processing(
+            self._headgate, self._home, self._sinks(), master=self._master, ingress=self._ingress
+        )
+        try:
+            work.follow(lambda: self._watch(work))
+        finally:
+            work.close()
+
+    def _watch(self, work: Processing) -> None:
+        self.is_ready = True
+        for warning in work.warnings():
+            event("server", "warning", text=warning)
+        work.notices()
+        work.news()
+        if self._asked.is_set():
+            raise _Stopped

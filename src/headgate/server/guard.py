@@ -1,0 +1,140 @@
+"""What every request passes first: a session before anything else is looked at, a limit on its body, and safe headers.
+
+The body of a request is read here, whole, within a size, a time and a budget that all requests share; so no handler
+waits for a client, and a caller without a session makes the server read nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headgate.errors import AuthenticationFailed, HeadgateError
+from headgate.logs import failure
+from headgate.server.answers import Refused, error_answer
+from headgate.server.settings import Settings
+
+_SAFE = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+_HTTPS = {"Strict-Transport-Security": "max-age=31536000"}
+_BUDGET = 8
+"""The bodies of all requests together may have this many times the largest one."""
+BEARER = "bearer "
+
+
+@dataclass
+class Budget:
+    """Bytes of bodies that are held at the moment."""
+
+    most: int
+    held: int = 0
+
+
+class Guard:
+    """`recognise` raises unless a token is that of a session; `anonymous` has the paths that need none."""
+
+    def __init__(
+        self, app: ASGIApp, settings: Settings, recognise: Callable[[str], object], anonymous: frozenset[str]
+    ) -> None:
+        self._app, self._settings, self._recognise, self._anonymous = app, settings, recognise, anonymous
+        self._budget = Budget(_BUDGET * settings.body_bytes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def safely(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in (_SAFE | (_HTTPS if scope["scheme"] == "https" else {})).items():
+                    headers[name] = value
+            await send(message)
+
+        held = 0
+        try:
+            await self._admit(scope)
+            body = await self._body(scope, receive)
+            held = len(body)
+            self._budget.held += held
+            await self._app(scope, _replayed(body, receive), safely)
+        except HeadgateError as error:
+            if not begun:
+                await error_answer(error)(scope, receive, safely)
+        except Exception as error:
+            failure("server", "a request failed", error, path=scope["path"])
+            if not begun:
+                fault = Refused(500, "fault", "cannot answer: the server has a fault", hint="its log says which")
+                await error_answer(fault)(scope, receive, safely)
+        finally:
+            self._budget.held -= held
+
+    async def _admit(self, scope: Scope) -> None:
+        if scope["path"] in self._anonymous:
+            return
+        given = Headers(scope=scope).get("authorization", "")
+        if not given.lower().startswith(BEARER):
+            raise AuthenticationFailed("no valid session", hint="log in again")
+        token = given[len(BEARER) :].strip()
+        await asyncio.to_thread(self._recognise, token)
+        scope["headgate_token"] = token
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        publishes = scope["path"].endswith("/tuples")
+        most = self._settings.body_bytes if publishes else self._settings.script_bytes
+        announced = Headers(scope=scope).get("content-length", "0")
+        if announced.isdigit() and int(announced) > most:
+            raise _too_large(most)
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._settings.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused(400, "disconnected", "cannot read the request: its end is missing")
+                    part = message.get("body", b"")
+                    size += len(part)
+                    if size > most:
+                        raise _too_large(most)
+                    if self._budget.held + size > self._budget.most:
+                        raise Refused(
+                            429, "busy", "cannot take the request: the server is busy", hint="send it again", retry=1
+                        )
+                    parts.append(part)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            hint = f"it must arrive within {self._settings.body_seconds} seconds"
+            raise Refused(408, "too_slow", "cannot read the request: it comes too slowly", hint=hint) from None
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(
+        413, "too_large", f"cannot take the request: it has more than {most:,} bytes", hint="send it in parts"
+    )
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

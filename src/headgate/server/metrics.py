@@ -1,0 +1,52 @@
+"""Metrics for Prometheus: how much comes in and goes out, and how far behind the engine is; for operators only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from headgate.egress.delivery_log import DeliveryLog
+from headgate.ingress.ingress_log import IngressLog
+from headgate.labels import source_shown
+from headgate.server.dispatch import Dispatcher
+from headgate.server.engine import Engine
+
+
+class Metrics(Collector):
+    def __init__(self, engine: Engine, dispatcher: Dispatcher, log: DeliveryLog, ingress: IngressLog) -> None:
+        self._engine, self._dispatcher, self._log, self._ingress = engine, dispatcher, log, ingress
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        counts = self._engine.counts
+        yield GaugeMetricFamily("headgate_ready", "1 if the engine runs", int(self._engine.is_ready))
+        yield GaugeMetricFamily("headgate_sources_failed", "sources that cannot be read now", self._engine.failed)
+        yield CounterMetricFamily("headgate_batches", "batches processed", counts.batches)
+        tuples = CounterMetricFamily("headgate_tuples", "tuples processed", labels=["stream"])
+        for stream, n in dict(counts.tuples).items():
+            tuples.add_metric([source_shown(stream)], n)
+        rejected = CounterMetricFamily("headgate_rejected", "tuples rejected", labels=["stream", "reason"])
+        for (stream, reason), n in dict(counts.refused).items():
+            rejected.add_metric([source_shown(stream), reason], n)
+        late = CounterMetricFamily("headgate_late", "tuples that came late", labels=["stream"])
+        for stream, n in dict(counts.late).items():
+            late.add_metric([source_shown(stream)], n)
+        lag = GaugeMetricFamily(
+            "headgate_lag_seconds", "from arrival of the last batch to its results", labels=["stream"]
+        )
+        for stream, seconds in dict(counts.lag).items():
+            lag.add_metric([source_shown(stream)], seconds)
+        yield from (tuples, rejected, late, lag)
+        yield CounterMetricFamily("headgate_published", "tuples taken into the ingress log", self._ingress.rows)
+        yield CounterMetricFamily("headgate_published_repeats", "requests that were repeats", self._ingress.repeats)
+        yield CounterMetricFamily("headgate_sent", "results sent to subscribers", self._dispatcher.sent)
+        yield CounterMetricFamily("headgate_resets", "connections reset by a lost right", self._dispatcher.resets)
+        yield GaugeMetricFamily("headgate_subscribers", "subscribers connected", len(self._dispatcher.connections))
+        yield GaugeMetricFamily("headgate_delivery_log_bytes", "bytes of results kept for readers", self._log.size)

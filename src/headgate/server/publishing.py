@@ -1,0 +1,131 @@
+"""Publishing: tuples of authorised senders on their way into the ingress log (paper 000, section 5.2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import pyarrow as pa
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from headgate.access.definitions import PUBLISH, SIGNED
+from headgate.errors import AccessDenied, Conflict
+from headgate.ingress.ingress_log import Acknowledged, IngressLog, Producer
+from headgate.ingress.published import Malformed, TooManyRows, check_tuples, read_arrow, read_json
+from headgate.model.stream import StreamDescriptor
+from headgate.protocol import ARROW_STREAM, JSON_LINES, signed_message
+from headgate.server.answers import Refused
+from headgate.server.settings import Settings
+from headgate.service import Headgate
+from headgate.service.headgate import Sender
+from headgate.service.snapshots import descriptor_of
+
+_NAME = re.compile(r"[\w.:-]{0,128}", re.ASCII)
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True)
+class Published:
+    """A request of a sender. `stream` is the name as written; `producer` and `sequence` tell requests apart."""
+
+    stream: str
+    name: str
+    owner: str | None
+    media_type: str
+    body: bytes
+    producer: str = ""
+    sequence: str = ""
+    signature: str = ""
+
+
+class Publishing:
+    def __init__(self, headgate: Headgate, log: IngressLog, settings: Settings) -> None:
+        self._headgate, self._log, self._settings = headgate, log, settings
+        self._recorded: set[tuple[str, int]] = set()
+        """Sessions whose publishing to a stream is on the audit trail already."""
+
+    def publish(self, token: str, given: Published) -> Future[Acknowledged]:
+        sender = self._sender(token, given)
+        source = sender.stream.stream.input
+        if source is None or source.format != PUBLISH:
+            raise Conflict(
+                "cannot publish to this stream: it has another source", hint="create it with `SOURCE publish`"
+            )
+        try:
+            self._verify(sender, given, required=dict(source.options).get(SIGNED) == "true")
+            sequence = _sequence(given)
+            if self._log.is_full(descriptor_of(sender.stream).name):
+                hint = "its tuples wait to be processed; send it again later"
+                raise Refused(429, "busy", "cannot take the request: the stream is full", hint=hint, retry=1)
+            table = self._read(descriptor_of(sender.stream), sender, given)
+        except (AccessDenied, Malformed) as error:
+            self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", error.message)
+            if isinstance(error, Malformed):
+                rows = [{"row": x.row, "message": x.reason} for x in error.wrong.rows]
+                raise Refused(400, "malformed", error.message, hint=error.hint, rows=rows) from None
+            raise
+        producer = Producer(sender.user, str(sender.level), given.producer)
+        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence)
+
+    def _sender(self, token: str, given: Published) -> Sender:
+        """The permission is recorded once for each session and stream, a refusal each time."""
+        sender = self._headgate.sender(token, given.name, given.owner, record=False)
+        key = (sender.session, sender.stream.id)
+        if key not in self._recorded:
+            sender = self._headgate.sender(token, given.name, given.owner)
+            if len(self._recorded) >= _MOST_REMEMBERED:
+                self._recorded.clear()
+            self._recorded.add(key)
+        return sender
+
+    def _read(self, descriptor: StreamDescriptor, sender: Sender, given: Published) -> pa.Table:
+        try:
+            read = {JSON_LINES: read_json, ARROW_STREAM: read_arrow}.get(given.media_type)
+            if read is None:
+                kinds = f"{JSON_LINES} or {ARROW_STREAM}"
+                raise Refused(415, "unknown_form", f"cannot read the request: its Content-Type must be {kinds}")
+            table = read(descriptor, given.body, self._settings.body_rows)
+        except TooManyRows as error:
+            raise Refused(413, "too_large", error.message, hint=error.hint) from None
+        check_tuples(descriptor, sender.rules, sender.level, table, int(time.time() * 1000))
+        return table
+
+    @staticmethod
+    def _verify(sender: Sender, given: Published, *, required: bool) -> None:
+        """A signature must be that of one of the user's keys, over everything that the request says."""
+        if not given.signature:
+            if required:
+                raise AccessDenied("cannot publish: this stream takes signed requests only")
+            return
+        message = signed_message(given.stream, sender.user, given.producer, given.sequence, given.body)
+        try:
+            signature = base64.b64decode(given.signature, validate=True)
+        except (binascii.Error, ValueError):
+            raise AccessDenied("cannot publish: the signature is not valid") from None
+        for text in sender.keys:
+            key = load_ssh_public_key(text.encode())
+            if isinstance(key, Ed25519PublicKey):
+                try:
+                    key.verify(signature, message)
+                    return
+                except InvalidSignature:
+                    continue
+        raise AccessDenied("cannot publish: the signature is not valid")
+
+
+def _sequence(given: Published) -> int | None:
+    if not _NAME.fullmatch(given.producer):
+        raise Refused(
+            400, "malformed", "cannot read the name of the producer", hint="letters, digits, `_`, `.`, `:`, `-`"
+        )
+    if not given.sequence:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", given.sequence):
+        raise Refused(400, "malformed", "cannot read the sequence number", hint="it is a whole number from 1")
+    return int(given.sequence)

@@ -1,0 +1,129 @@
+"""Results as they are sent: server-sent events, JSON lines, or an Arrow stream."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headgate.egress.sinks import Address, lines_of, shown_kinds
+from headgate.expressions.sql.types import ARROW
+from headgate.model.results import ResultBatch
+from headgate.plain import json_line
+from headgate.plan.expressions import Type
+
+LOST = "results were removed before you read them; this goes on with the oldest that are left"
+
+
+class Rendering(ABC):
+    media_type: str
+
+    def __init__(self, columns: Sequence[tuple[str, Type]]) -> None:
+        self._columns = columns
+
+    def begin(self) -> bytes:
+        return b""
+
+    @abstractmethod
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes: ...
+
+    @abstractmethod
+    def notice(self, word: dict[str, str], position: str) -> bytes:
+        """`position` is empty if a notice has none."""
+
+    @abstractmethod
+    def heartbeat(self) -> bytes: ...
+
+    def end(self) -> bytes:
+        return b""
+
+
+class Events(Rendering):
+    media_type = "text/event-stream"
+
+    def begin(self) -> bytes:
+        return b"retry: 1000\n\n"
+
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
+        lines = lines_of(batch, address)
+        return "".join(
+            f"id: {position}\nevent: result\ndata: {line}\n\n" for position, line in zip(positions, lines, strict=True)
+        ).encode()
+
+    def notice(self, word: dict[str, str], position: str) -> bytes:
+        known = f"id: {position}\n" if position else ""
+        return f"{known}event: notice\ndata: {json_line(word)}\n\n".encode()
+
+    def heartbeat(self) -> bytes:
+        return b":\n\n"
+
+
+class Lines(Rendering):
+    media_type = "application/x-ndjson"
+
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
+        lines = lines_of(batch, address)
+        return "".join(
+            f'{{"position": "{position}", {line[1:]}\n' for position, line in zip(positions, lines, strict=True)
+        ).encode()
+
+    def notice(self, word: dict[str, str], position: str) -> bytes:
+        return f"{json_line({'position': position, **word} if position else word)}\n".encode()
+
+    def heartbeat(self) -> bytes:
+        return b"\n"
+
+
+class ArrowStream(Rendering):
+    """Record batches with the position, time and label of each result before its values. A notice is the metadata of an
+    empty batch."""
+
+    media_type = "application/vnd.apache.arrow.stream"
+
+    def __init__(self, columns: Sequence[tuple[str, Type]]) -> None:
+        super().__init__(columns)
+        known = [
+            ("headgate_position", pa.string()),
+            ("headgate_time", pa.timestamp("ms", "UTC")),
+            ("headgate_label", pa.string()),
+        ]
+        self._schema = pa.schema([*known, *((name, ARROW[type_]) for name, type_ in columns)])
+
+    def begin(self) -> bytes:
+        sink = pa.BufferOutputStream()
+        pa.ipc.new_stream(sink, self._schema).close()
+        return bytes(sink.getvalue())[:-8]  # without the end of the stream
+
+    def _message(self, batch: pa.RecordBatch, metadata: dict[str, str] | None = None) -> bytes:
+        sink = pa.BufferOutputStream()
+        begin = len(self.begin())
+        with pa.ipc.new_stream(sink, self._schema) as writer:
+            if metadata:
+                writer.write_batch(batch, custom_metadata=pa.KeyValueMetadata(metadata))
+            else:
+                writer.write_batch(batch)
+        return bytes(sink.getvalue())[begin:-8]
+
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
+        labels = pa.array(shown_kinds(batch.kinds, address.named), pa.string()).take(pa.array(batch.labels))
+        times = pa.array(batch.times, pa.int64()).cast(pa.timestamp("ms", "UTC"))
+        values = [column.cast(field.type) for column, field in zip(batch.values, list(self._schema)[3:], strict=True)]
+        arrays = [pa.array(positions, pa.string()), times, labels, *values]
+        return self._message(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+
+    def notice(self, word: dict[str, str], position: str) -> bytes:
+        return self._message(self._none(), {"headgate_notice": json.dumps(word), "headgate_position": position})
+
+    def heartbeat(self) -> bytes:
+        return self._message(self._none())
+
+    def _none(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in self._schema], schema=self._schema)
+
+    def end(self) -> bytes:
+        return b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+RENDERINGS: dict[str, type[Rendering]] = {x.media_type: x for x in (Events, Lines, ArrowStream)}

@@ -1,0 +1,82 @@
+"""The settings of the server: from a file, from the environment, from the command; the last one named wins."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from headgate.errors import Conflict
+
+FILE = "server.toml"
+_PREFIX = "HEADGATE_SERVE_"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """host, port: where the server listens; port 0: any free port
+    tls: whether connections are encrypted; without it only this machine can connect
+    certificate, key: PEM files to use instead of the server's own
+    master: where Spark runs
+    script_bytes, body_bytes, body_rows: the largest request, the largest published body and its rows
+    body_seconds: how long the body of a request may take to arrive
+    connections: connections at the same time
+    heartbeat_seconds: how often a subscriber without results gets a sign of life
+    stall_seconds: how long a subscriber may take no bytes before its connection is reset
+    log_bytes: bytes of results that are kept for readers
+    ingress_bytes: bytes of published tuples of one stream that may wait for the engine
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8443
+    tls: bool = True
+    certificate: str = ""
+    key: str = ""
+    master: str = "local[2]"
+    script_bytes: int = 1 << 20
+    body_bytes: int = 16 << 20
+    body_rows: int = 100_000
+    body_seconds: int = 30
+    connections: int = 4096
+    heartbeat_seconds: int = 15
+    stall_seconds: int = 60
+    log_bytes: int = 1 << 30
+    ingress_bytes: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        if not self.tls and self.host not in ("127.0.0.1", "::1", "localhost"):
+            raise Conflict("cannot serve without TLS: the server would listen beyond this machine", hint="use TLS")
+        if bool(self.certificate) != bool(self.key):
+            raise Conflict("cannot use the certificate: certificate and key are given together")
+
+
+def read_settings(home: Path, given: Mapping[str, object]) -> Settings:
+    """The settings of the file `server.toml` in the home folder, overridden by HEADGATE_SERVE_..., overridden by the
+    command."""
+    found: dict[str, object] = {}
+    path = home / FILE
+    if path.exists():
+        try:
+            found |= tomllib.loads(path.read_text())
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):
+            raise Conflict(f"cannot read `{path}`: it is not TOML") from None
+    known = {field.name: type(field.default) for field in fields(Settings)}
+    found |= {name: os.environ[_PREFIX + name.upper()] for name in known if _PREFIX + name.upper() in os.environ}
+    found |= {name: value for name, value in given.items() if value is not None}
+    return replace(Settings(), **{name: _value(name, value, known) for name, value in found.items()})  # type: ignore[arg-type]
+
+
+def _value(name: str, value: object, known: Mapping[str, type]) -> object:
+    kind = known.get(name)
+    if kind is None:
+        raise Conflict(f"there is no setting `{name}`", hint=f"there are {', '.join(known)}")
+    if kind is bool and isinstance(value, str):
+        value = {"true": True, "false": False}.get(value.lower(), value)
+    if kind is int and isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if type(value) is not kind or (kind is int and isinstance(value, int) and value < 0):
+        words = {bool: "true or false", int: "a whole number", str: "a text"}
+        raise Conflict(f"cannot use the setting `{name}`: it must be {words[kind]}")
+    return value

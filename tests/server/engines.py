@@ -1,0 +1,76 @@
+"""An engine without Spark for tests of the server: the product's own pipeline, fed straight from the ingress log.
+
+Each file of the log is one batch, and its number is the batch's number, so an engine that is killed goes on exactly
+where it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from headgate.clock import SystemClock
+from headgate.egress.sinks import Sink
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.ingress.ingress_log import PUBLISH, folder_name
+from headgate.recovery.counts import Counts
+from headgate.recovery.pipeline import Pipeline
+from headgate.service import Headgate
+
+
+class DirectEngine:
+    def __init__(self, headgate: Headgate, home: Path, sinks: Sequence[Sink], ingress: Path) -> None:
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._headgate, self._home, self._sinks, self._ingress = headgate, home, sinks, ingress
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+        self.paused = threading.Event()
+        self.pipeline: Pipeline | None = None
+        self.is_ready = False
+        self.failed = 0
+        self.fault: Exception | None = None
+
+    @property
+    def counts(self) -> Counts:
+        return self.pipeline.counts if self.pipeline else Counts()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            self.pipeline = Pipeline(
+                self._home,
+                self._headgate,
+                lambda _, program, schema: LocalExecutor(program, schema, evaluate),
+                self._sinks,
+                SystemClock(),
+            )
+            self.is_ready = True
+            while not self._stopping.wait(0.005):
+                if not self.paused.is_set():
+                    self._round(self.pipeline)
+        except Exception as error:
+            self.fault = error
+        finally:
+            self.is_ready = False
+            if self.pipeline is not None:
+                self.pipeline.close()
+
+    def _round(self, pipeline: Pipeline) -> None:
+        snapshot = self._headgate.snapshot()
+        for stream, found in self._headgate.snapshots.inputs().items():
+            if found.format != PUBLISH or stream not in snapshot.descriptors:
+                continue
+            for path in sorted((self._ingress / folder_name(stream)).glob("*.parquet")):
+                pipeline.take(stream, int(path.stem), pq.read_table(path))
+                path.unlink()
+        pipeline.settle()

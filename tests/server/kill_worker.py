@@ -1,0 +1,45 @@
+"""A server in a process of its own, to be killed: `kill_worker.py HOME PORT ENGINE`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from conftest import KEY, cheap_passwords
+
+from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.owner_files import OwnerFiles
+from headgate.ingress.ingress_log import IngressLog
+from headgate.server.app import Parts
+from headgate.server.engine import SparkEngine
+from headgate.server.home import secret
+from headgate.server.positions import Positions
+from headgate.server.serve import Serving
+from headgate.server.settings import Settings
+from headgate.service import Headgate
+from headgate.service.runs import Folders
+from server.engines import DirectEngine
+
+
+def main(home: Path, port: int, kind: str) -> None:
+    settings = Settings(port=port, heartbeat_seconds=1)
+    headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
+    log = DeliveryLog(home / "engine" / "delivery")
+    place = home / "engine" / "owners"
+    owners = OwnerFiles(place, Folders(headgate))
+    ingress = IngressLog(home / "ingress")
+    engine: DirectEngine | SparkEngine
+    if kind == "direct":
+        engine = DirectEngine(headgate, home / "engine", [owners, log], home / "ingress")
+    else:
+        engine = SparkEngine(
+            headgate, home / "engine", lambda: [owners, log], master="local[2]", ingress=home / "ingress"
+        )
+    parts = Parts(headgate, engine, log, ingress, Positions(secret(home / "positions.key")), settings, place)
+    Serving(parts, home, lambda address: print(address, flush=True)).run()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,149 @@
+"""Clients that do not behave: slow, half-sent, huge, too many; old TLS; a home folder that others can open."""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headgate.errors import HeadgateError
+from headgate.server import connections
+from headgate.server.certificates import own_certificate
+from headgate.server.home import check_private, secret
+from headgate.server.settings import Settings, read_settings
+from server.serving import Server, served
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with little patience."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "HEADER_SECONDS", 0.2)
+        limits = {
+            "body_seconds": 1,
+            "heartbeat_seconds": 1,
+            "stall_seconds": 1,
+            "connections": 30,
+            "ingress_bytes": 20_000,
+        }
+        with served(tmp_path_factory.mktemp("strict"), limits=limits) as found:
+            yield found
+
+
+def test_half_a_head_is_cut_off(strict: Server) -> None:
+    with strict.raw() as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: ")
+        with suppress(OSError):
+            assert raw.recv(100) == b""  # the connection is cut, without a word
+    with strict.client() as client:
+        assert client.get("/healthz").status_code == 200
+
+
+def test_half_a_body_is_refused_and_nothing_of_it_is_taken(strict: Server) -> None:
+    before = strict.parts.ingress.rows
+    head = f"POST /v1/streams/root.pulse/tuples HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {strict.token('sam')}\r\n"
+    head += "Content-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+    with strict.raw() as raw:
+        raw.sendall(head.encode() + b'{"pat": 1, "policy": "nurse"}\n')
+        assert raw.recv(100).startswith(b"HTTP/1.1 408 ")
+    with strict.raw() as raw:
+        raw.sendall(head.encode() + b'{"pat": 1, "policy": "nurse"}\n')  # and it leaves
+    with strict.client("sam") as client:
+        assert client.get("/v1/session").status_code == 200
+    assert strict.parts.ingress.rows == before
+
+
+def test_a_full_stream_says_when_to_come_again(strict: Server) -> None:
+    strict.engine.paused.set()
+    try:
+        chance = random.Random(1)
+        statuses = list[int]()
+        while len(statuses) < 100 and 429 not in statuses:
+            answer = strict.publish(*({"pat": chance.randrange(1 << 30), "policy": "nurse"} for _ in range(500)))
+            statuses.append(answer.status_code)
+        assert answer.headers["Retry-After"] == "1"
+        assert answer.json()["error"]["kind"] == "busy"
+        assert set(statuses) == {200, 429}
+    finally:
+        strict.engine.paused.clear()
+
+
+def test_a_quiet_subscriber_gets_signs_of_life(strict: Server) -> None:
+    strict.run("SUBSCRIBE TO root.pulse", "dora")
+    with strict.client("dora") as client, client.stream("GET", "/v1/streams/root.pulse/results?begin=now") as answer:
+        lines = answer.iter_lines()
+        assert any(line == ":" for line in lines)
+
+
+def test_more_connections_than_allowed_are_refused_and_others_served(strict: Server) -> None:
+    open_ = []
+    try:
+        for _ in range(40):
+            try:
+                context = strict.raw()
+                open_.append((context, context.__enter__()))
+            except OSError:
+                pass
+    finally:
+        for context, _ in open_:
+            context.__exit__(None, None, None)
+    with strict.client() as client:
+        assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2])
+def test_old_tls_is_refused(server: Server, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=server.home / "tls" / "authority.pem")
+    context.maximum_version = version
+    port = int(server.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as plain, pytest.raises(ssl.SSLError):
+        context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def test_without_tls_nobody_beyond_this_machine_is_served() -> None:
+    assert Settings(tls=False).host == "127.0.0.1"
+    with pytest.raises(HeadgateError, match="cannot serve without TLS"):
+        Settings(tls=False, host="192.0.2.1")
+
+
+def test_a_home_that_others_can_open_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    secret(tmp_path / "positions.key")
+    own_certificate(tmp_path / "tls", "localhost")
+    check_private(tmp_path)
+    for path in (tmp_path, tmp_path / "positions.key", tmp_path / "tls", tmp_path / "tls" / "server.key"):
+        mode = path.stat().st_mode
+        path.chmod(mode | 0o040)
+        with pytest.raises(HeadgateError, match="other users can open"):
+            check_private(tmp_path)
+        path.chmod(mode)
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    with pytest.raises(HeadgateError, match="is a link"):
+        check_private(tmp_path)
+
+
+def test_all_that_a_server_makes_is_private(server: Server) -> None:
+    check_private(server.home)
+    assert [path for path in server.home.rglob("*") if path.lstat().st_mode & 0o077] == []
+
+
+def test_settings_come_from_file_environment_and_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "server.toml").write_text("port = 1\nhost = '::1'\nbody_rows = 5\n")
+    monkeypatch.setenv("HEADGATE_SERVE_PORT", "2")
+    found = read_settings(tmp_path, {"body_rows": 7, "master": None})
+    assert (found.host, found.port, found.body_rows) == ("::1", 2, 7)
+    for text, fault in (
+        ("nosuch = 1", "there is no setting `nosuch`"),
+        ("port = 'x'", "cannot use the setting `port`"),
+        ("port = -1", "cannot use the setting `port`"),
+        ("port = ", "it is not TOML"),
+    ):
+        (tmp_path / "server.toml").write_text(text)
+        monkeypatch.delenv("HEADGATE_SERVE_PORT", raising=False)
+        with pytest.raises(HeadgateError, match=fault):
+            read_settings(tmp_path, {})

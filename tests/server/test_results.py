@@ -1,0 +1,266 @@
+"""Results over a connection: in order, resumed without gap or repeat, under the rights of the moment they are sent."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import select
+import socket
+import ssl
+import struct
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+from conftest import PASSWORD
+
+from headgate.egress.delivery_log import DeliveryLog
+from headgate.protocol import ARROW_STREAM, JSON_LINES
+from server.serving import Server, events
+
+TEXT = "x" * 2000
+ROWS = 2000
+
+
+def stream_of(server: Server, name: str) -> str:
+    """A new stream that nurses read, and sam publishes to."""
+    server.run(
+        f"""CREATE STREAM {name} (n INT, text STRING) LABEL 'nurse' SOURCE publish;
+        GRANT VIEW OBJECT, PUBLISH ON STREAM {name} TO sender;
+        GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM {name} TO nurse"""
+    )
+    server.run(f"SUBSCRIBE TO root.{name}", "ned")
+    return f"root.{name}"
+
+
+def publish(server: Server, stream: str, numbers: range, text: str = "") -> None:
+    answer = server.publish(*({"n": n, "text": text} for n in numbers), stream=stream)
+    assert answer.status_code == 200, answer.text
+
+
+@contextmanager
+def opened(server: Server, stream: str, user: str = "ned", **more: Any) -> Iterator[httpx.Response]:
+    with server.client(user) as client, client.stream("GET", f"/v1/streams/{stream}/results", **more) as answer:
+        assert answer.status_code == 200, answer.read()
+        yield answer
+
+
+def received(answer: httpx.Response, count: int) -> list[dict[str, Any]]:
+    found = []
+    for event in events(answer.iter_lines()):
+        found.append(event)
+        if len(found) == count:
+            break
+    return found
+
+
+def test_a_reader_goes_on_anywhere_without_gap_or_repeat(server: Server) -> None:
+    stream = stream_of(server, "resumed")
+    for begin in range(0, 1000, 100):
+        publish(server, stream, range(begin, begin + 100))
+    with opened(server, stream) as answer:
+        whole = received(answer, 1000)
+    assert [x["data"]["values"]["n"] for x in whole] == list(range(1000))
+    for place in (0, 1, 99, 100, 255, 256, 998):
+        with opened(server, stream, headers={"Last-Event-ID": whole[place]["id"]}) as answer:
+            assert received(answer, 999 - place) == whole[place + 1 :]
+
+
+def test_positions_say_nothing(server: Server) -> None:
+    stream = stream_of(server, "opaque")
+    publish(server, stream, range(10))
+    with opened(server, stream) as answer:
+        found = [x["id"] for x in received(answer, 10)]
+    assert len(set(found)) == 10 and {len(x) for x in found} == {43}
+
+
+def test_all_forms_have_the_same_results(server: Server) -> None:
+    stream = stream_of(server, "formed")
+    publish(server, stream, range(300), "hello")
+    with opened(server, stream) as answer:
+        sent = received(answer, 300)
+    with opened(server, stream, headers={"Accept": JSON_LINES}, params={"follow": "false"}) as answer:
+        lines = [json.loads(line) for line in answer.read().splitlines()]
+    with opened(server, stream, headers={"Accept": ARROW_STREAM}, params={"follow": "false"}) as answer:
+        table = pa.ipc.open_stream(answer.read()).read_all()
+    assert lines == [{"position": x["id"], **x["data"]} for x in sent]
+    assert table.column("n").to_pylist() == [x["data"]["values"]["n"] for x in sent]
+    assert table.column("headgate_position").to_pylist() == [x["id"] for x in sent]
+    assert table.column("headgate_label").to_pylist() == [x["data"]["label"] for x in sent]
+    assert table.schema.types == [pa.string(), pa.timestamp("ms", "UTC"), pa.string(), pa.int32(), pa.string()]
+
+
+def test_live_results_come_to_an_open_connection(server: Server) -> None:
+    stream = stream_of(server, "live")
+    with opened(server, stream, params={"begin": "now"}) as answer:
+        lines = events(answer.iter_lines())
+        for n in range(3):
+            publish(server, stream, range(n, n + 1))
+            assert next(lines)["data"]["values"]["n"] == n
+
+
+@pytest.mark.parametrize("how", ["log out", "END SESSIONS", "LOCK", "UNSUBSCRIBE"])
+def test_a_stream_ends_when_session_or_subscription_end(server: Server, how: str) -> None:
+    stream = stream_of(server, f"ending_{how.replace(' ', '').lower()}")
+    name = f"eve_{how.replace(' ', '').lower()}"
+    server.run(f"CREATE USER {name} PASSWORD '{PASSWORD}'; GRANT ROLE nurse TO USER {name}")
+    server.run(f"SUBSCRIBE TO {stream}", name)
+    with opened(server, stream, name) as answer:
+        lines = events(answer.iter_lines())
+        publish(server, stream, range(1))
+        assert next(lines)["event"] == "result"
+        if how == "log out":
+            with server.client(name) as client:
+                assert client.post("/v1/logout").status_code == 200
+        elif how == "UNSUBSCRIBE":
+            server.run(f"UNSUBSCRIBE FROM {stream}", name)
+        else:
+            server.run(f"ALTER USER {name} {how}")
+        publish(server, stream, range(1, 2))
+        rest = list(lines)
+    assert [x["data"].get("values") for x in rest] == [None] * len(rest)
+    assert "closed" in rest[-1]["data"]
+
+
+def test_a_session_with_fewer_roles_does_not_read_what_the_others_subscribed_to(server: Server) -> None:
+    stream = stream_of(server, "roles")
+    publish(server, stream, range(1))
+    with server.client() as client:
+        body = {"user": "ned", "password": PASSWORD, "roles": []}
+        token = client.post("/v1/login", json=body).json()["token"]
+        answer = client.get(f"/v1/streams/{stream}/results", headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code == 404  # without the role the stream does not exist
+
+
+def test_what_was_lost_is_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = stream_of(server, "lost")
+    log = server.parts.log
+    assert isinstance(log, DeliveryLog)
+    monkeypatch.setattr(log, "_most", 100_000)
+    monkeypatch.setattr(log, "_segment_size", 50_000)
+    for begin in range(0, 200, 20):
+        publish(server, stream, range(begin, begin + 20), TEXT)
+    with opened(server, stream) as answer:
+        found = []
+        for event in events(answer.iter_lines()):
+            found.append(event)
+            if event["data"].get("values", {}).get("n") == 199:
+                break
+    assert found[0]["event"] == "notice" and "lost" in found[0]["data"]
+    numbers = [x["data"]["values"]["n"] for x in found[1:]]
+    assert numbers == list(range(numbers[0], 200)) and numbers[0] > 0
+    with opened(server, stream, headers={"Last-Event-ID": found[-1]["id"]}, params={"follow": "false"}) as answer:
+        assert received(answer, 1) == []  # nothing was lost for whoever had read all
+
+
+class Lazy:
+    """A reader that asks for results and then reads nothing; it knows how many bytes have come to its machine."""
+
+    def __init__(self, server: Server, stream: str, user: str = "ned") -> None:
+        port = int(server.address.rpartition(":")[2])
+        self._plain = socket.socket()
+        self._plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self._plain.settimeout(20)
+        self._plain.connect(("127.0.0.1", port))
+        context = ssl.create_default_context(cafile=server.home / "tls" / "authority.pem")
+        self.socket = context.wrap_socket(self._plain, server_hostname="127.0.0.1")
+        asked = f"GET /v1/streams/{stream}/results HTTP/1.1\r\nHost: x\r\n"
+        self.socket.sendall(f"{asked}Authorization: Bearer {server.token(user)}\r\n\r\n".encode())
+
+    def arrived(self) -> int:
+        """Bytes that are in the kernel of the reader's machine."""
+        return int(struct.unpack("i", fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, b"\0\0\0\0"))[0])
+
+    def wait_until_full(self) -> None:
+        """Until bytes wait at the server that this machine does not take, for some looks in a row."""
+        same, last = 0, (0, 0)
+        while same < 5:
+            select.select([], [], [], 0.02)
+            now = self.arrived(), self._waiting_at_the_server()
+            same, last = (same + 1, now) if now == last and all(now) else (0, now)
+
+    def _waiting_at_the_server(self) -> int:
+        """The send queue of the server's end of this connection, as the kernel tells it."""
+        mine, its = (f":{x[1]:04X}" for x in (self.socket.getsockname(), self.socket.getpeername()))
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, remote, _, queues, *_ = line.split()
+            if local.endswith(its) and remote.endswith(mine):
+                return int(queues.partition(":")[0], 16)
+        return 0
+
+    def raw_rest(self, most: int) -> int:
+        """All bytes that can still be read, as they come over the network, or more than `most`."""
+        raw = socket.socket(fileno=self.socket.detach())
+        raw.settimeout(1)
+        total = 0
+        try:
+            while (got := raw.recv(65536)) and total < most:
+                total += len(got)
+        except OSError:
+            pass
+        raw.close()
+        return total
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def revoked_with_full_buffers(server: Server, name: str) -> None:
+    stream = stream_of(server, name)
+    publish(server, stream, range(ROWS), TEXT)
+    lazy = Lazy(server, stream)
+    lazy.wait_until_full()
+    server.run(f"REVOKE READ TUPLE ON STREAM {name} FROM nurse")
+    arrived = lazy.arrived()
+    assert lazy.raw_rest(2 * arrived) <= arrived, "bytes left the server after REVOKE had returned"
+
+
+def test_after_a_revocation_nothing_reaches_the_machine_of_a_reader_with_full_buffers(server: Server) -> None:
+    for trial in range(3):
+        revoked_with_full_buffers(server, f"revoked_{trial}")
+
+
+def test_without_the_reset_bytes_would_still_arrive(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack succeeds where nothing takes back what was sent."""
+
+    async def nothing(_: object) -> None: ...
+
+    monkeypatch.setattr("headgate.server.dispatch.Dispatcher.settle", nothing)
+    with pytest.raises(AssertionError, match="after REVOKE"):
+        revoked_with_full_buffers(server, "unguarded")
+
+
+@pytest.mark.long
+def test_after_200_revocations_nothing_reaches_the_machine_of_a_reader(server: Server) -> None:
+    for trial in range(200):
+        revoked_with_full_buffers(server, f"long_revoked_{trial}")
+
+
+def test_a_reader_that_never_reads_harms_nobody(server: Server) -> None:
+    stream = stream_of(server, "lazy")
+    server.run(f"SUBSCRIBE TO {stream}", "dora")
+    lazy = [Lazy(server, stream) for _ in range(5)]
+    publish(server, stream, range(ROWS), TEXT)
+    with opened(server, stream, "dora") as answer:
+        assert len(received(answer, ROWS)) == ROWS
+    for x in lazy:
+        x.close()
+
+
+def test_a_suspended_reader_is_told_and_goes_on_when_it_has_the_right_again(server: Server) -> None:
+    stream = stream_of(server, "suspended")
+    publish(server, stream, range(1))
+    with opened(server, stream) as answer:
+        lines = events(answer.iter_lines())
+        assert next(lines)["data"]["values"]["n"] == 0
+        server.run("REVOKE READ TUPLE ON STREAM suspended FROM nurse")
+        assert "suspended" in next(lines)["data"]
+        publish(server, stream, range(1, 2))
+        server.run("GRANT READ TUPLE ON STREAM suspended TO nurse")
+        publish(server, stream, range(2, 3))
+        assert next(lines)["data"].get("values", {}).get("n") == 2

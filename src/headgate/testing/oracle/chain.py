@@ -7,6 +7,7 @@ the view that makes it, and not guessed from the times of results.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -73,14 +74,15 @@ def chain(
 def _output(
     link: Link, made: Sequence[Output], events: Sequence[Event], subscribers: Subscribers, setting: Setting
 ) -> Output:
-    """What one subscriber receives of one query, given what it receives of the queries before it. At the end these
-    arrive once more, with what only the end made final."""
+    """What one subscriber receives of one query, given what it receives of the queries before it. The end is one more
+    moment: what it made final in these arrives, and then everything is final here."""
     (name,) = subscribers
     streams = {reading.stream.name for block in link.query.blocks for reading in block.readings}
     read = [x for x in made if x.name in streams]
     ended = min((x.ended for x in read if x.ended is not None), default=None)
     arriving = [joined(event, number, read, setting) for number, event in enumerate(events)]
-    arriving.append(Arrival(tuple(y for x in read for y in x.tuples(len(events), setting.rules))))
+    at_the_end = tuple(y for x in read for y in x.tuples(len(events), setting.rules))
+    arriving.append(Arrival(at_the_end, dict.fromkeys(streams, math.inf)))
     ends, watermarks = dict[str, int](), dict[str, list[float]]()
     results = exact(
         link.query,

@@ -52,6 +52,8 @@ _PLACE = (MODIFIED, FILE, BLOCK)
 _LISTED = "path string, modificationTime timestamp, length bigint, content binary"
 _AT_MOST = str(256 << 20)
 """Bytes of text files in one batch, unless a single file is larger. Results do not depend on this number."""
+_PACKED, _PACKED_AT_MOST = ("parquet", "orc"), str(64 << 20)
+"""The same for formats that are compressed, of which as many bytes hold more tuples."""
 
 
 Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
@@ -158,6 +160,8 @@ def _in_folder(source: StreamSource) -> StreamSource:
 
 def _reader(reader: Reader, source: StreamSource) -> Reader:
     reader = reader.format(source.format).options(**dict(source.options))
+    if isinstance(reader, DataStreamReader) and source.format in _PACKED and not _bounded(source.options):
+        reader = reader.option("maxBytesPerTrigger", _PACKED_AT_MOST)
     return reader if source.format in _OWN_COLUMNS else reader.schema(source.schema)
 
 

@@ -35,6 +35,9 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "false",
+    # It renames as atomically on local disks, and forks no process for each file of a checkpoint
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
     "spark.hadoop.fs.permissions.umask-mode": "077",  # checkpoints and result files are private
 }
 _LOCAL = {

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from dataclasses import replace
 
 from headgate.labels import Conjunction, Label, parse_roles
 from headgate.model.snapshot import CatalogSnapshot

@@ -24,6 +24,7 @@ from headgate.labels import Clearance, Label, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import BlockResults, ResultBatch
+from headgate.model.times import NO_TIME
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
@@ -288,6 +289,22 @@ class Processor:
         ]
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         return table if order is None else table.sort_by(ARRIVAL)
+
+    def is_due(self, floors: Mapping[int, Mapping[str, int]]) -> bool:
+        """Whether something that is held could be final with these watermarks of streams, by view (its identity): a
+        tuple that waits, or the next slide of a window."""
+        moving = [x for x in self.views if not x.ended and x.windowed]
+        ahead = [(x.passed, x.watermark_with(floors[id(x)]), x.slides) for x in moving]
+        spans = [span for span in ahead if span[1] > span[0]]
+        if not spans:
+            return False
+        times = np.concatenate([x.table.column(TIME).to_numpy() for x in self._executor.partitions.values()])
+        latest = int(times.max(initial=NO_TIME))
+        return any(
+            bool(((times >= since) & (times < until)).any())
+            or any((min(until, latest + held) - 1) // slide * slide >= since for slide, held in slides)
+            for since, until, slides in spans
+        )
 
     def _rows_seen(self, visibilities: Ints) -> Ints | None:
         """The tuples that any view sees; None: all of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -107,6 +108,16 @@ class View:
 
     def watermark(self) -> int:
         return min(map(self.reached, self.timed))
+
+    def watermark_with(self, floors: Mapping[str, int]) -> int:
+        """The watermark if the clock gives streams these."""
+        return min(max(self.reached(x), floors.get(x, NO_TIME)) for x in self.timed)
+
+    @cached_property
+    def slides(self) -> tuple[tuple[int, int], ...]:
+        """By how much windows slide, and how long they hold a tuple, in milliseconds; of those that slide."""
+        windows = (x.window for block in self.running.query.blocks for x in block.readings)
+        return tuple((window.slide, window.range) for window in windows if window is not None and window.slide)
 
     def reached(self, stream: str) -> int:
         """The watermark of one stream for this view."""

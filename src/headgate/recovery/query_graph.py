@@ -211,6 +211,20 @@ class QueryGraph:
         self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
         return results
 
+    def is_due(self, floors: Mapping[str, int]) -> bool:
+        """Whether a batch without tuples, with these watermarks of streams, would make anything final."""
+        known: dict[int, dict[str, int]] = {}
+        for processor in self._processors:
+            given = {id(view): {**floors, **known.get(id(view), {})} for view in processor.views}
+            if processor.is_due(given):
+                return True
+            for view in processor.views:
+                for key in map(consumer_of, view.readers):
+                    if key is not None and key in self._views:
+                        own = known.setdefault(id(self._views[key]), {})
+                        own[view.running.output] = view.watermark_with(given[id(view)])
+        return False
+
     def _tell(self, producer: View, told: Told) -> None:
         """Tells the views that read the results of this one how its watermark moved. They do not look beyond the moment
         at which it ended."""

@@ -351,4 +351,5 @@ def _descriptor(stream: r.Object) -> StreamDescriptor:
         parse_label(definition.label),
         skew if definition.event_time else None,
         definition.table,
+        definition.delay,
     )

@@ -10,14 +10,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from worlds.chain_worlds import ANN, Replay, chained, random_world, with_noise
+from worlds.chain_worlds import ANN, Replay, chained, random_world, with_looks, with_noise
 
 from headgate.labels import parse_label
 from headgate.model import moments as course
 from headgate.model.results import ResultBatch
 from headgate.model.tuples import TupleBatch
 from headgate.recovery.query_graph import QueryGraph
-from headgate.testing.oracle import Result, Tuple
+from headgate.testing.oracle import ChainSetting, Result, Tuple
 from headgate.visibility import index, watermarks
 
 LONGEST = (1, 4, 1000)
@@ -56,6 +56,25 @@ def test_chains_mean_what_the_oracle_says_in_any_split_and_beside_anything_hidde
 @pytest.mark.long
 def test_1000_chains_mean_what_the_oracle_says() -> None:
     print(dict(check(10_000, 1_000)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_looks_at_the_clock_change_nothing_for_tuples_that_come_as_declared(seed: int) -> None:
+    """Only when results come: so batches of others, which look at the clock, tell nothing. What reads UNION ALL of
+    stateless and windowed blocks is left out: tuples of one time are then in the order in which they come."""
+    drawn = random_world(Random(f"looks {seed}"))
+    tuples = [x for x in drawn.events if isinstance(x, Tuple)]
+    setting = ChainSetting(drawn.setting.rules, {"A": 4000, "B": 4000}, {"A": 700, "B": 700})
+    world = chained(drawn.texts, tuples, setting)
+    once = Replay(world, Random(seed), 5).all(tuples)
+    often = Replay(world, Random(seed), 5).all(with_looks(Random(seed), tuples, 700))
+    mixed = {x.output for x in world.links if len({block.stateless for block in x.query.blocks}) > 1}
+    read = {x.output: {y.stream.name for block in x.query.blocks for y in block.readings} for x in world.links}
+    for key, results in once.items():
+        behind = read[key[1]] | {x for y in read[key[1]] for x in read.get(y, ())}
+        if behind & mixed:
+            continue
+        assert Counter(map(str, shown(often[key]))) == Counter(map(str, shown(results))), (key, world.texts)
 
 
 # What would break it --------------------------------------------------------------------------------------------------

@@ -200,6 +200,19 @@ def _stage(links: Sequence[Link], link: Link) -> int:
     return 1 + max((_stage(links, x) for x in links if x.output in read), default=-1)
 
 
+def with_looks(rng: Random, events: Sequence[Event], delay: int) -> list[Event]:
+    """With looks at the clock in between, as tuples of others bring them about, such that all tuples here take no
+    longer to arrive than declared."""
+    found: list[Event] = []
+    for number, event in enumerate(events):
+        for stream in "AB":
+            coming = [x.time for x in events[number:] if isinstance(x, Tuple) and x.stream == stream]
+            if rng.random() < 0.3:
+                found.append(Clock(stream, min(coming, default=1_000_000) + delay))
+        found.append(event)
+    return found
+
+
 def with_noise(rng: Random, events: Sequence[Event]) -> list[Event]:
     """With other tuples that nobody here may see, of any time: those that were there are gone."""
     found: list[Event] = []

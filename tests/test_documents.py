@@ -153,7 +153,7 @@ def commands_of(text: str) -> str:
     return " ".join(found)
 
 
-def tested(command: str) -> bool:
+def is_tested(command: str) -> bool:
     if not command.startswith("bench "):
         return command in BY_TESTS and (ROOT / BY_TESTS[command]).exists()
     package, _, module = BENCHES[command.removeprefix("bench ")][0].rpartition(".")
@@ -167,8 +167,8 @@ def test_every_command_that_a_sentence_names_is_typed_in_a_console_or_run_by_a_t
     named = {
         commands_of(word) for document in DOCUMENTS for word in coded(document) if re.match(r"headgate [a-z-]", word)
     }
-    assert len(named) > 20 and sorted(x for x in named - typed if not tested(x)) == []
-    assert not tested("login") and not tested("bench")
+    assert len(named) > 20 and sorted(x for x in named - typed if not is_tested(x)) == []
+    assert not is_tested("login") and not is_tested("bench")
 
 
 def test_the_layers_of_the_architecture_are_those_that_hold() -> None:

@@ -55,13 +55,15 @@ def test_a_result_comes_by_the_clock_while_its_reader_sees_nothing(
     )
     runner = Runner(spark, tmp_path / "home", pipeline)
     try:
-        written = write(folder, 0, "R1", 1)
-        found, number = [], 0
+        write(folder, 0, "R2", 1)
+        runner.read({"s": StreamSource(DELAYED, "json", {"path": str(folder)})})
+        while pipeline.done("s") < 0:  # Spark is at work
+            runner.wait(0.2)
+        written, found, number = write(folder, 1, "R1", 1), [], 1
         while not found and time.time() < written + PATIENCE:
             number += 1
             if hidden:
                 write(folder, number, "R2", hidden)
-            runner.read({"s": StreamSource(DELAYED, "json", {"path": str(folder)})})
             runner.wait(0.2)
             pipeline.pass_time(runner.idle())
             found = delivered_results(box.fetch("ann", "counts", snapshots.now))

@@ -18,6 +18,7 @@ from headgate.clock import SystemClock
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.ingress.sources import StreamSource
+from headgate.ingress.spark import SETTINGS
 from headgate.model.results import delivered_results
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.streams import Runner
@@ -25,6 +26,7 @@ from headgate.service.streams import Runner
 DELAYED = replace(DESCRIPTOR, delay=1000)
 COUNT = {"counts": "SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND]"}
 PATIENCE = 60.0
+OFTEN = "spark.sql.streaming.noDataProgressEventInterval"
 
 
 def write(folder: Path, number: int, policy: str, count: int) -> float:
@@ -42,6 +44,7 @@ def write(folder: Path, number: int, policy: str, count: int) -> float:
 def test_a_result_comes_by_the_clock_while_its_reader_sees_nothing(
     spark: SparkSession, tmp_path: Path, hidden: int
 ) -> None:
+    spark.conf.set(OFTEN, SETTINGS[OFTEN])
     folder = tmp_path / "in"
     folder.mkdir()
     snapshots = Snapshots(replace(snapshot(COUNT), descriptors={"s": DELAYED}))
@@ -71,5 +74,6 @@ def test_a_result_comes_by_the_clock_while_its_reader_sees_nothing(
         assert [x.values for x in found] == [(1,)]
         assert pipeline.counts.late["s"] == 0
     finally:
+        spark.conf.unset(OFTEN)
         runner.stop()
         pipeline.close()

@@ -33,7 +33,7 @@ from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.query_graph import Make
 from headgate.service.streams import check_history, forget_unbegun
 from headgate.testing import ManualClock
-from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
+from headgate.testing.oracle import ChainSetting, Change, Event, Link, Result, Tuple, chain, cumulative, exact
 from system import crash_worker as worker
 
 WORKER = Path(worker.__file__)
@@ -82,10 +82,9 @@ def expected(
     for name, query in queries.items():
         for who in worker.PEOPLE:
             if name in worker.STAGES:
-                given = through(
-                    who, events, exact(queries["sums"].query, events, worker.PEOPLE, lateness=lateness)[who]
-                )
-                results = exact(query.query, given, {who: worker.PEOPLE[who]})[who]
+                links = Link(queries["sums"].query, "sums_out"), Link(query.query, name)
+                setting = ChainSetting(rules, lateness)
+                results = chain(links, events, {who: worker.PEOPLE[who]}, setting)[name][who]
             else:
                 means = cumulative if name in worker.CUMULATIVE else exact
                 results = means(query.query, events, worker.PEOPLE, lateness=lateness)[who]
@@ -95,24 +94,6 @@ def expected(
 
 def changes(rights: list[worker.Rights], number: int) -> list[Change]:
     return [Change(x.who, x.clearance) for x in rights if x.after == number]
-
-
-def through(who: str, events: list[Event], results: list[Result]) -> list[Event]:
-    """What somebody received of a query as tuples of its output, where they came among the changes of its rights."""
-    source, rules = Label(sources=frozenset({"sums_out"})), Rules()
-    coming = [
-        (
-            x.after,
-            1,
-            Tuple(
-                "sums_out", x.time, dict(zip(("sid", "s", "n"), x.values, strict=True)), rules.combine(x.label, source)
-            ),
-        )
-        for x in results
-    ]
-    changing = [(number, 0, x) for number, x in enumerate(events) if isinstance(x, Change) and x.subscriber == who]
-    found: list[tuple[int, int, Event]] = [*coming, *changing]
-    return [x for *_, x in sorted(found, key=lambda x: x[:2])]
 
 
 def tuple_of(stream: str, row: dict[str, Any], rules: Rules) -> Tuple:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,7 +28,7 @@ from headgate.plan.expressions import Value
 from headgate.service import Headgate
 from headgate.service.runs import Folders
 from headgate.service.streams import checkpoint_name
-from headgate.testing.oracle import Event, Result, Tuple, exact
+from headgate.testing.oracle import ChainSetting, Event, Link, Result, Tuple, chain
 
 SERVICE = Path(__file__).with_name("crash_service.py")
 BEGIN = dt.datetime(2024, 3, 1, 8, 0, tzinfo=dt.UTC)
@@ -130,34 +131,11 @@ class Hospital:
 
     def _received(self, snapshot: CatalogSnapshot, who: str, query: str) -> list[Result]:
         """Of a query over the results of another: what it makes of those that this subscriber would receive."""
-        running = snapshot.running[query]
-        events = self.events
-        for producer in snapshot.queries:
-            if producer.output in running.streams:
-                names = [name for name, _ in producer.query.columns]
-                source = Label(sources=frozenset({producer.output}))
-                clearance = snapshot.clearances[who, query]
-                through = exact(
-                    producer.query,
-                    events,
-                    {who: clearance},
-                    rules=snapshot.rules,
-                    lateness=producer.lateness,
-                    level=producer.level,
-                )[who]
-                events = [
-                    Tuple(
-                        producer.output,
-                        x.time,
-                        dict(zip(names, x.values, strict=True)),
-                        snapshot.rules.combine(x.label, source),
-                    )
-                    for x in through
-                ]
-        given = {who: snapshot.clearances[who, query]}
-        return exact(
-            running.query, events, given, rules=snapshot.rules, lateness=running.lateness, level=running.level
-        )[who]
+        running, given = snapshot.running[query], {who: snapshot.clearances[who, query]}
+        producers = [x for x in snapshot.queries if x.output in running.streams]
+        links = [Link(x.query, x.output, x.level) for x in (*producers, replace(running, output="its own"))]
+        lateness = {name: late for x in (*producers, running) for name, late in x.lateness.items()}
+        return chain(links, self.events, given, ChainSetting(snapshot.rules, lateness))["its own"][who]
 
     def written(self) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
         snapshot, folders, found = self.headgate.snapshot(), Folders(self.headgate), {}

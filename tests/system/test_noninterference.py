@@ -22,7 +22,7 @@ from headgate.execution import metering
 from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.view import View
 from headgate.recovery.state import StateFolder
-from headgate.visibility import index
+from headgate.visibility import watermarks
 from headgate.visibility.index import VisibilityIndex
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.policy import VisibilityPolicy
@@ -66,13 +66,14 @@ def one_watermark(patch: pytest.MonkeyPatch) -> None:
     """Lateness is judged by all tuples of a stream, whoever sees them."""
 
     def late(self: ArrivalTimes, seen: Bools, before: int, lateness: int, others: int) -> Bools | None:
-        times, there = self._times, seen[self._kind]
+        times, there = self.times, self.those(seen)
         greatest = np.maximum.accumulate(np.concatenate([[before], times]))
         found = there & (times < np.minimum(greatest[:-1] - lateness, others))
         return found if found.any() else None
 
     patch.setattr(ArrivalTimes, "late", late)
-    patch.setattr(ArrivalTimes, "latest", lambda self, _: int(self._times.max()))
+    patch.setattr(ArrivalTimes, "latest", lambda self, _: int(self.times.max()))
+    patch.setattr(ArrivalTimes, "reached", lambda self, _: self.times)
 
 
 def hidden_columns_are_read(patch: pytest.MonkeyPatch) -> None:
@@ -146,12 +147,12 @@ def results_come_again(patch: pytest.MonkeyPatch) -> None:
 
 def state_of_all(patch: pytest.MonkeyPatch) -> None:
     """MAX STATE counts all tuples that wait, whoever sees them."""
-    enter = index.enter
+    enter = watermarks.enter
 
-    def all_enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
-        return enter(view, times, np.ones_like(entering), marks, arrived)
+    def all_enter(view: View, times: Ints, entering: Bools, moments: Ints, marks: Ints) -> int | None:
+        return enter(view, times, np.ones_like(entering), moments, marks)
 
-    patch.setattr(index, "enter", all_enter)
+    patch.setattr(watermarks, "enter", all_enter)
 
 
 def results_of_all(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.visibility.dictionary import Dictionary
 from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.watermarks import Moments
 
 READER = "reader"
 MANY = 64
@@ -114,7 +115,7 @@ class Way:
         index.add_view(self.query, {READER: self.reader})
         index.add_view(self.query, {"nobody": None})
         index.know(self.taken.dictionary.labels)
-        rows = index.arriving(self.stream, self.taken.batch.times, self.taken.batch.labels)
+        (rows,) = index.arrive([self.taken.batch], Moments(len(self.taken.batch.times)))
         seen = index.batch().table[rows][0]
         assert not seen[1], "a view without a clearance sees the tuple"
         table = index.of_table(self.stream, self.taken.batch.labels)

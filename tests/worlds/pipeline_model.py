@@ -1,14 +1,16 @@
 """What everyone should receive of a pipeline, at each step, by the oracle alone.
 
 Who looks at a query from some step on begins with nothing; a query over the results of others reads what the oracle
-says that its own reader would receive of these. All who look at a cumulative query look through one view, which lasts
+says that its own reader would receive of these, at the moments at which it would. Each tuple of a step is a moment, and
+so is the end. All who look at a cumulative query look through one view, which lasts
 as long as anybody does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +18,7 @@ from headgate.labels import Clearance, Label
 from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import Mode
-from headgate.testing.oracle import Change, Event, Limit, Result, Tuple, cumulative, exact
+from headgate.testing.oracle import Arrival, Change, Event, Limit, Result, Tuple, cumulative, exact
 from worlds.pipeline_worlds import World
 
 Path = tuple[str, ...]
@@ -26,14 +28,31 @@ Wanted = dict[tuple[str, str], list[Result]]
 """By subscriber and query."""
 
 
+@dataclass
+class Made:
+    """What one reader receives of a query: results by step and moment, and the watermark after each moment; `ends` has
+    the steps in which the view ended, because of a limit or with a query that it read, and at which moment."""
+
+    results: dict[tuple[int, int], list[Result]] = field(default_factory=dict)
+    watermarks: dict[tuple[int, int], float] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+
+    def of(self, step: int) -> list[Result]:
+        return [x for (own, _), results in self.results.items() if own == step for x in results]
+
+
 class Model:
     def __init__(self, world: World) -> None:
         self.world = world
         self.looking = [dict(_looking(step.snapshot)) for step in world.steps]
-        self._shared: dict[str, list[dict[Path, list[Result]]]] = {}
-        self.ends: dict[Key, set[int]] = {}
-        """The steps in which views ended that exceeded a limit, or read from one that did."""
+        self._shared: dict[str, dict[Path, Made]] = {}
         self.of = cache(self._of)
+
+    @property
+    def ends(self) -> dict[Key, set[int]]:
+        """The steps in which views ended that exceeded a limit, or read from one that did."""
+        keys = {key for looking in self.looking for key in looking}
+        return {key: set(self.of(key).ends) for key in keys}
 
     def delivered(self) -> list[Wanted]:
         """What goes out at each step."""
@@ -49,7 +68,9 @@ class Model:
         return found
 
     def _computed(self, step: int) -> Wanted:
-        return {(path[0], query): self.of((path, query))[step] for path, query in self.looking[step] if len(path) == 1}
+        return {
+            (path[0], query): self.of((path, query)).of(step) for path, query in self.looking[step] if len(path) == 1
+        }
 
     def _allowed(self, results: Wanted, now: CatalogSnapshot) -> Wanted:
         found: Wanted = {}
@@ -66,48 +87,48 @@ class Model:
             ]
         return found
 
-    def _of(self, key: Key) -> list[list[Result]]:
-        """What one who looks receives at each step."""
+    def _of(self, key: Key) -> Made:
+        """What one who looks receives."""
         path, query = key
-        found: list[list[Result]] = [[] for _ in self.world.steps]
         running = next(step.snapshot.running[query] for step in self.world.steps if query in step.snapshot.running)
         if running.mode == Mode.CUMULATIVE:
-            for number, results in enumerate(self._of_shared(running)):
-                found[number] = results.get(path, [])
-            return found
-        there = [key in looking for looking in self.looking]
-        for first, end in _episodes(there):
-            me, events, steps = "me", list[Event](), list[int]()
+            return self._of_shared(running).get(path, Made())
+        made = Made()
+        for first, end in _episodes(key in looking for looking in self.looking):
+            me, events, when = "me", list[Event](), list[tuple[int, int]]()
             before = self.looking[first][key]
             for number in range(first, end):
                 now = self.looking[number][key]
-                coming: list[Event] = [
-                    self._limit(running, number),
-                    *([Change(me, now)] if now != before else []),
-                    *self._arriving(running, path, number),
-                ]
+                coming: list[Event] = [self._limit(running, number), *([Change(me, now)] if now != before else [])]
                 before = now
                 events += coming
-                steps += [number] * len(coming)
-                if self._reads_no_more(running, path, number):
-                    self.ends.setdefault(key, set()).add(number)
+                when += [(number, -1)] * len(coming)
+                last = self._reads_no_more(running, path, number)
+                for moment, arrival in enumerate(self._arriving(running, path, number)):
+                    if last is None or moment <= last:
+                        events.append(arrival)
+                        when.append((number, moment))
+                if last is not None:
+                    made.ends[number] = last
                     end = number + 1
                     break
-            ends: dict[str, int] = {}
+            ends, watermarks = dict[str, int](), dict[str, list[float]]()
             subscribers = {me: self.looking[first][key]}
-            received = exact(running.query, events, subscribers, **self._setting(running, first), ends=ends)[me]
-            self._share_out(received, steps, end, found.__getitem__)
-            if me in ends and (ends[me] < len(steps) or end == len(self.world.steps)):
-                self.ends[key] = self.ends.get(key, set()) - {end - 1} | {[*steps, end - 1][ends[me]]}
-        return found
+            setting = self._setting(running, first)
+            received = exact(running.query, events, subscribers, **setting, ends=ends, watermarks=watermarks)[me]
+            self._share_out(made, received, watermarks.get(me, []), when)
+            if me in ends and ends[me] < len(when):
+                made.ends.pop(end - 1, None)
+                made.ends[when[ends[me]][0]] = when[ends[me]][1]
+        return made
 
     def _limit(self, running: ContinuousQuery, number: int) -> Limit:
         now = self.world.steps[number].snapshot.running[running.name]
         return Limit(now.most_state, now.most_results)
 
-    def _reads_no_more(self, running: ContinuousQuery, path: Path, number: int) -> bool:
-        """Whether a query that it reads ended for this reader in this step, who may know of it: of one at a level that
-        it does not look from, it may not."""
+    def _reads_no_more(self, running: ContinuousQuery, path: Path, number: int) -> int | None:
+        """The moment of this step at which a query that it reads ended for this reader, who may know of it: of one at a
+        level that it does not look from, it may not."""
         step, here = self.world.steps[number], (*path, running.name)
         told = (
             producer.name
@@ -115,22 +136,23 @@ class Model:
             if (clearance := self.looking[number].get((here, producer.name))) is not None
             and step.snapshot.rules.order.dominates(clearance.level, producer.level)
         )
-        return any(number in self.ends.get((here, name), ()) for name in told)
+        ends = (self.of((here, name)).ends.get(number) for name in told)
+        return min((x for x in ends if x is not None), default=None)
 
-    def _of_shared(self, running: ContinuousQuery) -> list[dict[Path, list[Result]]]:
+    def _of_shared(self, running: ContinuousQuery) -> dict[Path, Made]:
         if running.name not in self._shared:
-            self._shared[running.name] = [{} for _ in self.world.steps]
             here = [{p: x for (p, q), x in looking.items() if q == running.name} for looking in self.looking]
+            self._shared[running.name] = {path: Made() for looking in here for path in looking}
             first, stuck = 0, set[Path]()
             while first < len(here):
                 mine = self._sharing(here, first, stuck)
                 end = next((x for x in range(first, len(here)) if not mine[x]), len(here))
                 ended = self._replay_shared(running, mine, first, end) if end > first else None
                 if ended is not None:
-                    self.ends |= {
-                        (x, running.name): self.ends.get((x, running.name), set()) | {ended} for x in mine[ended]
-                    }
-                    stuck, first = {x for x in here[ended] if x in mine[ended] or x in stuck}, ended
+                    step, moment = ended
+                    for path in mine[step]:
+                        self._shared[running.name][path].ends[step] = moment
+                    stuck, first = {x for x in here[step] if x in mine[step] or x in stuck}, step
                 elif end > first:
                     first = end - 1
                 first += 1
@@ -149,9 +171,9 @@ class Model:
 
     def _replay_shared(
         self, running: ContinuousQuery, here: Sequence[Mapping[Path, Clearance | None]], first: int, end: int
-    ) -> int | None:
-        """Returns the step in which the view ended that exceeded a limit."""
-        events, steps = list[Event](), list[int]()
+    ) -> tuple[int, int] | None:
+        """Returns the step and the moment in which the view ended that exceeded a limit."""
+        events, when = list[Event](), list[tuple[int, int]]()
         everyone = {path for looking in here[first:end] for path in looking}
         names = {path: "/".join(path) for path in everyone}
         before = here[first]
@@ -159,54 +181,72 @@ class Model:
             coming: list[Event] = [
                 self._limit(running, number),
                 *(Change(names[path], x) for path, x in _changes(before, here[number])),
-                *self._arriving(running, (), number),
             ]
             before = here[number]
-            events += coming
-            steps += [number] * len(coming)
+            arriving = list(self._arriving(running, (), number))
+            events += [*coming, *arriving]
+            when += [*[(number, -1)] * len(coming), *((number, moment) for moment in range(len(arriving)))]
         subscribers = {names[path]: here[first].get(path) for path in everyone}
-        ends: dict[str, int] = {}
-        received = cumulative(running.query, events, subscribers, **self._setting(running, first), ends=ends)
+        ends, watermarks = dict[str, int](), dict[str, list[float]]()
+        setting = self._setting(running, first)
+        received = cumulative(running.query, events, subscribers, **setting, ends=ends, watermarks=watermarks)
         for path in everyone:
-            self._share_out(
-                received[names[path]],
-                steps,
-                end,
-                lambda number: self._shared[running.name][number].setdefault(path, []),  # noqa: B023
-            )
+            made = self._shared[running.name][path]
+            self._share_out(made, received[names[path]], watermarks.get(names[path], []), when)
         at = next(iter(ends.values()), None)
-        return [*steps, end - 1][at] if at is not None and (at < len(steps) or end == len(here)) else None
+        return when[at] if at is not None and at < len(when) else None
 
     def _share_out(
-        self, received: Iterable[Result], steps: Sequence[int], end: int, to: Callable[[int], list[Result]]
+        self,
+        made: Made,
+        received: Iterable[Result],
+        watermarks: Sequence[float],
+        when: Sequence[tuple[int, int]],
     ) -> None:
-        """Results by the step in which they came; at the end of an episode that is not the end of all, what waits for
+        """Results by the moment at which they came; at the end of an episode that is not the end of all, what waits for
         its time is gone."""
         for result in received:
-            if result.after < len(steps):
-                to(steps[result.after]).append(result)
-            elif end == len(self.world.steps):
-                to(end - 1).append(result)
+            if result.after < len(when):
+                made.results.setdefault(when[result.after], []).append(result)
+        made.watermarks.update(zip(when, watermarks, strict=False))
 
-    def _arriving(self, running: ContinuousQuery, path: Path, number: int) -> Iterator[Tuple]:
-        """The tuples of a step; then what other queries made of them for this reader, stage by stage."""
+    def _arriving(self, running: ContinuousQuery, path: Path, number: int) -> Iterator[Arrival]:
+        """The moments of a step: each tuple, with what other queries make of it for this reader, stage by stage; and
+        the end of all."""
         step = self.world.steps[number]
         clock = int(step.now * 1000) if step.kind == "batch" else None
-        yield from (replace(x, clock=clock) for x in step.tuples if x.stream in running.streams)
-        producers = _producers(step.snapshot, running)
-        for producer in sorted(producers, key=lambda x: (x.stage, x.output)):
-            columns = [name for name, _ in producer.query.columns]
-            for result in self.of(((*path, running.name), producer.name))[number]:
-                values = dict(zip(columns, result.values, strict=True))
-                label = self._with_source(result.label, producer.output)
-                yield Tuple(producer.output, result.time, values, label, clock)
+        ending = dict.fromkeys(running.streams, math.inf)
+        own: list[Tuple | None] = [None] if step.kind == "end" else list(step.tuples)
+        producers = sorted(_producers(step.snapshot, running), key=lambda x: (x.stage, x.output))
+        made = {x.name: self.of(((*path, running.name), x.name)) for x in producers}
+        for moment, tuple_ in enumerate(own):
+            tuples, watermarks = list[Tuple](), dict[str, float]()
+            if tuple_ is not None and tuple_.stream in running.streams:
+                tuples.append(replace(tuple_, clock=clock))
+            for producer in producers:
+                tuples += self._results_of(producer, made[producer.name].results.get((number, moment), ()))
+                watermarks[producer.output] = made[producer.name].watermarks.get((number, moment), -math.inf)
+            yield Arrival(tuple(tuples), ending if step.kind == "end" else watermarks)
+
+    def _results_of(self, producer: ContinuousQuery, results: Iterable[Result]) -> Iterator[Tuple]:
+        columns = [name for name, _ in producer.query.columns]
+        for result in results:
+            values = dict(zip(columns, result.values, strict=True))
+            yield Tuple(producer.output, result.time, values, self._with_source(result.label, producer.output))
 
     def _with_source(self, label: Label, source: str) -> Label:
         return self.world.rules.combine(label, Label(sources=frozenset({source})))
 
     def _setting(self, running: ContinuousQuery, step: int) -> dict[str, Any]:
         tables = [x for name in sorted(running.tables) for x in self._snapshot(name, step)]
-        return {"tables": tables, "rules": self.world.rules, "lateness": running.lateness, "level": running.level}
+        outputs = {x.output for step in self.world.steps for x in step.snapshot.queries}
+        return {
+            "tables": tables,
+            "rules": self.world.rules,
+            "lateness": running.lateness,
+            "level": running.level,
+            "outputs": outputs,
+        }
 
     def _snapshot(self, table: str, step: int) -> list[Tuple]:
         """What a table held at the first of all steps up to this one in which some query reads it."""

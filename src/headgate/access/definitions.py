@@ -62,6 +62,7 @@ class StreamDefinition:
     skew: how far ahead of the clock an event time may be, in milliseconds; None: the default
     cumulative: whether its owner allows cumulative queries
     made_of: the inputs of the query whose output it is; None if it is no output
+    delay: how long tuples take to arrive at most, in milliseconds; None: not declared
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -76,6 +77,7 @@ class StreamDefinition:
     cumulative: bool = False
     table: bool = False
     made_of: tuple[int, ...] | None = None
+    delay: int | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,7 @@ def _stream(plain: Mapping[str, Any]) -> StreamDefinition:
         bool(plain.get("cumulative")),
         bool(plain.get("table")),
         None if made_of is None else tuple(map(int, made_of)),
+        int(plain["delay"]) if plain.get("delay") is not None else None,
     )
 
 
@@ -190,6 +193,7 @@ def _plain_stream(x: StreamDefinition) -> dict[str, Any]:
         "input": None if x.input is None else {"format": x.input.format, "options": dict(x.input.options)},
         "lateness": x.lateness or None,
         "skew": x.skew,
+        "delay": x.delay,
         "cumulative": x.cumulative or None,
         "table": x.table or None,
         "made_of": None if x.made_of is None else list(x.made_of),

@@ -28,11 +28,13 @@ from headgate.labels.label import Clearance, Rules
 from headgate.labels.levels import LEAST
 from headgate.model.query import ContinuousQuery
 from headgate.model.stream import StreamDescriptor
+from headgate.model.tuples import TupleBatch
 from headgate.model.visibility import HIDDEN
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.visibility.dictionary import Dictionary
 from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.watermarks import Moments
 
 PAPER_NS = 60
 MOST_PLAIN, MOST_NESTED = 10, 50
@@ -186,7 +188,8 @@ class _Path:
 
     def seen(self, numbers: Ints) -> npt.NDArray[np.bool_]:
         """Which tuples the view sees."""
-        rows = self._index.arriving("s", np.zeros(len(numbers), np.int64), numbers)
+        batch = TupleBatch("s", np.zeros(len(numbers), np.int64), numbers, {})
+        (rows,) = self._index.arrive([batch], Moments(len(numbers)))
         return np.asarray(self._index.table[rows, 0] != HIDDEN, np.bool_)
 
     def decided(self, rows: pa.Table) -> npt.NDArray[np.bool_]:

@@ -238,6 +238,7 @@ _STREAM_CLAUSES: dict[str, Callable[[Cursor], tuple[str, object]]] = {
     "EVENT TIME": lambda c: ("event_time", name(c, "the name of a column")),
     "LATENESS": lambda c: ("lateness", duration(c)),
     "SKEW": lambda c: ("skew", duration(c)),
+    "DELAY": lambda c: ("delay", duration(c)),
     "LABEL FROM": _label_column("LABEL"),
     "ROLES FROM": _label_column("ROLES"),
     "LEVEL FROM": _label_column("LEVEL"),
@@ -247,7 +248,7 @@ _STREAM_CLAUSES: dict[str, Callable[[Cursor], tuple[str, object]]] = {
     "SOURCE": lambda c: ("source", _input(c)),
 }
 _TABLE_CLAUSES = {
-    words: read for words, read in _STREAM_CLAUSES.items() if words not in ("EVENT TIME", "LATENESS", "SKEW")
+    words: read for words, read in _STREAM_CLAUSES.items() if words not in ("EVENT TIME", "LATENESS", "SKEW", "DELAY")
 }
 
 

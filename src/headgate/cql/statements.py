@@ -179,6 +179,7 @@ class StreamDefinition(Statement):
     event_time: Name | None = None
     lateness: int = 0
     skew: int | None = None
+    delay: int | None = None
     label_columns: tuple[tuple[str, Name], ...] = ()
     cumulative: bool = False
     source: Input | None = None

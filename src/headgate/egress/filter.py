@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.narrow import of_kinds
-from headgate.execution.results import result_order
+from headgate.execution.results import moments_of, result_order
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.labels.conjunction import RoleHolder
 from headgate.model.results import BlockResults, ResultBatch
@@ -51,7 +51,8 @@ class ResultFilter:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
                 read = [self._read(view, batch.block) for batch in mine]
-                key = (*map(id, mine), *read)
+                course = view.scratch.course.marks.tobytes() if view.scratch.course is not None else b""
+                key = (*map(id, mine), *read, course)
                 if key not in whole:
                     whole[key] = self._whole(view, mine, read)
                 result_batches += self._shared_out(view, whole[key])
@@ -103,8 +104,10 @@ class ResultFilter:
         kinds = self._labels_of(level, sets)
         if not others:
             blocks = np.full(len(first), first.block)
-            return ResultBatch((), first.query, blocks, first.time, first.values, first.labels, kinds)
+            come = moments_of(view, first) if view.readers else None
+            return ResultBatch((), first.query, blocks, first.time, first.values, first.labels, kinds, moments=come)
         order = result_order(view, batches)
+        come = np.concatenate([moments_of(view, batch) for batch in batches])[order] if view.readers else None
         return ResultBatch(
             (),
             first.query,
@@ -118,6 +121,7 @@ class ResultFilter:
                 ]
             )[order],
             kinds,
+            moments=come,
         )
 
     def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:

@@ -13,11 +13,11 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.sorting import Bools, Ints
+from headgate.columns.sorting import Bools
 from headgate.execution.executors import Executor
-from headgate.execution.results import result_order
+from headgate.execution.results import moments_of, result_order
 from headgate.model.results import BlockResults
-from headgate.model.view import View, ViewScratch
+from headgate.model.view import View
 from headgate.model.visibility import Visibility
 from headgate.visibility.index import VisibilityIndex
 from headgate.visibility.role_limits import HOLDS, NEVER, YIELDS, too_many_results, too_much_held
@@ -27,7 +27,7 @@ def begin(visibility_index: VisibilityIndex, coming: int, executor: Executor) ->
     """Before `coming` tuples enter: reset the per-batch fields of limited views, and list the waiting tuples of each
     view that could exceed its limit with them."""
     for view in _limited(visibility_index.views):
-        view.scratch = ViewScratch(view.scratch.ending, spent=view.scratch.spent)
+        view.scratch.waiting, view.scratch.cutoff = None, None
         if coming and len(executor) + coming > _most_state(view) and view.windowed:
             view.scratch.waiting = executor.waiting(view.windowed, visibility_index.table, view.passed)
 
@@ -48,6 +48,8 @@ def with_cutoffs(
         view.scratch.cutoff = too_much_held(mine, _most_state(view)) if mine else None
         if view.scratch.cutoff is not None:
             view.scratch.ending = HOLDS
+            if view.scratch.course is not None:
+                view.scratch.ended_at = int(view.scratch.course.final(np.array([view.scratch.cutoff.time]))[0])
     return replace(
         visibility,
         cutoff={column: view.scratch.cutoff for view in near if view.scratch.cutoff for column in view.columns},
@@ -88,28 +90,20 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
     sizes = [len(batch) for batch in batches]
     if not sum(sizes):
         return [np.ones(size, np.bool_) for size in sizes]
-    passes = [view.running.query.blocks[batch.block].stateless for batch in batches]
     order = np.arange(sizes[0]) if len(batches) == 1 else result_order(view, batches)
     times = np.concatenate([batch.time for batch in batches])
-    if view.mixed:
-        passing = np.repeat(passes, sizes)
-        come = [x.order[0] if merely else _comes(view, x.time) for x, merely in zip(batches, passes, strict=True)]
-        comes = np.concatenate(come)
-        order = order[np.lexsort((passing[order], comes[order]))]
-        if view.scratch.cutoff is not None:
-            order = order[~passing[order] | (comes[order] < _comes(view, np.array([view.scratch.cutoff.time])))]
+    if view.scratch.cutoff is not None and view.mixed:
+        passes = [view.running.query.blocks[batch.block].stateless for batch in batches]
+        comes = np.concatenate([moments_of(view, batch) for batch in batches])
+        order = order[~np.repeat(passes, sizes)[order] | (comes[order] < view.scratch.ended_at)]
     most = view.running.most_results
     if most is not None:
         beyond, view.second, view.yielded = too_many_results(times[order], most, view.second, view.yielded)
         if beyond is not None:
+            if view.scratch.course is not None:
+                comes = np.concatenate([moments_of(view, batch) for batch in batches])
+                view.scratch.ended_at = int(comes[order[beyond]])
             order, view.scratch.ending = order[:beyond], YIELDS
     kept = np.zeros(len(times), np.bool_)
     kept[order] = True
     return np.split(kept, np.cumsum(sizes)[:-1])
-
-
-def _comes(view: View, times: Ints) -> Ints:
-    """The arrival number at which each instant became final; NEVER if only the end of all input made it final."""
-    arrivals = np.concatenate([np.empty(0, np.int64), *(numbers for numbers, _ in view.scratch.marks)])
-    marks = np.concatenate([np.empty(0, np.int64), *(after for _, after in view.scratch.marks)])
-    return np.append(arrivals, NEVER)[np.searchsorted(marks, times, side="right")]

@@ -8,6 +8,7 @@ runs its partitions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +24,8 @@ from headgate.labels import Clearance, Label, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import BlockResults, ResultBatch
-from headgate.model.tuples import TupleBatch
+from headgate.model.times import NO_TIME
+from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
 from headgate.plan import nodes as n
@@ -32,6 +34,7 @@ from headgate.plan.expressions import Expr
 from headgate.plan.reserved import LEVEL
 from headgate.plan.secure import Mode
 from headgate.visibility.index import Fate, VisibilityIndex
+from headgate.visibility.watermarks import Moments
 
 MOST_ROWS = 1000
 """With more visibility rows than this, the processor checks which of them are still used."""
@@ -67,8 +70,6 @@ class Processor:
         self._filter = result_filter(rules, self._labels)
         self._arrived = 0
         self._same = Constant()
-        self.fates: dict[str, Fate] = {}
-        """What became of the tuples of the last batch, by the source they came from."""
         self._most_rows = MOST_ROWS
         self._changed: Ints | None = None
         self._fed: tuple[TupleBatch, ...] = ()
@@ -160,8 +161,10 @@ class Processor:
             _, conditions, own = block.passes
             if own == stream:
                 seen = self._index.seen_by(block.target, stream, labels)
-                # Every visible tuple advances the query's time.
-                timed = any(query == block.query for query, _ in self.program.windowed)
+                # Every visible tuple advances the query's time, which windows and other queries follow.
+                timed = any(query == block.query for query, _ in self.program.windowed) or any(
+                    view.readers for view in self.views if view.running.name == block.query
+                )
                 found.append((tuple(seen), None if timed else self._condition(block, conditions)))
         return found
 
@@ -219,14 +222,19 @@ class Processor:
         return self._tables
 
     def batch(
-        self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
+        self,
+        arrivals: Sequence[TupleBatch],
+        *,
+        last: bool = False,
+        clock: int | None = None,
+        moments: Moments | None = None,
     ) -> list[ResultBatch]:
         """Process the next tuples, which arrive at the time `clock`; with `last`, all tuples that wait become final.
+        `moments` says what else there is of the batch; None: these tuples are all.
 
         Return the results of all subscribers, in order, under the current rights (`delivered_results` turns them into
         single results).
         """
-        self.fates = {}
         if len(self._index) > self._most_rows:
             self.forget_visibilities()
         tables = self._there()
@@ -235,8 +243,7 @@ class Processor:
             self._executor.renumber_visibility(self._changed)
             self._changed = None
         metering.begin(self._index, coming, self._executor)
-        entered = [self._entered(x, clock) for x in arrivals] or [self.schema.empty_table()]
-        table = entered[0] if len(entered) == 1 else pa.concat_tables(entered)
+        table = self._entered(arrivals, clock, moments or Moments(coming, last=last))
         visibility = metering.with_cutoffs(self.views, self._index.batch(last=last), table, tables, self._executor)
         found = self._executor.run(table, visibility, tables)
         for view in self.views:
@@ -254,21 +261,55 @@ class Processor:
         words = (end_notice(view, self._index.policies.rules) for view in ended)
         return [*result_batches, *(word for word in words if word.subscribers)]
 
-    def _entered(self, arrivals: TupleBatch, clock: int | None) -> pa.Table:
-        """The arriving tuples with their visibility rows. Tuples that no view sees are dropped before anything is
-        computed."""
-        if arrivals.stream not in self.program.streams:
+    @property
+    def fates(self) -> Mapping[str, Fate]:
+        """What became of the tuples of the last batch, by the source they came from."""
+        return self._index.fates
+
+    def _entered(self, given: Sequence[TupleBatch], clock: int | None, moments: Moments) -> pa.Table:
+        """The arriving tuples with their visibility rows, in the order of their arrival. Tuples that no view sees are
+        dropped before anything is computed."""
+        arrivals = [x for x in in_moments(given) if x.stream in self.program.streams]
+        when = [x.moments for x in arrivals if x.moments is not None]
+        together = when[0] if len(when) == 1 else np.concatenate([np.empty(0, np.int64), *when])
+        order = None if len(when) <= 1 else np.argsort(together, kind="stable")
+        arrived = self._arrived + np.arange(len(together))
+        if order is not None:
+            arrived[order] = arrived.copy()
+            together = together[order]
+        batch = replace(moments, first=self._arrived, of_arrivals=together)
+        visibilities = self._index.arrive(arrivals, batch, clock)
+        self._arrived += len(together)
+        if not arrivals:
             return self.schema.empty_table()
-        visibilities = self._index.arriving(
-            arrivals.stream, arrivals.times, arrivals.labels, arrivals.views, self._arrived, clock
+        numbers = np.split(arrived, np.cumsum([len(x.times) for x in arrivals])[:-1])
+        tables = [
+            self._table(x, own, rows, self._rows_seen(rows))
+            for x, own, rows in zip(arrivals, numbers, visibilities, strict=True)
+        ]
+        table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        return table if order is None else table.sort_by(ARRIVAL)
+
+    def is_due(self, floors: Mapping[int, Mapping[str, int]]) -> bool:
+        """Whether something that is held could be final with these watermarks of streams, by view (its identity): a
+        tuple that waits, or the next slide of a window."""
+        moving = [x for x in self.views if not x.ended and x.windowed]
+        ahead = [(x.passed, x.watermark_with(floors[id(x)]), x.slides) for x in moving]
+        spans = [span for span in ahead if span[1] > span[0]]
+        if not spans:
+            return False
+        times = np.concatenate([x.table.column(TIME).to_numpy() for x in self._executor.partitions.values()])
+        latest = int(times.max(initial=NO_TIME))
+        return any(
+            bool(((times >= since) & (times < until)).any())
+            or any((min(until, latest + held) - 1) // slide * slide >= since for slide, held in slides)
+            for since, until, slides in spans
         )
-        if arrivals.views is None:
-            self.fates[arrivals.stream] = self._index.fate
+
+    def _rows_seen(self, visibilities: Ints) -> Ints | None:
+        """The tuples that any view sees; None: all of them."""
         seen = self._index.seen(visibilities)
-        rows = None if seen is None or seen.all() else np.flatnonzero(seen)
-        arrived = self._arrived + np.arange(len(visibilities))
-        self._arrived += len(visibilities)
-        return self._table(arrivals, arrived, visibilities, rows)
+        return None if seen is None or seen.all() else np.flatnonzero(seen)
 
     def _table(self, arrivals: TupleBatch, arrived: Ints, visibilities: Ints, rows: Ints | None = None) -> pa.Table:
         """Tuples in the schema of partitions: all of them, or only `rows`."""

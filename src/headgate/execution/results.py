@@ -37,8 +37,10 @@ def packed(found: BlockEmitted, tuples: Numbered, *, stateless: bool, alone: boo
         if not there.all():
             sets, numbers = tuple(compress(sets, there)), renumbered(numbers, positions_of(there))
     order: tuple[Ints, ...] = ()
-    if not alone:
-        order = (tuples.numbers(ARRIVAL)[emitted.rows[0]],) if stateless else _order(emitted, tuples)
+    if stateless:
+        order = (tuples.numbers(ARRIVAL)[emitted.rows[0]],)
+    elif not alone:
+        order = _order(emitted, tuples)
     return BlockResults(block.query, block.number, found.views, emitted.time, emitted.values, numbers, sets, order)
 
 
@@ -54,18 +56,26 @@ def _order(emitted: Emitted, tuples: Numbered) -> tuple[Ints, ...]:
 
 
 def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
-    """The order of a view's results: windowed blocks first, by instant and then block; then stateless blocks, by
-    arrival."""
+    """The order of a view's results: by the moment at which they come; of one moment those of windowed blocks first, by
+    instant and then block; then those of stateless blocks, by arrival."""
     passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
     widest = max(len(batch.order) for batch in batches)
-    columns: list[list[Ints]] = [[] for _ in range(widest + 2)]
+    columns: list[list[Ints]] = [[] for _ in range(widest + 3)]
     for batch, passes in zip(batches, passing, strict=True):
         at, block = np.full(len(batch), int(passes)), np.full(len(batch), batch.block)
+        come = moments_of(view, batch) if view.mixed else at
         instant, rows = batch.order[: 1 if passes else 4], batch.order[1 if passes else 4 :]
-        keys = (at, *instant, block, *rows)
+        keys = (come, at, *instant, block, *rows)
         for number, column in enumerate(columns):
             column.append(keys[number] if number < len(keys) else np.zeros(len(batch), np.int64))
     return np.lexsort([np.concatenate(column) for column in reversed(columns)])
+
+
+def moments_of(view: View, batch: BlockResults) -> Ints:
+    """The moment at which each result comes: that of its tuple, or that at which its instant became final."""
+    assert view.scratch.course is not None  # noqa: S101
+    passes = view.running.query.blocks[batch.block].stateless
+    return view.scratch.course.came(batch.order[0]) if passes else view.scratch.course.final(batch.time)
 
 
 def end_notice(view: View, rules: Rules) -> ResultBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -53,6 +53,8 @@ _PLACE = (MODIFIED, FILE, BLOCK)
 _LISTED = "path string, modificationTime timestamp, length bigint, content binary"
 _AT_MOST = str(256 << 20)
 """Bytes of text files in one batch, unless a single file is larger. Results do not depend on this number."""
+_PACKED, _PACKED_AT_MOST = ("parquet", "orc"), str(64 << 20)
+"""The same for formats that are compressed, of which as many bytes hold more tuples."""
 
 
 Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
@@ -143,6 +145,18 @@ def _listing(reader: Reader, source: StreamSource) -> Reader:
     return reader.format("binaryFile").schema(_LISTED).options(**options)
 
 
+def takes_all(source: StreamSource, sizes: Sequence[int]) -> bool:
+    """Whether a batch of files of these sizes is far below the bound of a batch. Files are taken in their order, the
+    first one always. So if this batch and the one before it are, the one before left nothing over that it had found:
+    a small file is left over by a batch that is nearly full only, and a large one would be in this batch."""
+    given = {name.lower(): value for name, value in source.options.items()}
+    usual = _PACKED_AT_MOST if source.format in _PACKED else _AT_MOST
+    most = None if "maxfilespertrigger" in given else int(given.get("maxbytespertrigger", usual))
+    if most is None:
+        return len(sizes) < int(given["maxfilespertrigger"])
+    return sum(sizes) < most // 2 and max(sizes, default=0) < most // 8
+
+
 def _bounded(options: Mapping[str, str]) -> bool:
     return not {"maxfilespertrigger", "maxbytespertrigger"}.isdisjoint(map(str.lower, options))
 
@@ -161,6 +175,8 @@ def _in_folder(source: StreamSource) -> StreamSource:
 
 def _reader(reader: Reader, source: StreamSource) -> Reader:
     reader = reader.format(source.format).options(**dict(source.options))
+    if isinstance(reader, DataStreamReader) and source.format in _PACKED and not _bounded(source.options):
+        reader = reader.option("maxBytesPerTrigger", _PACKED_AT_MOST)
     return reader if source.format in _OWN_COLUMNS else reader.schema(source.schema)
 
 

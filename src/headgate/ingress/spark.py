@@ -35,6 +35,10 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.noDataProgressEventInterval": "400",  # how often a stream says that it finds nothing, in ms
+    # It renames as atomically on local disks, and forks no process for each file of a checkpoint
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
+    "FileSystemBasedCheckpointFileManager",
     "spark.hadoop.fs.permissions.umask-mode": "077",  # checkpoints and result files are private
 }
 _LOCAL = {

@@ -95,6 +95,8 @@ class ResultBatch:
     outgoing: Recipient | None = None
     places: Ints | None = None
     """For each result its position among all computed results, if some of those are no longer permitted."""
+    moments: Ints | None = None
+    """For each result the moment of the batch at which it comes, if other queries read it."""
 
     def __len__(self) -> int:
         return len(self.times)
@@ -114,8 +116,9 @@ class ResultBatch:
             return self._of_own_kinds()
         rows = np.flatnonzero(chosen)
         values = tuple(column.take(pa.array(rows)) for column in self.values)
+        moments = None if self.moments is None else self.moments[rows]
         left = replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
-        return left._of_own_kinds()
+        return replace(left, moments=moments)._of_own_kinds()
 
     def _of_own_kinds(self) -> ResultBatch:
         there = used(self.labels, len(self.kinds))

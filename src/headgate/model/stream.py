@@ -17,6 +17,7 @@ class StreamDescriptor:
     labels: the columns that hold labels, by kind (LABEL, ROLES, LEVEL)
     policy: the label that the owner puts on every tuple
     skew: how far ahead of the clock an event time may be, in milliseconds; None: any distance
+    delay: how long tuples take to arrive at most, in milliseconds; None: not declared
     """
 
     name: str
@@ -26,3 +27,4 @@ class StreamDescriptor:
     policy: Label = PUBLIC
     skew: int | None = None
     table: bool = False
+    delay: int | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Ints
@@ -20,4 +21,17 @@ class TupleBatch:
     labels: Ints
     columns: Mapping[str, pa.Array]
     views: tuple[View, ...] | None = None
-    """The views that receive these tuples; None: all views that may see them."""
+    """The views that receive these tuples, which another query made for them; None: all views that may see them."""
+    moments: Ints | None = None
+    """The moments of the batch at which they arrive; None: each is a moment of its own, after those before it."""
+
+
+def in_moments(arrivals: Sequence[TupleBatch]) -> list[TupleBatch]:
+    """Tuples that come one after the other, each at a moment of its own, in the order given."""
+    found, count = list[TupleBatch](), 0
+    for x in arrivals:
+        if x.moments is None:
+            x = replace(x, moments=np.arange(count, count + len(x.times)))
+            count += len(x.times)
+        found.append(x)
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from headgate.columns.sorting import Ints
 from headgate.labels import Clearance, Label, Rules, parse_level
+from headgate.model.moments import Course
 from headgate.model.query import ContinuousQuery
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Position
@@ -29,9 +31,13 @@ class ViewScratch:
     """The tuple of the current batch with which its windows exceed MAX STATE."""
     spent: int = 0
     """Bytes computed for it in the current batch, including those of producer queries."""
-    marks: list[tuple[Ints, Ints]] = field(default_factory=list)
-    """Arrival numbers of the current batch and the watermark after each. Needed if the view is `mixed`: results of
-    windowed and stateless blocks are merged into one order to be counted."""
+    course: Course | None = None
+    courses: dict[str, Course] = field(default_factory=dict)
+    """How its watermark moves in the batch, if the view is `charted`; and as far as single `readers` may see it."""
+    ends_at: int | None = None
+    """The moment of the batch with which a query ended whose results it reads: it sees no later one."""
+    ended_at: int | None = None
+    """The moment of the batch with which it ended."""
 
 
 @dataclass
@@ -41,8 +47,10 @@ class View:
 
     clearances: the clearance of each subscriber, by name
     columns: its columns in the visibility rows, one for each block
-    greatest: by stream, the latest event time that it has seen
+    greatest: by stream, the latest event time that it has seen; of another query's output, its watermark
     passed: the watermark up to which instants have been evaluated
+    floors: by stream with a declared delay, the watermark that the clock has given it
+    own: what `greatest` is for single subscribers, who see different tuples if the query is cumulative; of `readers`
     """
 
     running: ContinuousQuery
@@ -57,6 +65,24 @@ class View:
     """`second` is that of its last result, `yielded` how many results it had in it; counted if MAX RESULTS is set."""
     scratch: ViewScratch = field(default_factory=ViewScratch)
     """What the current batch has computed for it so far; no version stores it."""
+    floors: dict[str, int] = field(default_factory=dict)
+    own: dict[str, dict[str, int]] = field(default_factory=dict)
+    readers: tuple[str, ...] = ()
+    """Those of its subscribers that stand for other queries, which read its results."""
+
+    def end_with(self, moment: int, reason: str) -> None:
+        """A query that it reads ended at this moment of the batch (-1: before all): it ends too, after what it makes of
+        that moment."""
+        known, now = self.scratch.ends_at, self.scratch
+        now.ending = now.ending or reason
+        now.ends_at = moment if known is None else min(moment, known)
+        now.ended_early = now.ends_at < 0
+
+    @property
+    def last_moment(self) -> int:
+        """The last moment of the batch, for a view that ends with it; -1 if it had ended before all."""
+        found = self.scratch.ends_at if self.scratch.ended_at is None else self.scratch.ended_at
+        return -1 if found is None else found
 
     @cached_property
     def windowed(self) -> list[int]:
@@ -69,19 +95,36 @@ class View:
         """Whether some of its blocks have windows and some have none."""
         return 0 < len(self.windowed) < len(self.columns)
 
+    @cached_property
+    def timed(self) -> frozenset[str]:
+        """The streams that it reads; tables have no time."""
+        return self.running.streams - self.running.tables
+
     @property
-    def watched(self) -> bool:
-        """Whether entering tuples must be recorded, to judge the limits of the owner's roles."""
-        return self.scratch.waiting is not None or (self.mixed and self.running.limited)
+    def charted(self) -> bool:
+        """Whether it matters at which moment of a batch a result comes: to queries that read them, and where results
+        of windowed and stateless blocks are merged into one order."""
+        return bool(self.readers) or self.mixed
 
     def watermark(self) -> int:
-        return min(map(self.reached, self.running.streams - self.running.tables))
+        return min(map(self.reached, self.timed))
+
+    def watermark_with(self, floors: Mapping[str, int]) -> int:
+        """The watermark if the clock gives streams these."""
+        return min(max(self.reached(x), floors.get(x, NO_TIME)) for x in self.timed)
+
+    @cached_property
+    def slides(self) -> tuple[tuple[int, int], ...]:
+        """By how much windows slide, and how long they hold a tuple, in milliseconds; of those that slide."""
+        windows = (x.window for block in self.running.query.blocks for x in block.readings)
+        return tuple((window.slide, window.range) for window in windows if window is not None and window.slide)
 
     def reached(self, stream: str) -> int:
         """The watermark of one stream for this view."""
+        floor = self.floors.get(stream, NO_TIME)
         if stream not in self.greatest:
-            return NO_TIME
-        return self.greatest[stream] - self.running.lateness.get(stream, 0)
+            return floor
+        return max(self.greatest[stream] - self.running.lateness.get(stream, 0), floor)
 
     def clearance(self, subscriber: str, rules: Rules) -> Clearance | None:
         """The clearance of a subscriber at the level of the query; None if it does not dominate that level."""

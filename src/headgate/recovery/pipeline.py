@@ -188,12 +188,20 @@ class Pipeline:
         """The number of the last batch taken from a stream; -1 if none was."""
         return self._done.get(stream, -1)
 
-    def take(self, stream: str, number: int, given: SourceBatch | pa.Table, came: int | None = None) -> None:
+    def take(
+        self,
+        stream: str,
+        number: int,
+        given: SourceBatch | pa.Table,
+        came: int | None = None,
+        settled: int | None = None,
+    ) -> None:
         """Takes the next tuples of a stream, which `came` when the clock showed so many milliseconds (None: now). A
-        batch whose number was taken before is not taken again."""
+        batch whose number was taken before is not taken again. With this batch, all tuples have been taken that came
+        before the clock showed `settled` (None: that is not known)."""
         arrived = self._clock.now()
         batch = TableBatch(given) if isinstance(given, pa.Table) else given
-        self._take(stream, number, batch, int(arrived * 1000) if came is None else came)
+        self._take(stream, number, batch, int(arrived * 1000) if came is None else came, settled)
         self.counts.lag[stream] = self._clock.now() - arrived
         event(
             "pipeline",
@@ -205,7 +213,7 @@ class Pipeline:
             seconds=round(self.counts.lag[stream], 3),
         )
 
-    def _take(self, stream: str, number: int, batch: SourceBatch, now: int) -> None:
+    def _take(self, stream: str, number: int, batch: SourceBatch, now: int, settled: int | None) -> None:
         with self._unharmed():
             pushdown = self._pushdown(stream)
         decoded = (
@@ -230,7 +238,7 @@ class Pipeline:
                 self.counts.batches += 1
                 self.counts.unseen[stream] += decoded.unseen
                 self._refuse(decoded.refused)
-                self._finish(snapshot, self._results(decoded.arrivals, decoded.tuples, now))
+                self._finish(snapshot, self._results(decoded.arrivals, decoded.tuples, now, settled))
                 return
             assert whole is not None  # noqa: S101
             # raises if the batch cannot be taken; nothing is changed then
@@ -239,7 +247,7 @@ class Pipeline:
             self.counts.batches += 1
             self._refuse([*whole.refused, *refused])
             self._refused += [note(stream, text) for text in whole.notes]
-            self._finish(snapshot, self._results(arrivals, len(whole), now))
+            self._finish(snapshot, self._results(arrivals, len(whole), now, settled))
 
     def _register(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
         with self._unharmed():
@@ -258,8 +266,9 @@ class Pipeline:
             return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
         return None
 
-    def _results(self, arrivals: TupleBatch, tuples: int, now: int) -> list[ResultBatch]:
-        found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now))
+    def _results(self, arrivals: TupleBatch, tuples: int, now: int, settled: int | None) -> list[ResultBatch]:
+        floors = self._floors({} if settled is None else {arrivals.stream: settled})
+        found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now, floors=floors))
         results = limited(found, NO_TABLE, self._tableless(self._served.snapshot))
         self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._graph.unseen
@@ -267,6 +276,22 @@ class Pipeline:
             self.counts.late[arrivals.stream] += self._graph.late
             self._refused += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
         return results
+
+    def _floors(self, settled: Mapping[str, int]) -> dict[str, int]:
+        """The watermarks that the clock gives streams with a declared delay."""
+        known = ((stream, self._served.snapshot.descriptors.get(stream), clock) for stream, clock in settled.items())
+        return {stream: clock - x.delay for stream, x, clock in known if x is not None and x.delay is not None}
+
+    def pass_time(self, settled: Mapping[str, int]) -> None:
+        """Time passes although nothing comes: all tuples of these streams have been taken that came before the clock
+        showed so many milliseconds. Makes a batch without tuples if that makes something final."""
+        with self._unharmed():
+            floors = self._floors(settled)
+            if self._graph.is_due(floors):
+                snapshot = self._gate.snapshot()
+                self._meet(snapshot)
+                found = self._isolated(lambda _: self._graph.batch([], floors=floors))
+                self._finish(snapshot, limited(found, NO_TABLE, self._tableless(self._served.snapshot)))
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,

@@ -27,13 +27,14 @@ from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
-from headgate.model.tuples import TupleBatch
+from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View, ViewScratch
 from headgate.operators.partition import PartitionState
 from headgate.operators.program import Program
 from headgate.plan.secure import Mode
 from headgate.visibility.dictionary import Dictionary
 from headgate.visibility.index import Fate
+from headgate.visibility.watermarks import Moments, Told
 
 Make = Callable[[Sequence[ContinuousQuery], Program, pa.Schema], Executor]
 
@@ -122,6 +123,8 @@ class QueryGraph:
             self._subscribe(query, dict.fromkeys(names, clearance))
         for (_, clearance), keys in changed.items():
             self._change(keys, clearance)
+        for view in (view for processor in self._processors for view in processor.views):
+            view.readers = tuple(name for name in view.clearances if consumer_of(name) is not None)
 
     def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
         """Subscribers who come together with the same rights share one view. All subscribers of a cumulative query
@@ -173,19 +176,25 @@ class QueryGraph:
     # Batches ----------------------------------------------------------------------------------------------------------
 
     def batch(
-        self, arrivals: Sequence[TupleBatch], *, last: bool = False, clock: int | None = None
+        self,
+        arrivals: Sequence[TupleBatch],
+        *,
+        last: bool = False,
+        clock: int | None = None,
+        floors: Mapping[str, int] | None = None,
     ) -> list[ResultBatch]:
         """The results of these tuples for all subscribers; `clock` is when they arrived. With the `last` batch every
-        open window becomes final."""
+        open window becomes final. `floors` are the watermarks that the clock gives streams after these tuples."""
         self._know()
         fates: dict[str, Fate] = {}
         results: list[ResultBatch] = []
-        coming = list(arrivals)
+        coming = in_moments(arrivals)
+        batch = Moments(sum(len(x.times) for x in arrivals), floors=floors or {}, last=last)
         for view in (view for processor in self._processors for view in processor.views):
             view.scratch = ViewScratch()
         for processor in self._processors:
             own = [x for x in coming if x.stream in processor.program.streams]
-            found = processor.batch(own, last=last, clock=clock)
+            found = processor.batch(own, last=last, clock=clock, moments=batch)
             for stream, fate in processor.fates.items():
                 fates[stream] = fate.with_(fates[stream]) if stream in fates else fate
             for result_batch in sorted(found, key=lambda x: self._stages.running[x.query].output):
@@ -194,11 +203,42 @@ class QueryGraph:
                     results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
                 coming += self._consumer_tuples(result_batch)
             self._charge(processor.views)
+            for view in processor.views:
+                self._tell(view, batch.told)
             self._know()
         seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
         self.unseen = sum(len(x.times) for x in arrivals) - seen
         self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
         return results
+
+    def is_due(self, floors: Mapping[str, int]) -> bool:
+        """Whether a batch without tuples, with these watermarks of streams, would make anything final."""
+        known: dict[int, dict[str, int]] = {}
+        for processor in self._processors:
+            given = {id(view): {**floors, **known.get(id(view), {})} for view in processor.views}
+            if processor.is_due(given):
+                return True
+            for view in processor.views:
+                for key in map(consumer_of, view.readers):
+                    if key is not None and key in self._views:
+                        own = known.setdefault(id(self._views[key]), {})
+                        own[view.running.output] = view.watermark_with(given[id(view)])
+        return False
+
+    def _tell(self, producer: View, told: Told) -> None:
+        """Tells the views that read the results of this one how its watermark moved. They do not look beyond the moment
+        at which it ended."""
+        for name in producer.readers:
+            key = consumer_of(name)
+            view = self._views.get(key) if key else None
+            if view is None or key is None or producer.scratch.course is None:
+                continue
+            own = producer.scratch.courses.get(name, producer.scratch.course)
+            course = producer.scratch.course if view.running.mode == Mode.CUMULATIVE else own
+            end = producer.scratch.ended_at
+            marks, alone = (x.marks if end is None else x.until(end).marks for x in (course, own))
+            told.marks.setdefault(id(view), {})[producer.running.output] = marks
+            told.own.setdefault((id(view), key[0]), {})[producer.running.output] = alone
 
     def forget_labels(self, held: Collection[int]) -> bool:
         """When due, forgets all labels except these and those of tuples in the state; returns whether it was due."""
@@ -236,8 +276,9 @@ class QueryGraph:
         keys = (consumer_of(name) for name in result_batch.subscribers)
         views = {id(view): view for key in keys if key and (view := self._views.get(key))}
         if result_batch.ended:
+            moment = self._views[result_batch.subscribers[0], result_batch.query].last_moment
             for view in views.values():  # it ends after it has processed its last input
-                view.scratch.ending = view.scratch.ending or result_batch.ended
+                view.end_with(moment, result_batch.ended)
         if result_batch.ended or not views:
             return
         running = self._stages.running[result_batch.query]
@@ -249,7 +290,12 @@ class QueryGraph:
             for (name, type_), column in zip(running.query.columns, result_batch.values, strict=True)
         }
         yield TupleBatch(
-            running.output, result_batch.times, numbers[result_batch.labels], columns, tuple(views.values())
+            running.output,
+            result_batch.times,
+            numbers[result_batch.labels],
+            columns,
+            tuple(views.values()),
+            result_batch.moments,
         )
 
     # Saved state ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from headgate.labels.plain import labels_of, plain_labels
 from headgate.model.results import Recipient, ResultBatch
 from headgate.operators.partition import PartitionState, ViewGroup
 
-FORMAT = 2
+FORMAT = 3
 """The format of the state. Every change of what is written here or in what is saved raises it."""
 KEPT = 2
 _TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"

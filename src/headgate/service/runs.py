@@ -127,6 +127,7 @@ class Processing:
                 self._tell_what_changed()
                 self._looked = time.monotonic()
             self._pipeline.settle()
+            self._pipeline.pass_time(self._runner.idle())
 
     def _tell_who_waits(self) -> None:
         """Sends one notice each time a stream cannot be read any further."""

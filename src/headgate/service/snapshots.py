@@ -307,8 +307,9 @@ class SnapshotBuilder:
         return ContinuousQuery(f"{stream.id}@{subscription.level}", whole_stream(stream), level, lateness, Mode.EXACT)
 
     def _lateness(self, inputs: tuple[int, ...]) -> dict[str, int]:
+        """Of outputs none: their watermarks are those of the views that make them."""
         found = (self._state.objects.get(number) for number in inputs)
-        return {source_name(x): x.stream.lateness for x in found if x is not None}
+        return {source_name(x): x.stream.lateness for x in found if x is not None and x.stream.made_of is None}
 
     def _clearance(
         self, who: Principal, stream: r.Object, query: r.Object | None, running: ContinuousQuery
@@ -351,4 +352,5 @@ def descriptor_of(stream: r.Object) -> StreamDescriptor:
         parse_label(definition.label),
         skew if definition.event_time else None,
         definition.table,
+        definition.delay,
     )

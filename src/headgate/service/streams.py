@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from logging import WARNING
 from pathlib import Path
@@ -29,7 +31,7 @@ from headgate.errors import HeadgateError, SourceError, StoreError
 from headgate.ingress.parquet_reader import Files, addresses, files_of, in_order_of_time, local_paths
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.read_files import ReadFiles, vanished
-from headgate.ingress.sources import StreamSource, in_order, kind_of, read_stream, read_texts
+from headgate.ingress.sources import StreamSource, in_order, kind_of, read_stream, read_texts, takes_all
 from headgate.ingress.spark_reader import DecodedBatch, decoded
 from headgate.ingress.text_files import local_file, read_files
 from headgate.ingress.text_formats import Text
@@ -68,6 +70,14 @@ class SparkBatch:
                 return self.files.decoded(pushdown, now, register)
             return decoded(self.frame, self.source.descriptor, pushdown, now, register, self.patience)
         return None
+
+    def is_small(self) -> bool:
+        """Whether it is known to be far below the bound of a batch."""
+        with suppress(Exception):
+            here = local_paths(addresses(self.started) or ())
+            if here:
+                return takes_all(self.source, [os.stat(path).st_size for path, _ in here])
+        return False
 
     def whole(self) -> Whole:
         with self._reporting():
@@ -122,6 +132,8 @@ class Runner:
         self._faults: dict[str, Exception] = {}
         self._troubles: dict[str, _Trouble] = {}
         self._read_files: dict[str, ReadFiles] = {}
+        self._small: dict[str, bool] = {}
+        self._delayed: frozenset[str] = frozenset()
 
     @property
     def failed(self) -> dict[str, SourceError]:
@@ -130,6 +142,7 @@ class Runner:
 
     def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
         """Reads exactly these streams from now on."""
+        self._delayed = frozenset(name for name, x in sources.items() if x.descriptor.delay is not None)
         for name in self._queries.keys() - sources.keys():
             self._queries.pop(name).stop()
         for name in self._troubles.keys() - sources.keys():
@@ -235,7 +248,8 @@ class Runner:
         def batch(frame: DataFrame, number: int) -> None:
             try:
                 given = SparkBatch(frame, source, started, patience)
-                self._pipeline.take(source.name, number, given, clock_of(place, number))
+                settled = self._settled(given, place, number)
+                self._pipeline.take(source.name, number, given, clock_of(place, number), settled)
                 self._troubles.pop(source.name, None)
             except Exception as error:
                 failure("ingress", "a batch failed", error, level=WARNING, stream=source.name, batch=number)
@@ -258,6 +272,25 @@ class Runner:
         except Exception as error:
             raise _stuck(source.name, error) from None
         return started.result()
+
+    def _settled(self, batch: SparkBatch, checkpoint: Path, number: int) -> int | None:
+        """The clock such that this batch and those before it have all tuples that came before it; None: not known. The
+        files of the batch before this one were listed after the clock of the batch before that one was read."""
+        if batch.source.descriptor.delay is None:
+            return None
+        before, self._small[batch.source.name] = self._small.get(batch.source.name, False), batch.is_small()
+        return clock_of(checkpoint, number - 2) if before and self._small[batch.source.name] else None
+
+    def idle(self) -> dict[str, int]:
+        """By stream with a declared delay: the clock, in milliseconds, when Spark last began to look for tuples and
+        found none. All that came before it has been taken."""
+        found: dict[str, int] = {}
+        for name, query in list(self._queries.items()):
+            with suppress(Exception):  # one that has not looked yet, or is ending
+                progress = query.lastProgress if name in self._delayed else None
+                if progress is not None and "addBatch" not in progress["durationMs"]:
+                    found[name] = int(datetime.fromisoformat(progress["timestamp"]).timestamp() * 1000)
+        return found
 
 
 def _stuck(stream: str, error: Exception) -> SourceError:

@@ -19,16 +19,15 @@ from headgate.columns.sorting import Bools, Constant, Ints, dense, distinct, rep
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.model.budget import Budget
 from headgate.model.limits import Limits
+from headgate.model.moments import END
 from headgate.model.query import ContinuousQuery
 from headgate.model.times import BEGINNING, NO_TIME
-from headgate.model.view import View, clearance_of, plain_clearance
+from headgate.model.tuples import TupleBatch
+from headgate.model.view import View, clearance_of, plain_clearance, reads
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.policy import VisibilityPolicy
-from headgate.visibility.role_limits import enter as enter
-
-_Missed = tuple[tuple[int, ...], Bools]
-"""Columns of the visibility rows, and the tuples of a batch that are hidden from them."""
+from headgate.visibility.watermarks import Coming, Missed, Moments, move
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,12 @@ class Fate:
 
     seen: Bools
     late: Bools
+
+    def after(self, other: Fate | None) -> Fate:
+        """The fates of tuples of which others, of the same stream, came before."""
+        if other is None:
+            return self
+        return Fate(np.concatenate([other.seen, self.seen]), np.concatenate([other.late, self.late]))
 
     def with_(self, other: Fate) -> Fate:
         """Combines the fates of the same tuples in two processors."""
@@ -62,8 +67,9 @@ class VisibilityIndex:
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
         self._latest: dict[str, int] = {}
-        self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
-        """The fate of the tuples that arrived last."""
+        self._floors: dict[str, int] = {}
+        self.fates: dict[str, Fate] = {}
+        """The fate of the tuples that arrived last, by source stream."""
         self._alive = set[int]()
         """The rows that tuples of streams may have. A change of rights replaced the others, which no longer change."""
 
@@ -89,7 +95,7 @@ class VisibilityIndex:
         clearances = {name: view.clearances.pop(name) for name in subscribers}
         new = self.add_view(view.running, clearances)
         new.greatest, new.passed, new.ended = dict(view.greatest), view.passed, view.ended
-        new.second, new.yielded = view.second, view.yielded
+        new.second, new.yielded, new.floors = view.second, view.yielded, dict(view.floors)
         self._copied += zip(new.columns, view.columns, strict=True)
         for row in self._rows:
             row[list(new.columns)] = row[list(view.columns)]
@@ -158,34 +164,57 @@ class VisibilityIndex:
         self._levels |= {number: _level_text(label) for number, label in new.items()}
         self._labels |= labels
 
-    def arriving(
-        self,
-        stream: str,
-        times: Ints,
-        labels: Ints,
-        only: tuple[View, ...] | None = None,
-        arrived: int = 0,
-        clock: int | None = None,
-    ) -> Ints:
-        """Returns the visibility rows of arriving tuples of one stream, in order of arrival; the first has the arrival
-        number `arrived`. Advances the watermarks of the views that see them (all views, or `only` some), but never
-        ahead of the `clock`."""
-        if not len(labels):
-            self.fate = Fate(np.empty(0, np.bool_), np.empty(0, np.bool_))
-            return np.empty(0, np.int64)
-        kinds, kind = (labels[:1], repeated(0, len(labels))) if same(labels) else dense(labels)
+    def arrive(self, arrivals: Sequence[TupleBatch], moments: Moments, clock: int | None = None) -> list[Ints]:
+        """Returns the visibility rows of arriving tuples, stream by stream, each in order of arrival. Advances the
+        watermarks of the views that see them, by tuples never ahead of the `clock`."""
+        self.fates = {}
+        batch = replace(moments, permits=self._permits)
+        known = [self._coming(x, clock) for x in arrivals]
+        coming = [x for x, _, _ in known]
+        missed: list[list[Missed]] = [[] for _ in coming]
+        for view in self.views:
+            for found, more in zip(missed, move(view, coming, batch), strict=True):
+                found += more
+        for stream, floor in moments.floors.items():
+            self._floors[stream] = max(floor, self._floors.get(stream, NO_TIME))
+        return [
+            self._rows_of(x.stream, numbers, kind, found)
+            for (x, numbers, kind), found in zip(known, missed, strict=True)
+        ]
+
+    def _coming(self, arrivals: TupleBatch, clock: int | None) -> tuple[Coming, Ints, Ints]:
+        """The tuples, the visibility rows of their kinds, and the kind of each."""
+        stream, labels, only = arrivals.stream, arrivals.labels, arrivals.views
+        kinds, kind = (labels[:1], repeated(0, len(labels))) if len(labels) and same(labels) else dense(labels)
         numbers = np.array([self._first_visibility(stream, label) for label in kinds.tolist()], np.int64)
         if only is not None:
             numbers = np.array([self._for_some(number, only) for number in numbers.tolist()], np.int64)
-        coming = ArrivalTimes(times, kind, len(numbers), clock)
-        seen = (self.table[numbers] != HIDDEN).any(axis=1)
-        self.fate = Fate(coming.those(seen), self._late(stream, coming, seen))
-        missed = self._missed(stream, times, coming, numbers, arrived)
+        times = ArrivalTimes(arrivals.times, kind, len(numbers), clock)
+        visible = np.asarray(self.table[numbers] != HIDDEN, np.bool_)
+        if only is None:
+            seen = np.asarray(visible.any(axis=1), np.bool_)
+            fate = Fate(times.those(seen), self._late(stream, times, seen))
+            self.fates[stream] = fate.after(self.fates.get(stream))
+        moments = np.arange(len(labels)) if arrivals.moments is None else arrivals.moments
+        return Coming(stream, times, moments, kinds, visible, only is not None), numbers, kind
+
+    def _rows_of(self, stream: str, numbers: Ints, kind: Ints, missed: list[Missed]) -> Ints:
+        if not len(kind):
+            return np.empty(0, np.int64)
         if missed:
             return self._without(numbers, kind, missed)
         if len(numbers) == 1:
             return self._same.setdefault(stream, Constant()).of(int(numbers[0]), len(kind))
         return numbers[kind]
+
+    def _permits(self, view: View, name: str, coming: Coming) -> Bools:
+        """The kinds of tuples that one subscriber of a view may see."""
+        rules, labels = self.policies.rules, [self._labels[number] for number in coming.kinds.tolist()]
+        clearance = view.clearance(name, rules)
+        if clearance is None:
+            return np.zeros(len(labels), np.bool_)
+        blocks = [x for x in view.running.query.blocks if coming.stream in x.streams]
+        return np.array([any(reads(rules, x, label, clearance) for x in blocks) for label in labels], np.bool_)
 
     def of_table(self, table: str, labels: Ints) -> Ints:
         """The visibility rows of the tuples of a table; tables advance no watermark."""
@@ -225,7 +254,8 @@ class VisibilityIndex:
         """The tuples that would be late for a view that sees every tuple that any view sees. The owner of the stream
         gets this count; it reveals nothing about single subscribers."""
         before, lateness = self._latest.get(stream, NO_TIME), self._lateness(stream)
-        late = arrived.late(seen, before, lateness, 1 << 62) if seen.any() else None
+        reached = max(before, self._floors.get(stream, NO_TIME) + lateness)
+        late = arrived.late(seen, reached, lateness, 1 << 62) if seen.any() else None
         if seen.any():
             self._latest[stream] = max(before, arrived.latest(seen))
         return np.zeros(len(arrived.those(seen)), np.bool_) if late is None else late
@@ -233,36 +263,7 @@ class VisibilityIndex:
     def _lateness(self, stream: str) -> int:
         return max((view.running.lateness.get(stream, 0) for view in self.views), default=0)
 
-    def _missed(self, stream: str, times: Ints, arrived: ArrivalTimes, numbers: Ints, number: int) -> list[_Missed]:
-        """The columns that miss tuples, and which tuples: late ones, and those after a view has ended early. Advances
-        the watermarks of the views. Tuples that a view cannot see do not move its watermark; tuples cannot be late for
-        stateless blocks."""
-        visible, found = self.table[numbers] != HIDDEN, list[_Missed]()
-        for view in self.views:
-            if view.windowed and stream in view.running.streams:
-                seen = visible[:, view.columns[0] : view.columns[-1] + 1].any(axis=1)
-                if seen.any() and view.scratch.ended_early:
-                    found.append((view.columns, np.ones(len(times), np.bool_)))
-                elif seen.any():
-                    timed = view.running.streams - view.running.tables
-                    others = min((view.reached(s) for s in timed - {stream}), default=1 << 62)
-                    before, lateness = view.greatest.get(stream, NO_TIME), view.running.lateness.get(stream, 0)
-                    late = arrived.late(seen, before, lateness, others)
-                    latest = arrived.latest(seen)
-                    if view.watched:
-                        entering = arrived.those(visible[:, view.windowed].any(axis=1))
-                        marks = arrived.marks(seen, before, lateness, others)[1:]
-                        end = enter(view, times, entering if late is None else entering & ~late, marks, number)
-                        if end is not None:  # with this tuple too many wait: the view ends here
-                            found.append((view.columns, np.arange(len(times)) >= end))
-                            latest = arrived.latest_of(end, seen)
-                    if max(before, latest) > NO_TIME:
-                        view.greatest[stream] = max(before, latest)
-                    if late is not None:
-                        found.append((tuple(view.windowed), late))
-        return found
-
-    def _without(self, numbers: Ints, kind: Ints, found: list[_Missed]) -> Ints:
+    def _without(self, numbers: Ints, kind: Ints, found: list[Missed]) -> Ints:
         which = kind
         for _, missed in found:
             which = dense(which * 2 + missed)[1]
@@ -328,6 +329,7 @@ class VisibilityIndex:
             "label_of": list(self._label_of),
             "copied": list(self._copied),
             "latest": dict(self._latest),
+            "floors": dict(self._floors),
             "masks": [sorted(map(list, mask)) for mask in self.policies.masks],
             "views": [
                 {
@@ -339,6 +341,8 @@ class VisibilityIndex:
                     "ended": view.ended,
                     "second": view.second,
                     "yielded": view.yielded,
+                    "floors": dict(view.floors),
+                    "own": {name: dict(greatest) for name, greatest in view.own.items()},
                 }
                 for view in self.views
             ],
@@ -353,7 +357,7 @@ class VisibilityIndex:
         self._rows = [np.array(plain["rows"][place], np.int32) for place in plain["row_of"]]
         self._label_of = list(plain["label_of"])
         self._copied = [(new, old) for new, old in plain["copied"]]
-        self._latest = dict(plain.get("latest", {}))
+        self._latest, self._floors = dict(plain["latest"]), dict(plain["floors"])
         self.policies.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
         self.views = [
             View(
@@ -365,6 +369,8 @@ class VisibilityIndex:
                 x["ended"],
                 x["second"],
                 x["yielded"],
+                floors=dict(x["floors"]),
+                own={name: dict(greatest) for name, greatest in x["own"].items()},
             )
             for x in plain["views"]
             if x["query"] in running
@@ -378,7 +384,7 @@ class VisibilityIndex:
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
-            reached = max(view.passed, (1 << 61) if last and not view.scratch.ended_early else view.watermark())
+            reached = max(view.passed, END if last and not view.scratch.ended_early else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
                 since[column], until[column] = max(view.passed, BEGINNING + 1), max(reached, BEGINNING + 1)

@@ -19,7 +19,7 @@ class ArrivalTimes:
     """
 
     def __init__(self, times: Ints, kind: Ints, kinds: int, clock: int | None = None) -> None:
-        self._times = times
+        self.times = times
         self._reached = times if clock is None else np.minimum(times, clock)
         self._kind = kind
         self._kinds = kinds
@@ -34,17 +34,17 @@ class ArrivalTimes:
         most `others`, the watermark of the query's other streams."""
         if self._earliest >= others or (self._earliest >= before - lateness and self._falls <= lateness):
             return None
-        late = self.those(seen) & (self._times < self.marks(seen, before, lateness, others)[:-1])
+        greatest = np.maximum.accumulate(np.concatenate([[before], self.reached(seen)[:-1]]))
+        late = self.below(seen, np.minimum(greatest - lateness, others))
         return late if late.any() else None
 
-    def marks(self, seen: Bools, before: int, lateness: int, others: int) -> Ints:
-        """The watermark before the first tuple, and after each."""
-        greatest = np.maximum.accumulate(np.concatenate([[before], np.where(self.those(seen), self._reached, NO_TIME)]))
-        return np.asarray(np.minimum(greatest - lateness, others), np.int64)
+    def below(self, seen: Bools, marks: Ints) -> Bools:
+        """The tuples of the `seen` kinds that are below the watermark when they arrive, which is given for each."""
+        return np.asarray(self.those(seen) & (self.times < marks), np.bool_)
 
-    def latest_of(self, end: int, seen: Bools) -> int:
-        """As `latest`, of the first `end` tuples only."""
-        return int(self._reached[:end][self.those(seen)[:end]].max(initial=NO_TIME))
+    def reached(self, seen: Bools) -> Ints:
+        """How far each tuple of the `seen` kinds moves the time of its stream; the others do not."""
+        return np.where(self.those(seen), self._reached, NO_TIME)
 
     def those(self, seen: Bools) -> Bools:
         """The tuples of the `seen` kinds."""
@@ -52,12 +52,12 @@ class ArrivalTimes:
 
     @cached_property
     def _earliest(self) -> int:
-        return int(self._times.min())
+        return int(self.times.min())
 
     @cached_property
     def _falls(self) -> int:
         """The largest distance of a tuple behind the greatest time up to it."""
-        return int((np.maximum.accumulate(self._reached) - self._times).max())
+        return int((np.maximum.accumulate(self._reached) - self.times).max())
 
     @cached_property
     def _latest(self) -> Ints:

@@ -57,17 +57,18 @@ def too_much_held(parts: Sequence[Changes], most: int) -> Position | None:
     return Position(int(time[at]), int(stream[at]), int(arrival[at]))
 
 
-def too_many_wait(before: Ints, times: Ints, entering: Bools, marks: Ints, most: int) -> int | None:
-    """The first entering tuple with which more than `most` tuples wait for the watermark. `before` are the times of the
-    tuples that waited before, `marks` the watermark after each tuple. INVARIANT: `marks` never falls, so a tuple below
-    it never waits again."""
-    there = np.flatnonzero(entering)
-    counts = np.zeros(len(times) + 1, np.int64)
+def too_many_wait(before: Ints, times: Ints, moments: Ints, marks: Ints, most: int) -> int | None:
+    """The first moment at which tuples enter and more than `most` wait for the watermark. `before` are the times of the
+    tuples that waited before, `times` and `moments` those of the tuples that enter, `marks` the watermark before each
+    moment and after the last. INVARIANT: `marks` never falls, so a tuple below it never waits again."""
+    counts = np.zeros(len(marks), np.int64)
     counts[0] = len(before)
-    np.add.at(counts, there, 1)
-    np.subtract.at(counts, np.searchsorted(marks, times[there], side="right"), 1)
-    np.subtract.at(counts, np.searchsorted(marks, before, side="right"), 1)
-    beyond = there[np.cumsum(counts)[there] > most]
+    np.add.at(counts, moments, 1)
+    for own in (before, times):
+        np.subtract.at(counts, np.searchsorted(marks[1:], own, side="right"), 1)
+    entered = np.zeros(len(marks), np.bool_)
+    entered[moments] = True
+    beyond = np.flatnonzero(entered & (np.cumsum(counts) > most))
     return int(beyond[0]) if len(beyond) else None
 
 
@@ -86,16 +87,12 @@ def too_many_results(times: Ints, most: int, second: int, yielded: int) -> tuple
     return (int(beyond[0]) if len(beyond) else None), int(seconds[-1]), int(counts[-1])
 
 
-def enter(view: View, times: Ints, entering: Bools, marks: Ints, arrived: int) -> int | None:
-    """Records arriving tuples: their times, which of them are `entering` windows, and the watermark after each
-    (`marks`); the first has the arrival number `arrived`. Returns the first tuple with which too many wait, if any:
-    there the view ends."""
-    end = None
-    if view.scratch.waiting is not None and view.running.most_state is not None:
-        end = too_many_wait(view.scratch.waiting, times, entering, marks, view.running.most_state)
-        view.scratch.waiting = np.concatenate([view.scratch.waiting, times[entering]])
+def enter(view: View, times: Ints, entering: Bools, moments: Ints, marks: Ints) -> int | None:
+    """The moment at which too many of the arriving tuples that are `entering` windows wait, if any: there the view
+    ends. `marks` is the watermark before each moment and after the last."""
+    if view.scratch.waiting is None or view.running.most_state is None:
+        return None
+    end = too_many_wait(view.scratch.waiting, times[entering], moments[entering], marks, view.running.most_state)
     if end is not None:
-        view.scratch.ending, view.scratch.ended_early = WAITS, True
-    if view.mixed:
-        view.scratch.marks.append((arrived + np.arange(len(times))[:end], marks[:end]))
+        view.scratch.ending, view.scratch.ended_early, view.scratch.ended_at = WAITS, True, end
     return end

@@ -90,6 +90,7 @@ def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
         input=given,
         lateness=x.lateness,
         skew=x.skew,
+        delay=x.delay,
         cumulative=x.cumulative,
         table=isinstance(x, s.CreateTable),
     )

@@ -64,7 +64,7 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         text=x.text,
         sources=tuple(thing.id for thing in bound.inputs),
     )
-    return _add(q, x.name.text, x.output.text, StreamDefinition(columns, lateness=_lateness(bound)), definition)
+    return _add(q, x.name.text, x.output.text, StreamDefinition(columns), definition)
 
 
 def _add(q: Request, name: str, output_name: str, made: StreamDefinition, definition: QueryDefinition) -> Result:
@@ -118,12 +118,6 @@ def bind_for(q: Request, syntax: QuerySyntax) -> BoundFor:
 
 def _sorted(parameters: Mapping[str, Limit]) -> Parameters:
     return tuple(sorted(parameters.items()))
-
-
-def _lateness(bound: BoundFor) -> int:
-    """Results of windows are in order; those without a window come as their tuples do."""
-    late = [thing.stream.lateness for thing in bound.inputs]
-    return max(late) if any(block.stateless for block in bound.query.blocks) else 0
 
 
 def _readable(q: Request, reader: Principal, target: Target) -> r.Object:

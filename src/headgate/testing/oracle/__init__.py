@@ -13,13 +13,32 @@ sharing. A query over a few dozen tuples takes milliseconds, and there is no att
     # {"ann": [Result(2000, (1,), parse_label("doctor"))]}
 
 `meaning` is section 4.2, the meaning over given tuples; `exact` and `cumulative` are section 4.3, what subscribers
-receive. `value_of` and `aggregate` are section 4.1. Times are in milliseconds since 1970, a column left out is NULL.
+receive; `chain` is what they receive of queries over the results of other queries.
+`value_of` and `aggregate` are section 4.1. Times are in milliseconds since 1970, a column left out is NULL.
 """
 
 from headgate.testing.oracle.aggregates import aggregate
 from headgate.testing.oracle.arrival import cumulative, exact
+from headgate.testing.oracle.chain import Link, chain
+from headgate.testing.oracle.chain import Setting as ChainSetting
 from headgate.testing.oracle.meaning import meaning
-from headgate.testing.oracle.tuples import Change, Event, Limit, Result, Tuple
+from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Limit, Result, Tuple
 from headgate.testing.oracle.values import value_of
 
-__all__ = ["Change", "Event", "Limit", "Result", "Tuple", "aggregate", "cumulative", "exact", "meaning", "value_of"]
+__all__ = [
+    "Arrival",
+    "ChainSetting",
+    "Change",
+    "Clock",
+    "Event",
+    "Limit",
+    "Link",
+    "Result",
+    "Tuple",
+    "aggregate",
+    "chain",
+    "cumulative",
+    "exact",
+    "meaning",
+    "value_of",
+]

@@ -4,13 +4,28 @@ final."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from headgate.labels import LEAST, Level, Rules
 from headgate.plan.queries import Query
 from headgate.testing.oracle.rights import Rights, Setting, Subscribers
-from headgate.testing.oracle.tuples import Change, Event, Limit, Result, Tuple
+from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Limit, Result, Tuple
 from headgate.testing.oracle.views import View
+
+
+@dataclass(frozen=True)
+class Given:
+    """What else is to be told of a replay."""
+
+    ends: dict[str, int] | None
+    watermarks: dict[str, list[float]] | None
+
+    def note(self, view: View) -> None:
+        """With the event at which a view ends its watermark moves no more."""
+        if self.watermarks is not None:
+            for name in view.rights.subscribers:
+                self.watermarks.setdefault(name, []).append(view.watermark(name))
 
 
 def exact(
@@ -22,13 +37,27 @@ def exact(
     rules: Rules | None = None,
     lateness: Mapping[str, int] | None = None,
     level: Level = LEAST,
+    outputs: Collection[str] = (),
+    delay: Mapping[str, int] | None = None,
     ends: dict[str, int] | None = None,
+    watermarks: dict[str, list[float]] | None = None,
 ) -> dict[str, list[Result]]:
-    """What each subscriber receives, each from its own view. `lateness` is by stream, in milliseconds; `tables` are the
-    tuples of all tables; `ends` receives, for each subscriber whose view exceeded a limit, the number of the event
-    at which the view ended."""
-    setting = Setting(query, tuple(tables), rules or Rules(), lateness or {}, level, masking=True)
-    return {name: _replay(setting, events, {name: subscribers[name]}, ends)[name] for name in subscribers}
+    """What each subscriber receives, each from its own view. `lateness` and `delay` are by stream, in milliseconds;
+    `tables` are the tuples of all tables; `outputs` are the streams that queries make. `ends` receives, for each
+    subscriber whose view exceeded a limit, the number of the event at which the view ended; `watermarks` receives
+    that of the query's output, for each subscriber, after each event."""
+    given = Given(ends, watermarks)
+    setting = Setting(
+        query,
+        tuple(tables),
+        rules or Rules(),
+        lateness or {},
+        level,
+        masking=True,
+        outputs=frozenset(outputs),
+        delay=delay or {},
+    )
+    return {name: _replay(setting, events, {name: subscribers[name]}, given)[name] for name in subscribers}
 
 
 def cumulative(
@@ -40,15 +69,27 @@ def cumulative(
     rules: Rules | None = None,
     lateness: Mapping[str, int] | None = None,
     level: Level = LEAST,
+    outputs: Collection[str] = (),
+    delay: Mapping[str, int] | None = None,
     ends: dict[str, int] | None = None,
+    watermarks: dict[str, list[float]] | None = None,
 ) -> dict[str, list[Result]]:
     """What each subscriber of one shared plan receives."""
-    setting = Setting(query, tuple(tables), rules or Rules(), lateness or {}, level, masking=False)
-    return _replay(setting, events, subscribers, ends)
+    setting = Setting(
+        query,
+        tuple(tables),
+        rules or Rules(),
+        lateness or {},
+        level,
+        masking=False,
+        outputs=frozenset(outputs),
+        delay=delay or {},
+    )
+    return _replay(setting, events, subscribers, Given(ends, watermarks))
 
 
 def _replay(
-    setting: Setting, events: Sequence[Event], subscribers: Subscribers, ends: dict[str, int] | None
+    setting: Setting, events: Sequence[Event], subscribers: Subscribers, given: Given
 ) -> dict[str, list[Result]]:
     received: dict[str, list[Result]] = {name: [] for name in subscribers}
     view = View(setting, Rights(setting, subscribers))
@@ -61,16 +102,21 @@ def _replay(
     for number, event in enumerate(events):
         match event:
             case Tuple():
+                deliver(view.arrive(Arrival((event,)), number))
+            case Arrival():
                 deliver(view.arrive(event, number))
+            case Clock():
+                deliver(view.arrive(event.arrival(setting.delay), number))
             case Change() if event.subscriber in subscribers:
                 view.change({**view.rights.subscribers, event.subscriber: event.clearance})
             case Limit():
                 view.limit = event
         if view.ended:
             break
+        given.note(view)
     else:
         number = len(events)
         deliver(view.advance(math.inf, number))
-    if view.ended and ends is not None:
-        ends |= dict.fromkeys(subscribers, number)
+    if view.ended and given.ends is not None:
+        given.ends.update(dict.fromkeys(subscribers, number))
     return received

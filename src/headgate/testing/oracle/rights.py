@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.plan.queries import Block, Query, Stream
@@ -14,7 +14,9 @@ Subscribers = Mapping[str, Clearance | None]
 
 @dataclass(frozen=True)
 class Setting:
-    """`masking`: columns that may not be read are NULL (exact), not a part of the result's label (cumulative)."""
+    """`masking`: columns that may not be read are NULL (exact), not a part of the result's label (cumulative).
+    `outputs` are those streams that are made by queries: their watermarks arrive with them. `delay` is by stream, in
+    milliseconds: how long its tuples take to arrive, where that is declared."""
 
     query: Query
     tables: tuple[Tuple, ...]
@@ -22,6 +24,8 @@ class Setting:
     lateness: Mapping[str, int]
     level: Level
     masking: bool
+    outputs: frozenset[str] = frozenset()
+    delay: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,28 @@ class Tuple:
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """Tuples that arrive at one moment: one of a stream, or none, and the results that queries made at that moment, as
+    tuples of their outputs. `watermarks` are those of streams, as far as they do not follow from the tuples that were
+    seen: of outputs by now, and of a stream with a declared delay."""
+
+    tuples: tuple[Tuple, ...] = ()
+    watermarks: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Everything that came on a stream until the clock showed so many milliseconds has arrived by now."""
+
+    stream: str
+    time: int
+
+    def arrival(self, delay: Mapping[str, int]) -> Arrival:
+        """`delay` is by stream, in milliseconds: nothing is on its way any more that is older than that."""
+        return Arrival((), {self.stream: self.time - delay[self.stream]} if self.stream in delay else {})
+
+
+@dataclass(frozen=True)
 class Change:
     """From here on a subscriber has this clearance; None if it is no longer a subscriber."""
 
@@ -52,7 +74,7 @@ class Limit:
     results: int | None = None
 
 
-Event = Tuple | Change | Limit
+Event = Tuple | Arrival | Clock | Change | Limit
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,14 @@ moment, whatever could be seen before. A view that exceeds a limit ends.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from headgate.testing.oracle.rights import Rights, Setting, Subscribers
 from headgate.testing.oracle.runs import Run
-from headgate.testing.oracle.tuples import BEGINNING, Limit, Position, Result, Seen, Tuple
+from headgate.testing.oracle.tuples import BEGINNING, Arrival, Limit, Position, Result, Seen, Tuple
+
+_MANY = 1_000_000
+"""More tuples than arrive at one moment."""
 
 
 class View:
@@ -20,26 +24,53 @@ class View:
         self._setting = setting
         self._runs = [Run(block, setting, rights) for block in setting.query.blocks]
         self._greatest: dict[str, int] = {}
+        self._own: dict[str, dict[str, int]] = {}
+        self._known: dict[str, float] = {}
         self.limit = Limit()
         self.ended = False
         self._second, self._yielded = -math.inf, 0
 
     @property
     def _watermark(self) -> float:
+        return self._least(self._greatest)
+
+    def watermark(self, name: str) -> float:
+        """The watermark of the query's output for one subscriber: as far as tuples that it may see have moved it. So
+        nothing comes with an earlier time, but for what stateless blocks pass on of late tuples."""
+        return self._least(self._own.get(name, {}))
+
+    def _least(self, greatest: Mapping[str, int]) -> float:
         readings = (reading for run in self._runs for reading in run.block.readings)
         streams = {reading.stream.name for reading in readings if not reading.stream.table}
-        return min(self._greatest.get(name, -math.inf) - self._setting.lateness.get(name, 0) for name in streams)
+        late = self._setting.lateness
+        return min(
+            max(greatest.get(name, -math.inf) - late.get(name, 0), self._known.get(name, -math.inf)) for name in streams
+        )
 
-    def arrive(self, arriving: Tuple, number: int) -> list[Result]:
-        position = Position(arriving.time, arriving.stream, number)
-        late = arriving.time < self._watermark
-        passed: list[Result] = []
+    def arrive(self, arrival: Arrival, number: int) -> list[Result]:
+        """All that arrives at one moment is late or not by the watermark before it."""
+        watermark, entered, passed = self._watermark, False, list[Result]()
+        for place, arriving in enumerate(arrival.tuples):
+            position = Position(arriving.time, arriving.stream, number * _MANY + place)
+            entered |= self._enter(arriving, position, arriving.time < watermark, number, passed)
+        for stream, reached in arrival.watermarks.items():
+            self._known[stream] = max(reached, self._known.get(stream, -math.inf))
+        if entered and self._exceeds(self._waiting(), self.limit.state):
+            return []
+        found = self.advance(self._watermark, number)
+        return [*found, *([] if self.ended else self._counted(passed))]
+
+    def _enter(self, arriving: Tuple, position: Position, late: bool, number: int, passed: list[Result]) -> bool:
+        """Whether the tuple entered a window; what it yields by itself is `passed` on."""
         entered = False
         for place, run in enumerate(self._runs):
             stream = run.stream(arriving.stream)
-            if stream is None or not self.rights.permit(arriving.label, run.block):
+            permitted = [] if stream is None else self.rights.permit(arriving.label, run.block)
+            if stream is None or not permitted:
                 continue
-            self._greatest[stream.name] = max(arriving.reaches, self._greatest.get(stream.name, arriving.reaches))
+            if stream.name not in self._setting.outputs:
+                for greatest in (self._greatest, *(self._own.setdefault(name, {}) for name in permitted)):
+                    greatest[stream.name] = max(arriving.reaches, greatest.get(stream.name, arriving.reaches))
             seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
             if run.block.stateless:
                 yields = run.pass_through(position, seen)
@@ -47,10 +78,7 @@ class View:
             elif not late:
                 run.tuples[position] = seen
                 entered = True
-        if entered and self._exceeds(self._waiting(), self.limit.state):
-            return []
-        found = self.advance(self._watermark, number)
-        return [*found, *([] if self.ended else self._counted(passed))]
+        return entered
 
     def _waiting(self) -> int:
         """How many tuples wait for their time, whichever blocks they wait for."""

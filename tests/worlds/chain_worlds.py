@@ -1,0 +1,226 @@
+"""Random chains of up to three queries, UNION ALL of every mixture of blocks among them, and what comes in: tuples of
+two streams, some of which not everybody may see, and changes of rights. The same events go through the oracle and,
+split in any way, through a query graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.cql.queries import parse_query
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.sql.types import ARROW
+from headgate.labels import Clearance, Level, Rules, parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import delivered_results
+from headgate.model.snapshot import CatalogSnapshot, Subscriber
+from headgate.model.stream import StreamDescriptor
+from headgate.model.tuples import TupleBatch
+from headgate.plan.expressions import Type
+from headgate.plan.queries import Stream, bind_query
+from headgate.recovery.query_graph import QueryGraph
+from headgate.testing.oracle import ChainSetting, Change, Clock, Event, Limit, Link, Result, Tuple, chain
+from headgate.testing.queries import finder
+from worlds.oracle_expressions import evaluate
+
+STREAMS = tuple(Stream(name, (("v", Type.BIGINT),)) for name in ("A", "B"))
+ANN, BOB = "ann", "bob"
+ROLES = {ANN: ("nurse",), BOB: ("nurse", "doctor")}
+HIDDEN = "clerk"
+"""The label of tuples that neither sees."""
+_ALONE = (
+    "SELECT v FROM {}",
+    "SELECT v + 1 AS v WHERE v > 1 FROM {}",
+    "SELECT v FROM {} [ROWS 2]",
+    "SELECT DSTREAM v FROM {} [RANGE 2 SECONDS]",
+    "SELECT DISTINCT v FROM {} [RANGE 3 SECONDS]",
+    "SELECT MAX(v) AS v FROM {} [RANGE 2 SECONDS SLIDE 1 SECOND]",
+    "SELECT COUNT(*) AS v FROM {} [UNBOUNDED]",
+)
+_BOTH = ("SELECT x.v FROM {} [ROWS 1] x, {} [ROWS 2] y", "SELECT x.v FROM {} [NOW] x, {} [RANGE 1 SECOND] y")
+
+
+@dataclass(frozen=True)
+class World:
+    texts: tuple[str, ...]
+    links: tuple[Link, ...]
+    events: tuple[Event, ...]
+    setting: ChainSetting
+
+    def wanted(self) -> dict[tuple[str, str], list[Result]]:
+        """By subscriber and output, as the oracle has it."""
+        people = {name: clearance(ROLES[name]) for name in (ANN, BOB)}
+        found = chain(self.links, self.events, people, self.setting)
+        return {(name, output): results for output, own in found.items() for name, results in own.items()}
+
+
+def clearance(roles: Sequence[str]) -> Clearance:
+    return Clearance(frozenset(roles), Level("U"), frozenset({"A", "B", "O1", "O2", "O3"}))
+
+
+def random_world(rng: Random, *, tuples: int = 24, delay: bool = False) -> World:
+    streams, texts = [x.name for x in STREAMS], list[str]()
+    for number in range(1, rng.choice((2, 3, 3)) + 1):
+        texts.append(_union(rng, streams))
+        streams.append(f"O{number}")
+    late = {x.name: rng.choice((0, 0, 1000)) for x in STREAMS}
+    delays = {x.name: rng.choice((0, 500, 2000)) for x in STREAMS if rng.random() < 0.8} if delay else {}
+    return chained(texts, _events(rng, tuples, delays), ChainSetting(Rules(), late, delays))
+
+
+def chained(texts: Sequence[str], events: Sequence[Event], setting: ChainSetting | None = None) -> World:
+    """Queries whose results are the streams O1, O2 and so on."""
+    streams, links = list(STREAMS), list[Link]()
+    for number, text in enumerate(texts, 1):
+        query = bind_query(parse_query(text), finder(streams))
+        links.append(Link(query, f"O{number}"))
+        streams.append(Stream(f"O{number}", query.columns))
+    return World(tuple(texts), tuple(links), tuple(events), setting or ChainSetting())
+
+
+def _union(rng: Random, streams: Sequence[str]) -> str:
+    """The last stream is read by the first block, so that a chain is one."""
+
+    def block(first: str) -> str:
+        text = rng.choice(_ALONE if rng.random() < 0.75 else _BOTH)
+        return text.format(first, rng.choice(streams))
+
+    blocks = [block(streams[-1]), *(block(rng.choice(streams)) for _ in range(rng.choice((0, 0, 1, 1, 2))))]
+    return " UNION ALL ".join(blocks)
+
+
+def _events(rng: Random, count: int, delays: object) -> list[Event]:
+    """Times mostly in order; of rights that change none comes back."""
+    found: list[Event] = []
+    time = {x.name: rng.choice((0, 0, 5000)) for x in STREAMS}
+    stream, clock = "A", 0
+    for _ in range(count):
+        stream = rng.choice("AB") if rng.random() < 0.3 else stream
+        time[stream] += rng.choice((0, 0, 300, 500, 1000))
+        own = max(0, time[stream] - rng.choice((0, 0, 0, 0, 700, 2500)))
+        label = rng.choice(("TRUE", "TRUE", "nurse", "doctor", HIDDEN))
+        found.append(Tuple(stream, own, {"v": rng.randrange(4)}, parse_label(f"{label} FROM {stream}")))
+        if delays and rng.random() < 0.25:
+            clock = max(clock, time[stream] + rng.choice((0, 500, 3000)))
+            found.append(Clock(rng.choice("AB"), clock))
+    for name in (ANN, BOB):
+        if rng.random() < 0.3:
+            found.insert(rng.randrange(len(found)), Change(name, clearance(ROLES[name][:-1])))
+    if rng.random() < 0.2:
+        state, results = rng.choice((None, 6, 12)), rng.choice((None, 5, 9))
+        found.insert(0, Limit(state, results))
+    return found
+
+
+# The engine -----------------------------------------------------------------------------------------------------------
+
+
+class Replay:
+    """The events of a world through a query graph, in batches of up to `longest` tuples."""
+
+    def __init__(self, world: World, rng: Random, longest: int) -> None:
+        self._world = world
+        self._rng = rng
+        self._longest = longest
+        self._people = {name: clearance(ROLES[name]) for name in (ANN, BOB)}
+        self._limit = next((x for x in world.events if isinstance(x, Limit)), Limit())
+        self._graph = QueryGraph(lambda _, program, schema: LocalExecutor(program, schema, evaluate))
+        self.received: dict[tuple[str, str], list[Result]] = {}
+
+    def all(self, events: Sequence[Event]) -> dict[tuple[str, str], list[Result]]:
+        self._graph.meet(self._snapshot())
+        self.received = {(name, x.output): [] for name in self._people for x in self._world.links}
+        coming: list[Tuple] = []
+        for event in events:
+            if not isinstance(event, Tuple) or self._is_cut(coming, event):
+                self._batch(coming)
+                coming = []
+            match event:
+                case Tuple():
+                    coming.append(event)
+                case Change():
+                    self._people[event.subscriber] = event.clearance  # type: ignore[assignment]
+                    self._graph.meet(self._snapshot())
+                case Clock() if event.stream in self._world.setting.delay:
+                    floor = event.time - self._world.setting.delay[event.stream]
+                    self._note(self._graph.batch([], floors={event.stream: floor}))
+        self._batch(coming)
+        self._note(self._graph.batch([], last=True))
+        return self.received
+
+    def _is_cut(self, coming: Sequence[Tuple], event: Tuple) -> bool:
+        """A batch has tuples of one stream."""
+        longest = self._rng.randint(1, self._longest)
+        return bool(coming) and (coming[-1].stream != event.stream or len(coming) >= longest)
+
+    def _batch(self, tuples: Sequence[Tuple]) -> None:
+        if tuples:
+            labels = [self._graph.dictionary.number(x.label) for x in tuples]
+            values = {"v": pa.array([x.values["v"] for x in tuples], ARROW[Type.BIGINT])}
+            times = np.array([x.time for x in tuples], np.int64)
+            batch = TupleBatch(tuples[0].stream, times, np.array(labels, np.int64), values)
+            self._note(self._graph.batch([batch]))
+
+    def _note(self, found: Sequence[object]) -> None:
+        outputs = {x.name: x.output for x in self._queries()}
+        for x in delivered_results(found):  # type: ignore[arg-type]
+            own = Result(x.time, x.values, x.label, x.block)  # type: ignore[arg-type]
+            self.received[x.subscriber, outputs[x.query]].append(own)
+
+    def _queries(self) -> list[ContinuousQuery]:
+        late, most = self._world.setting.lateness, self._limit
+        return [
+            ContinuousQuery(
+                f"q{number}",
+                link.query,
+                link.level,
+                late,
+                output=link.output,
+                stage=_stage(self._world.links, link),
+                most_state=most.state,
+                most_results=most.results,
+            )
+            for number, link in enumerate(self._world.links)
+        ]
+
+    def _snapshot(self) -> CatalogSnapshot:
+        queries = self._queries()
+        subscribers = [Subscriber(name, x.name, own) for name, own in self._people.items() for x in queries]
+        descriptors = {x.name: StreamDescriptor(x.name, x.columns) for x in STREAMS}
+        return CatalogSnapshot(Rules(), descriptors, tuple(queries), tuple(subscribers))
+
+
+def _stage(links: Sequence[Link], link: Link) -> int:
+    read = {x.stream.name for block in link.query.blocks for x in block.readings}
+    return 1 + max((_stage(links, x) for x in links if x.output in read), default=-1)
+
+
+def with_looks(rng: Random, events: Sequence[Event], delay: int) -> list[Event]:
+    """With looks at the clock in between, as tuples of others bring them about, such that all tuples here take no
+    longer to arrive than declared."""
+    found: list[Event] = []
+    for number, event in enumerate(events):
+        for stream in "AB":
+            coming = [x.time for x in events[number:] if isinstance(x, Tuple) and x.stream == stream]
+            if rng.random() < 0.3:
+                found.append(Clock(stream, min(coming, default=1_000_000) + delay))
+        found.append(event)
+    return found
+
+
+def with_noise(rng: Random, events: Sequence[Event]) -> list[Event]:
+    """With other tuples that nobody here may see, of any time: those that were there are gone."""
+    found: list[Event] = []
+    for event in events:
+        while rng.random() < 0.4:
+            stream = rng.choice("AB")
+            time = rng.choice((0, 3000, 10_000, 90_000))
+            found.append(Tuple(stream, time, {"v": rng.randrange(4)}, parse_label(f"{HIDDEN} FROM {stream}")))
+        if not (isinstance(event, Tuple) and str(event.label).startswith(HIDDEN)):
+            found.append(event)
+    return found

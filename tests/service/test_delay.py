@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from service.test_streams import DESCRIPTOR, Kept, Snapshots, snapshot
+from test_streams import DESCRIPTOR, Kept, Snapshots, snapshot
 
 from headgate.clock import SystemClock
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.ingress.sources import StreamSource
 from headgate.ingress.spark import SETTINGS
-from headgate.model.results import delivered_results
+from headgate.model.results import DeliveredResult, delivered_results
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.streams import Runner
 
@@ -62,7 +62,7 @@ def test_a_result_comes_by_the_clock_while_its_reader_sees_nothing(
         runner.read({"s": StreamSource(DELAYED, "json", {"path": str(folder)})})
         while pipeline.done("s") < 0:  # Spark is at work
             runner.wait(0.2)
-        written, found, number = write(folder, 1, "R1", 1), [], 1
+        written, found, number = write(folder, 1, "R1", 1), list[DeliveredResult](), 1
         while not found and time.time() < written + PATIENCE:
             number += 1
             if hidden:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def _at(found: ResultBatch, moments: np.ndarray[tuple[int], np.dtype[np.int64]])
 
 def watermarks_do_not_travel(patch: pytest.MonkeyPatch) -> None:
     """Time is guessed from the times of results."""
-    real = watermarks.Coming
+    real: Any = watermarks.Coming
     patch.setattr(index, "Coming", lambda *given: real(*given[:-1], False))
     patch.setattr(QueryGraph, "_tell", lambda *_: None)
 

@@ -57,11 +57,9 @@ def _written(text: str, size: int) -> str:
 
 
 _NOTES = (
-    "Size: nearly flat for ROWS and RANGE: a tuple enters once and leaves once, whatever lies between.",
+    "Size: flat: a tuple enters once and leaves once, whatever lies between.",
     "What does grow with a window is the state that is written down with every batch.",
-    "PARTITIONED holds so many tuples of each of eight wards, and falls earlier. Short slides yield more results.",
-    "Keys: flat for RANGE, where groups are only numbers; PARTITIONED holds twenty tuples of each key, and falls.",
     "UNBOUNDED holds every tuple that ever came, and writes it down with every batch: it slows down as time goes on.",
-    "Views: each has windows of its own, as it sees other tuples; ingress and the order of tuples are shared.",
-    "Queries: windows of different sizes are computed each by itself; they share the tuples and what is read of them.",
+    "Views: each has windows of its own, as it sees other tuples; ingress is shared, and tuples are kept once.",
+    "Queries: windows of different sizes over one input share its tuples; each has sums of its own.",
 )

@@ -33,7 +33,7 @@ _QUERIES = (
     "SELECT DSTREAM DISTINCT i FROM warm [RANGE 2 SECONDS]",
     "SELECT RSTREAM l FROM warm [ROWS 2]",
     "SELECT a.i, b.d FROM warm [RANGE 2 SECONDS] a, warm [ROWS 3] b WHERE a.s = b.s",
-    "SELECT a.i, COUNT(*) AS n FROM warm [RANGE 2 SECONDS] a, warm [PARTITIONED BY i ROWS 2] b WHERE a.l = b.l GROUP BY a.i",
+    "SELECT a.i, COUNT(*) AS n FROM warm [NOW] a, warm [PARTITIONED BY i ROWS 2] b WHERE a.l = b.l GROUP BY a.i",
 )
 
 

@@ -71,6 +71,18 @@ class SlotPool:
 
 
 @compiled
+def unheld(slots: Ints, holders: Ints, found: Ints) -> int:
+    """The slots, each once, that nobody holds; from now on they count -1 holders. Returns how many there are."""
+    count = 0
+    for slot in slots:
+        if holders[slot] == 0:
+            holders[slot] = -1
+            found[count] = slot
+            count += 1
+    return count
+
+
+@compiled
 def _give(slots: Ints, taken: Bools, queue: Ints, last: int) -> int:
     """Appends slots to the ring; returns how many, fewer than all if one is not taken."""
     place = last - len(queue) if last >= len(queue) else last

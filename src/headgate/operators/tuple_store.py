@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headgate.columns.sorting import Bools, Ints, dense
 from headgate.expressions.limits import size_of
 from headgate.loops.arrays import grown
-from headgate.loops.slots import SlotPool
+from headgate.loops.slots import SlotPool, unheld
 from headgate.loops.store import ColumnStore
 from headgate.model.visibility import Visibility
 from headgate.operators.label_sets import LabelSets, label_sets
@@ -63,7 +63,8 @@ class TupleStore:
         """Tuples that nobody holds are gone."""
         slots = np.concatenate([_EMPTY, *self._released])
         self._released.clear()
-        gone = np.unique(slots[self._holders[slots] == 0])
+        gone = np.empty(len(slots), np.int64)
+        gone = gone[: unheld(slots, self._holders, gone)]
         if len(gone):
             self._count(gone, -1)
             self._columns.drop(gone)
@@ -76,7 +77,7 @@ class TupleStore:
     @property
     def kept(self) -> Ints:
         """The slots of all tuples, in no order."""
-        return np.flatnonzero(self._holders)
+        return np.flatnonzero(self._holders > 0)
 
     @property
     def present(self) -> Ints:

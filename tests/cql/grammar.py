@@ -68,7 +68,7 @@ RULES: Node = Choice((Terminal(text="$$A$$"), Terminal(text="$$ PLAYS(A, B). -- 
 NUMBERS: Node = Choice((Terminal(text="1"), Terminal(text="17"), Terminal(text="9999")))
 NAMES: Node = Choice((Terminal(text="A"), Terminal(text="_B1"), Terminal(text='"AT"'), Terminal(text='"SAY ""AH"""')))
 ALIASES: Node = Choice((Terminal(text="A"), Terminal(text="_B1"), Terminal(text="`AT`"), Terminal(text="`SAY ``AH```")))
-TEXTS: Node = Choice((*STRINGS.parts, Terminal(text='""'), Terminal(text='" S"'), Terminal(text='"SAY ""AH"""')))
+TEXTS: Node = Choice((*STRINGS.parts, *(Terminal(text=x) for x in ('""', '" S"', '"AT"', '"SAY ""AH"""'))))
 FUNCTIONS: Node = Choice((Terminal(text="F"), Terminal(text="AVG")))
 
 

@@ -43,17 +43,6 @@ def _either(a: Bools | None, b: Bools | None) -> Bools | None:
     return b if a is None else a if b is None else a | b
 
 
-def ranks(array: pa.Array) -> tuple[Ints, pa.Array]:
-    """For each row the rank of its value among the distinct values, and these in order; NULL has rank -1."""
-    encoded = _plain(array).dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary).to_numpy()
-    place = np.empty(len(order) + 1, np.int64)
-    place[order] = np.arange(len(order))
-    place[-1] = NULL_CODE
-    indices = encoded.indices.fill_null(len(order)).to_numpy().astype(np.int64)
-    return place[indices], encoded.dictionary.take(pa.array(order))
-
-
 def _plain(array: pa.Array) -> pa.Array:
     """The column with one zero: -0.0 becomes 0.0, since they are equal."""
     return pc.add(array, pa.scalar(0.0, array.type)) if pa.types.is_floating(array.type) else array

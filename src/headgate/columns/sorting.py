@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
@@ -82,54 +80,3 @@ def stable_order(keys: Ints) -> Ints:
     if len(keys) and keys.min() >= 0 and keys.max() < _SMALL:
         return np.argsort(keys.astype(np.uint16), kind="stable")  # radix sort
     return np.argsort(keys, kind="stable")
-
-
-def rising(values: Ints) -> bool:
-    return bool((values[1:] >= values[:-1]).all())
-
-
-def in_sequence(values: Ints) -> Ints:
-    """The values sorted; they nearly always are already."""
-    return values if rising(values) else np.sort(values)
-
-
-def in_rows_order(sides: tuple[Ints, ...], before: Ints | None = None) -> Ints | None:
-    """The order of rows by the columns `sides`, after `before` if given; None if they are in this order already."""
-    keys = sides if before is None else (before, *sides)
-    if len(keys[0]) < 2:
-        return None
-    tied: Bools = np.ones(len(keys[0]) - 1, np.bool_)
-    for key in keys:
-        steps = np.diff(key)
-        if (tied & (steps < 0)).any():
-            return np.lexsort(tuple(reversed(keys)))
-        tied &= steps == 0
-        if not tied.any():
-            return None
-    return None
-
-
-class Positions:
-    """Positions in a sorted column: how many values are less than or equal to a number."""
-
-    def __init__(self, values: Ints) -> None:
-        self._values = values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def up_to(self, numbers: Ints) -> Ints:
-        """For each number the position to its right, as `searchsorted(side="right")` finds it."""
-        if self._counts is None or len(numbers) < len(self._counts) >> 4:
-            return np.searchsorted(self._values, numbers, side="right")
-        low, high = self._values[0] - 1, self._values[-1]
-        found: Ints = self._counts[np.clip(numbers, low, high) - low]
-        return found
-
-    @cached_property
-    def _counts(self) -> Ints | None:
-        """How many values are at most n, for each n from the first value minus one; None if they lie too far apart."""
-        values = self._values
-        if not len(values) or not close(int(values[0]), int(values[-1]), len(values)):
-            return None
-        return np.cumsum(np.bincount(values - (values[0] - 1)))

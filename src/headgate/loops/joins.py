@@ -46,15 +46,6 @@ def unlink(rows: Ints, head: Ints, before: Ints, behind: Ints, key_of: Ints) -> 
 
 
 @compiled
-def link_all(rows: Ints, keys: Ints, head: Ints, before: Ints, behind: Ints, key_of: Ints, fifo: bool) -> None:
-    for i in range(len(rows)):
-        if keys[i] >= 0:
-            link(rows[i], keys[i], head, before, behind, key_of, fifo)
-        else:
-            key_of[rows[i]] = -1
-
-
-@compiled
 def _probe(
     key: int,
     position: int,

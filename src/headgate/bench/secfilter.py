@@ -217,5 +217,5 @@ _NOTES = (
     "The clock is processor time. All three take the same batches in turns; added: the median of the differences.",
     "Operators: three selections and a projection in each block; the union over the blocks is not counted.",
     "Labelling is ingress; filtering is all the rest: who sees a tuple, and what may go out. Nothing is written down.",
-    "Without security: the same ingress, kernels and parcels; no label is read, one sight for all, nothing is decided.",
+    "Without security: the same ingress, operators and result batches; no label is read, nothing is decided.",
 )

@@ -22,9 +22,11 @@ from headgate.ingress.validation import Ingress
 from headgate.labels import PUBLIC, Label, Level, Rules
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import ResultBatch
+from headgate.model.tuples import TupleBatch
 from headgate.model.view import View
 from headgate.model.visibility import Visibility
 from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.watermarks import Moments
 
 
 class UnlabelledIngress(Ingress):
@@ -54,16 +56,8 @@ class _OneVisibility(VisibilityIndex):
         targets = tuple((running.name, number) for number in range(columns))
         self._only = Visibility(targets, np.ones((1, columns), np.int32), (frozenset(),), never, never, {})
 
-    def arriving(
-        self,
-        stream: str,  # noqa: ARG002
-        times: Ints,  # noqa: ARG002
-        labels: Ints,
-        only: tuple[View, ...] | None = None,  # noqa: ARG002
-        arrived: int = 0,  # noqa: ARG002
-        clock: int | None = None,  # noqa: ARG002
-    ) -> Ints:
-        return self._zeros.of(0, len(labels))
+    def arrive(self, arrivals: Sequence[TupleBatch], moments: Moments, clock: int | None = None) -> list[Ints]:  # noqa: ARG002
+        return [self._zeros.of(0, len(x.labels)) for x in arrivals]
 
     def seen(self, visibilities: Ints) -> None:
         pass

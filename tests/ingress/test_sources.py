@@ -391,8 +391,8 @@ def test_a_folder_removed_while_it_is_followed_is_reported_and_followed_again(
 
     def until(tuples: int) -> None:
         end = time.monotonic() + 60
-        while pipeline.counts.tuples["a"] < tuples and time.monotonic() < end:
-            runner.wait(0.1)
+        while (pipeline.counts.tuples["a"] < tuples or runner.failed) and time.monotonic() < end:
+            runner.wait(0.1)  # a batch is counted before it is done
         assert pipeline.counts.tuples["a"] == tuples
 
     try:

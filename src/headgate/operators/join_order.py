@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from headgate.plan import nodes as n
-from headgate.plan.expressions import Column, Compare, Expr
+from headgate.plan.expressions import Column, Compare
 from headgate.plan.normal import moved
 
 
@@ -24,9 +24,6 @@ def joining_order(node: n.Join) -> tuple[tuple[int, ...], n.Join]:
 def _order(node: n.Join) -> tuple[int, ...]:
     """Streams stay in the order of their names, before tables. Of the tables, one that an equality connects with the
     sides joined so far comes next.
-
-    The cache may keep side numbers, because equal joins have the same; it must not keep the join itself, because its
-    columns have types that are not part of the join's equality.
     """
     tables = [number for number, side in enumerate(node.sides) if any(isinstance(x, n.Table) for x in side.walk())]
     order = [number for number in range(len(node.sides)) if number not in tables]
@@ -40,12 +37,3 @@ def _order(node: n.Join) -> tuple[int, ...]:
 def _connected(node: n.Join, joined: list[int], number: int) -> bool:
     equal = (x.inputs for x in node.conditions if isinstance(x, Compare) and x.operator == "=")
     return any(number in inputs and not inputs.isdisjoint(joined) for inputs in equal)
-
-
-def equality(condition: Expr, number: int) -> tuple[Column, Column, Expr] | None:
-    """The two columns of a condition that equates a column of side `number` with one of an earlier side."""
-    match condition:
-        case Compare("=", Column() as a, Column() as b) if number in (a.input, b.input) and a.input != b.input:
-            left, right = (a, b) if b.input == number else (b, a)
-            return (left, right, condition) if left.input < number else None
-    return None

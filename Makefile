@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup postgres java demo test test-long check clean
+.PHONY: help setup postgres java kafka demo test test-long check clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,13 +19,16 @@ postgres: ## make sure that the PostgreSQL server binaries are there
 java: ## make sure that there is a Java runtime for Spark
 	@bash scripts/ensure-java.sh
 
+kafka: java ## make sure that Spark's connector to Kafka and a broker for tests are there
+	@bash scripts/ensure-kafka.sh broker
+
 demo: setup java ## show Headgate at work
 	@$(BIN)/headgate demo
 
 test: setup postgres java ## run the tests, those on PostgreSQL included
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-test-long: setup postgres java ## run the long suites
+test-long: setup postgres java kafka ## run the long suites
 	@$(BIN)/python -m pytest -m long $(ARGS)
 
 check: setup ## lint, formatting, types, import directions

@@ -16,6 +16,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,9 +26,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from headgate.client.local import wait_until_ended
+from headgate.home import LOCK
+
 ROOT = Path(__file__).resolve().parents[1]
 HEADGATE = Path(sys.executable).parent / "headgate"
 WORKER = Path(__file__).with_name("documents_worker.py")
+PORT = "18443"
+"""The port of servers in documents; tests take a free one, since documents may be typed by several runs at once."""
 PATIENCE = 120.0
 """Seconds after which something that does not come is not waited for any longer."""
 _SHELL = {"|", "&", "<", ">", ">>", ";", "&&", "||"}
@@ -74,8 +80,8 @@ def _typed(command: str, output: str) -> str:
 
 def type_document(document: str, folder: Path, headgate: Headgate) -> list[str]:
     """Types all consoles of a document in one folder; the commands whose output is not what the document shows."""
-    path = ROOT / document
-    text = path.read_text()
+    path, port = ROOT / document, _free_port()
+    text = path.read_text().replace(PORT, port)
     found, wrong = [], []
     with Shell(folder, headgate) as shell:
         for step in console_steps(text):
@@ -86,8 +92,13 @@ def type_document(document: str, folder: Path, headgate: Headgate) -> list[str]:
             if not same:
                 wrong.append(f"{step.command}\n{output}")
     if wrong and os.environ.get("HEADGATE_WRITE_DOCUMENTS"):
-        path.write_text(written_anew(text, found))
+        path.write_text(written_anew(text, found).replace(port, PORT))
     return wrong
+
+
+def _free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return str(free.getsockname()[1])
 
 
 @dataclass
@@ -104,9 +115,12 @@ class Shell:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """A server that a command started ends some seconds after the command; until then it writes into the folder."""
         if self.beside is not None:
             self.beside.kill()
             self.beside.communicate()
+        for lock in self.folder.rglob(LOCK):
+            wait_until_ended(lock.parent)
 
     def type(self, step: Step) -> str:
         """What the step prints, without line breaks at its end."""

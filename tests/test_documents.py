@@ -133,10 +133,15 @@ def test_every_command_that_a_document_shows_is_run() -> None:
 
 
 BY_TESTS = {
+    "admin": "tests/cli/test_admin.py",
     "demo": "tests/test_demo.py",
     "demo exchange": "tests/test_documents.py",
+    "cluster": "tests/system/test_cluster.py",
+    "cluster package": "tests/system/test_cluster.py",
+    "cluster check": "tests/system/test_cluster.py",
     "sendlog": "tests/cli/test_sendlog_commands.py",
     "sendlog node": "tests/sendlog/test_processes.py",
+    "shell": "tests/server/test_shell.py",
 }
 """Commands that sentences name and no console types, by the tests that run them. Benches have tests in tests/bench."""
 

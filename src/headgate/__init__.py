@@ -7,9 +7,16 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+_NAMES = {
+    "connect": "headgate.client",
+    "aconnect": "headgate.client",
+    "DataSource": "headgate.client.spark",
+    "Engine": "headgate.service.embedded",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """`headgate.connect`; whoever does not call it does not wait for the client's libraries."""
-    if name == "connect":
-        return import_module("headgate.client").connect
+    """`headgate.connect` and the other names for programs; whoever does not use one does not wait for its libraries."""
+    if name in _NAMES:
+        return getattr(import_module(_NAMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

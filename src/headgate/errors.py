@@ -76,5 +76,13 @@ class LeaseLost(StoreError):
     """What the rights of a moment permit may not go out any more: they may have changed meanwhile."""
 
 
+class Fenced(StoreError):
+    """Another process has taken over what this one was writing to."""
+
+
 class SourceError(HeadgateError):
     """A source that cannot be read; what reads others is not harmed."""
+
+
+class ColumnsChanged(SourceError):
+    """A batch was read with other columns than its stream has now; it is to be read again."""

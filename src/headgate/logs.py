@@ -1,7 +1,8 @@
 """Logs for operators: lifecycle, batches, failures with where they came from; as text or as JSON lines.
 
 A log names streams, queries, numbers and kinds of errors. It never holds values of tuples, labels or secrets, so an
-error is logged by its kind and its stack, never by its text: that may repeat a value.
+error is logged by its kind and its stack, never by its text: that may repeat a value. Why a source cannot be read is
+logged in our own words, the ones that `run` prints for its operator.
 """
 
 from __future__ import annotations

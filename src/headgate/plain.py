@@ -6,9 +6,11 @@ reads, colour what stands elsewhere or begin a line that nobody wrote, so it is 
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 # Control characters (of ASCII and of Latin-1), separators of lines, what reorders a text, halves of characters.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -39,3 +41,10 @@ def format_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [seen[0], ["-" * width for width in widths], *seen[1:]]
     shown = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join(shown if rows else [*shown, "(none)"])
+
+
+def format_csv(rows: Iterable[Sequence[str]]) -> str:
+    """Rows as CSV, a line for each: a line break within a value is escaped, as everything that acts on a terminal."""
+    sink = io.StringIO()
+    csv.writer(sink, lineterminator="\n").writerows([visible(cell) for cell in row] for row in rows)
+    return sink.getvalue().removesuffix("\n")

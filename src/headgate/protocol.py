@@ -6,7 +6,10 @@ import hashlib
 
 JSON_LINES, ARROW_STREAM, EVENTS = "application/x-ndjson", "application/vnd.apache.arrow.stream", "text/event-stream"
 PRODUCER, SEQUENCE, SIGNATURE = "Headgate-Producer", "Headgate-Sequence", "Headgate-Signature"
-POSITION = "Last-Event-ID"
+POSITION, BEGINNING = "Last-Event-ID", "Headgate-Position"
+"""Where a reader goes on; and, in the answer, where its results begin."""
+SUBPROTOCOL, SUBPROTOCOL_BEARER = "v1.headgate", "bearer.headgate."
+"""What a WebSocket speaks, and how a browser names its token beside it."""
 
 
 def signed_message(stream: str, user: str, producer: str, sequence: str, body: bytes) -> bytes:

@@ -39,7 +39,10 @@ SHOWN = ["CATALOG", "SCHEMAS", "STREAMS", "QUERIES", "OPERATORS", "USERS", "ROLE
 SHOWN += ["COMPARTMENTS", "GRANTS", "PERMISSIONS", "SESSION", "SESSIONS", "SYSTEM", "POLICIES", "STATEMENTS"]
 
 _LATE = "DEFERRABLE INITIALLY DEFERRED"
+BEFORE_KEYS = ("ALTER TABLE sessions DROP COLUMN name", "UPDATE alembic_version SET version_num = '0007'")
+"""Back to when there were no API keys."""
 BEFORE_POLICIES = (
+    *BEFORE_KEYS,
     *(f"DROP TABLE {table}" for table in ("policy_statements", "policy_numbers", "policies", "proofs")),
     "UPDATE alembic_version SET version_num = '0006'",
 )

@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from conftest import KEY, System, cheap_passwords
 from sqlalchemy import NullPool, create_engine, inspect
 
-from access.stores import AT_SESSIONS, BEFORE_POLICIES, EVERYTHING, in_store, opened, refused
+from access.stores import AT_SESSIONS, BEFORE_KEYS, BEFORE_POLICIES, EVERYTHING, in_store, opened, refused
 from headgate.access import tables
 from headgate.service import Headgate
 
@@ -98,6 +98,21 @@ def test_what_sessions_had_subscribed_to_their_users_have_after_the_migration(sy
     assert len({x.name for x in system.headgate.snapshot().subscribers}) == 3
     test_the_migrations_make_exactly_the_tables(system)
     test_the_migrations_make_the_same_keys_and_references(system)
+
+
+def test_a_store_from_before_api_keys_keeps_its_sessions_and_takes_keys_after_the_migration(system: System) -> None:
+    system.run(EVERYTHING)
+    before, head = in_store(system), system.headgate.audit_head()
+    system.sql(*BEFORE_KEYS)
+    system.reopen()
+    assert in_store(system) == before
+    assert system.headgate.verify_audit(f"{head.count}:{head.mac}") == []
+    test_the_migrations_make_exactly_the_tables(system)
+    test_the_migrations_make_the_same_keys_and_references(system)
+    assert system.rows("SHOW SESSION")[0][-1] == ""
+    secret = system.rows("CREATE API KEY ci VALID 1 DAY")[0][-1]
+    system.reopen()
+    assert system.rows("SHOW SESSION", secret)[0][-1] == "ci"
 
 
 def test_a_store_from_before_policies_takes_policies_after_the_migration(system: System) -> None:

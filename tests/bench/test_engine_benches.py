@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.bench import growth, joins, secfilter, users, windows
+from headgate.bench import growth, joins, secfilter, state, users, windows
 from headgate.bench.harness import Report, Silent
 from headgate.bench.pipelines import measured
 from headgate.bench.vitals import LABELS, ROLES, Vitals
@@ -51,13 +52,13 @@ def test_users_receive_what_their_roles_and_alarms_say() -> None:
     assert len(LABELS) == 15
 
 
-@pytest.mark.parametrize("module", [windows, joins])
-def test_windows_and_joins(module: Any) -> None:
-    report = module.measure(growth.Sizes(batch=50, filling=1, batches=1, most=10), Silent())
+@pytest.mark.parametrize(("module", "long"), [(windows, (100,)), (joins, ())])
+def test_windows_and_joins(module: Any, long: tuple[int, ...]) -> None:
+    report = module.measure(growth.Sizes(batch=50, filling=1, batches=1, most=10), *long, Silent())
     found = plain(report)
     assert {row["grows"] for row in found["rows"]} >= {"views", "queries"}
     assert all(row["tuples per s"] > 0 for row in found["rows"])
-    assert len(report.plots) == len({row["grows"] for row in found["rows"]})
+    assert len(report.plots) == len({row["grows"] for row in found["rows"]} - {"tuples in all"})
     assert {case.grows for case in module.cases()} > {"keys", "views", "queries"}
 
 
@@ -72,3 +73,14 @@ def test_every_way_lets_every_tuple_out_once_and_its_overhead_is_held_against_th
 def test_a_query_has_as_many_operators_as_are_said(operators: int) -> None:
     blocks = secfilter.query(operators).query.blocks
     assert len(blocks) == operators // 4
+
+
+def test_state(tmp_path: Path) -> None:
+    sizes = state.Sizes((300, 900), 9, views=(4,), filling=200)
+    cases = [state.Case(kind, 4, held) for kind in sizes.kinds for held in sizes.held]
+    rows = [state.measured_in(tmp_path / str(number), case, sizes) for number, case in enumerate(cases)]
+    found = plain(state.report(rows, sizes))
+    assert all(row["size"] / 2 <= row["held"] < 3 * row["size"] for row in found["rows"]), found["rows"]
+    assert len(found["goals"]) == 5
+    written = next(goal for goal in found["goals"] if goal["name"].startswith("written"))
+    assert 0 < written["measured"] <= 1  # bytes do not depend on the machine

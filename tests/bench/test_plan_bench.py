@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.bench import derived
 from headgate.bench.harness import Silent
 from headgate.bench.plan import FULL, WORKLOADS, Sizes, measure, plan_of, written
 from headgate.plan.merged import MergedPlan
+from headgate.plan.steps import different
 
 
 def test_each_workload_is_measured_at_each_size_and_held_against_its_goals() -> None:
@@ -27,8 +29,14 @@ def test_queries_of_a_workload_find_others_to_be_computed_from(workload: str) ->
     plan = MergedPlan()
     for number in range(60):
         plan.add(str(number), plan_of(written(workload, number)))
-    assert sum(plan.base(node) is not None for node in plan.nodes()) > 30
+    found = different(plan.queries.values()).values()
+    assert sum(plan.base(x.node) is not None or bool(plan.partners(x)) for x in found) > 30
 
 
 def test_the_full_bench_goes_up_to_ten_thousand_queries() -> None:
     assert FULL.running == (1, 100, 1_000, 10_000)
+
+
+def test_a_selection_from_a_weaker_one_is_measured_beside_one_alone() -> None:
+    alone, shared, ratio = derived.measure(["v > 500", "v > 510 AND w LIKE '%5%'"], size=50, rounds=1)
+    assert alone > 0 and shared > 0 and ratio > 0

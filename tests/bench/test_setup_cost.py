@@ -32,8 +32,7 @@ def test_without_security_the_same_is_set_up(tmp_path: Path) -> None:
     plain = Unsecured(f"sqlite:///{tmp_path / 'plain.db'}")
     plain.initialise("joe", "only for the test")
     plain.execute("", script(SIZES[2], 0))
-    (plan,) = plain.plan().plans.values()
-    assert len(plan.queries) == 1
+    assert len(plain.snapshot().queries) == 1
     plain.close()
 
 

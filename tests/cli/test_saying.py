@@ -136,7 +136,10 @@ def test_data_with_escapes_is_printed_harmlessly_and_a_query_that_ended_is_in_th
     assert [line for line in result.output.splitlines() if "second line" in line] == [
         f"2024-03-01 08:00:00  {SEEN}"
     ] * 2
-    reason = "it has more results in a second than its owner's roles allow (MAX RESULTS)"
+    reason = (
+        "it has more results in a second than its owner's roles allow (MAX RESULTS); select fewer results, or have MAX "
+        "RESULTS of a role raised (ALTER ROLE)"
+    )
     ended = "ended\nquery          owner  subscriber  why\n"
     assert ended in result.output
     assert f"ann.all_of_it  ann    ann         {reason}" in result.output

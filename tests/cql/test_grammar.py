@@ -52,7 +52,7 @@ def _words_of_the_parser() -> set[str]:
     folder = Path(headgate.cql.__file__).parent
     trees = [ast.parse((folder / f"{name}.py").read_text()) for name in MODULES]
     texts = [node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
-    found = [text for text in texts if isinstance(text, str) and re.fullmatch(r"`?[A-Z]{2,}(?: [A-Z]+)*`?", text)]
+    found = [text for text in texts if isinstance(text, str) and re.fullmatch(r"`?(?:X|[A-Z]{2,})(?: [A-Z]+)*`?", text)]
     return set(" ".join(found).replace("`", "").split()) | {semantics.value for semantics in Semantics}
 
 

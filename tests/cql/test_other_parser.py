@@ -139,7 +139,8 @@ def compare(seed: str, sentences: int) -> int:
     compared = 0
     for _ in range(sentences):
         tokens = SPEAKER.sentence(rng, "expression", rng.randrange(10, 40))
-        text = " ".join(tokens)
+        # The other parser reads X'1F' as one word, and only where the digits are those of a number.
+        text = " ".join(tokens).replace("X 's'", "DATE 's'")
         if len(tokens) > 150:
             continue
         syntax = read(text)

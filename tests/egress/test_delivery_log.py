@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.egress.delivery_log import DeliveryLog, Position, is_for_subscriber
-from headgate.egress.log_records import decode, encode
+from headgate.egress.log_records import Record, decode, encode
 from headgate.errors import LeaseLost
 from headgate.labels import parse_label
 from headgate.model.results import Recipient, ResultBatch, notice
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.testing import ManualClock
 
 LABELS = (parse_label("doctor & (nurse | clerk) AT S FROM a, b"), parse_label("TRUE"))
 
@@ -50,12 +52,13 @@ def read(log: DeliveryLog, name: str, after: Position | None = None, most: int =
 
 def test_a_record_is_what_was_written() -> None:
     given = batch([1, 2, 3], "a", "b")
-    found = decode(encode(7, given, None))
+    found = decode(encode(7, given, None, 1.5))
     assert (found.subscribers, found.query, found.kinds) == (given.subscribers, given.query, given.kinds)
     assert [x.to_pylist() for x in found.values] == [x.to_pylist() for x in given.values]
     assert found.labels.tolist() == given.labels.tolist() and found.times.tolist() == given.times.tolist()
     word = notice(("a",), "1", ended="so", outgoing=Recipient("a", "U", "s", ("n",), frozenset({"r"})))
-    assert decode(encode(7, word, -1)).word == {"ended": "so"} and decode(encode(7, word, -1)).outgoing == word.outgoing
+    told = decode(encode(7, word, -1, 1.5))
+    assert told.word == {"ended": "so"} and told.outgoing == word.outgoing
 
 
 @settings(max_examples=60, deadline=None)
@@ -153,12 +156,39 @@ def test_the_oldest_are_removed_and_their_readers_are_told(tmp_path: Path) -> No
     for version in range(2, 12):
         deliver(log, version, batch(range(10), "a"))
     assert log.size <= 3000 + 2000
-    assert log.is_lost("a", "1", Position()) and log.is_lost("early", "1", Position())
-    assert not log.is_lost("a", "1", log.end()) and not log.is_lost("nobody", "1", Position())
+    assert log.lost("a", "1", Position()) and log.lost("early", "1", Position())
+    assert not log.lost("a", "1", log.end()) and not log.lost("nobody", "1", Position())
     again = DeliveryLog(tmp_path, most=3000, segment=1000)
     again.restore(log.state(), out=True)
-    assert again.is_lost("early", "1", Position()) and read(again, "a") == read(log, "a") != []
-    assert not log.is_lost("early", "1", Position(1, 9))
+    assert again.lost("early", "1", Position()) and read(again, "a") == read(log, "a") != []
+    assert not log.lost("early", "1", Position(1, 9))
+
+
+def test_results_are_kept_for_a_time_and_their_segments_are_few(tmp_path: Path) -> None:
+    clock = ManualClock()
+    log = DeliveryLog(tmp_path, longest=86_400, clock=clock)
+    for version in range(1, 24 * 4):
+        clock.advance(3600)
+        deliver(log, version, batch([version], "a"))
+        assert len(list(tmp_path.glob("*.log"))) <= 27
+    found = read(log, "a")
+    first = 24 * 4 - len(found)
+    assert found == list(range(first, 24 * 4)) and 24 <= len(found) <= 27
+    assert log.lost("a", "1", Position()) and not log.lost("a", "1", Position(first - 1, 1 << 40))
+    again = DeliveryLog(tmp_path, longest=86_400, clock=clock)
+    again.restore(log.state(), out=True)
+    clock.advance(30 * 86_400)
+    deliver(again, 24 * 4, batch([24 * 4], "a"))
+    assert read(again, "a") == [24 * 4]
+
+
+def test_nobody_is_remembered_who_has_no_subscription_any_more(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path, most=1, segment=1)
+    for version in range(1, 4):
+        deliver(log, version, batch([version], "a"))
+    assert log.lost("a", "1", Position())
+    log.keep(CatalogSnapshot())
+    assert not log.lost("a", "1", Position())
 
 
 def test_a_new_history_begins_with_nothing(tmp_path: Path) -> None:
@@ -167,3 +197,44 @@ def test_a_new_history_begins_with_nothing(tmp_path: Path) -> None:
     other = DeliveryLog(tmp_path)  # the state was removed, and nothing is restored
     deliver(other, 1, batch([2], "a"))
     assert read(other, "a") == [2] and other.history != log.history
+
+
+def test_a_reader_behind_is_told_at_the_first_result_after_what_was_removed(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path / "log", most=1, segment=1)
+    deliver(log, 1, batch([1], "a"))
+    (first,) = log.read("a", "1", Position(), 3)
+    deliver(log, 2, batch([2], "a"))
+    deliver(log, 3, batch([3], "a"))
+    (third,) = log.read("a", "1", first.positions[-1], 3)
+    assert (first.lost, third.lost, third.batch.values[0].to_pylist()) == (None, Position(2, 0), [3])
+    deliver(log, 4, batch([4], "a"))
+    (fourth,) = log.read("a", "1", third.positions[-1], 3)
+    assert fourth.lost is None
+
+
+def test_what_is_removed_while_it_is_read_is_lost_and_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = DeliveryLog(tmp_path / "log", most=1, segment=1)
+    deliver(log, 1, batch([1], "a"))
+    real = log._batch
+
+    def late(record: Record) -> ResultBatch:
+        monkeypatch.setattr(log, "_batch", real)
+        deliver(log, 2, batch([2], "a"))
+        return real(record)
+
+    monkeypatch.setattr(log, "_batch", late)
+    (entry,) = log.read("a", "1", Position(), 3)
+    assert (entry.lost, entry.batch.values[0].to_pylist()) == (Position(1, 0), [2])
+
+
+def test_a_reader_that_stopped_inside_a_version_is_told_if_its_rest_is_removed(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path / "log", most=1, segment=1)
+    deliver(log, 1, batch([1, 2, 3], "a"))
+    (first,) = log.read("a", "1", Position(), 2)
+    inside, end = first.positions[-1], Position(1, 2)
+    deliver(log, 2, batch([4], "a"))
+    again = DeliveryLog(tmp_path / "log", most=1, segment=1)
+    again.restore(log.state(), out=True)
+    for one in (log, again):
+        assert [(x.lost, x.batch.values[0].to_pylist()) for x in one.read("a", "1", inside, 9)] == [(end, [4])]
+        assert [(x.lost, x.batch.values[0].to_pylist()) for x in one.read("a", "1", end, 9)] == [(None, [4])]

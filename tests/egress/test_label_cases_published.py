@@ -9,9 +9,11 @@ import pytest
 from labels.golden import DECISIONS, Decision, named
 from worlds.decided import READER, Places, Way
 
+from egress.spark_stand_in import Written
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import FileSink, Sink
+from headgate.egress.spark_sink import SparkSink
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +34,15 @@ def _files(folder: Path, ending: str) -> list[str]:
 
 @pytest.mark.parametrize("case", named(DECISIONS))
 def test_every_sink_publishes_a_result_exactly_if_the_table_permits_it(case: Decision, tmp_path: Path) -> None:
-    way, mailbox = _way(case), Mailbox()
+    way, mailbox, written = _way(case), Mailbox(), Written()
     sinks: list[Sink] = [mailbox, FileSink(tmp_path / "lines", Places()), ParquetSink(tmp_path / "parquet", Places())]
+    sinks.append(SparkSink(written, "any", {}, Places()))
     for sink in sinks:
         way.publish(sink)
     expected = [READER] if case.permitted else []
     assert _files(tmp_path / "lines", "jsonl") == expected
     assert _files(tmp_path / "parquet", "parquet") == expected
+    assert [x["user"] for x in written.rows] == expected
     assert mailbox.has(READER, "q") is case.permitted
     assert not mailbox.has("nobody", "q")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from pyspark.sql import SparkSession
 from worlds.harness import Bench, stream
 
 from egress.spark_stand_in import Written
+from headgate.egress import parquet_files
 from headgate.egress.parquet import ParquetSink
+from headgate.egress.parquet_files import ROWS
 from headgate.egress.sinks import Address, FileSink, Sink
 from headgate.egress.spark_sink import SparkSink
-from headgate.errors import StoreError
+from headgate.errors import LeaseLost, StoreError
 from headgate.ingress.sources import StreamSource
 from headgate.labels import parse_label
 from headgate.model.rejected import RejectedRows
@@ -32,8 +35,10 @@ from headgate.service.run_client import SparkTarget
 class Here:
     """Every query has one column, every subscriber a folder."""
 
+    columns = ("a",)
+
     def of(self, subscriber: str, query: str) -> Address:
-        return Address((subscriber, query), ("a",), query, f"level of {subscriber}")
+        return Address((subscriber, query), self.columns, query, f"level of {subscriber}")
 
     def of_refused(self, stream: str) -> tuple[str, ...]:
         return "owner", f"{stream}.rejected"
@@ -168,8 +173,90 @@ def test_a_file_that_somebody_put_in_the_way_is_replaced(tmp_path: Path) -> None
     sink = ParquetSink(tmp_path, Here())
     out(sink, 1, [result_batch(1)])
     (tmp_path / "ann" / "q" / "000000002.parquet").write_text("planted")
-    out(sink, 2, [result_batch(2)])
+    out(sink, 2, [result_batch(*range(ROWS))])
     assert (tmp_path / "ann" / "q" / "000000002.parquet").read_bytes().startswith(b"PAR1")
+
+
+@pytest.mark.parametrize("what", ["removed", "cut", "replaced", "of another form"])
+def test_the_last_file_is_left_alone_if_it_is_not_as_it_was_written(tmp_path: Path, what: str) -> None:
+    """The next results are in another file, and nothing is lost but what somebody took away."""
+    sink = ParquetSink(tmp_path, Here())
+    out(sink, 1, [result_batch(1, 2)])
+    file = tmp_path / "ann" / "q" / "000000001.parquet"
+    match what:
+        case "removed":
+            file.unlink()
+        case "cut":
+            file.write_bytes(file.read_bytes()[:-9])
+        case "replaced":
+            pq.write_table(pq.read_table(file).slice(0, 1), file)
+        case "of another form":
+            Here.columns = ("b",)
+    out(sink, 2, [result_batch(3)])
+    Here.columns = ("a",)
+    (second,) = pq.read_table(tmp_path / "ann" / "q" / "000000002.parquet").to_pylist()
+    assert second["b" if what == "of another form" else "a"] == 3
+    assert len(sink.warnings()) == (what != "of another form")
+    assert file.exists() == (what != "removed")
+
+
+@pytest.mark.parametrize("published", [0, 1, 2, 3])
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_crash_between_two_files_of_a_batch_repeats_and_loses_nothing(
+    tmp_path: Path, published: int, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the restart, perhaps, some results are not permitted any more: these are gone also where they were
+    published already."""
+    monkeypatch.setattr(parquet_files, "ROWS", 4)
+    sink = ParquetSink(tmp_path, Here())
+    out(sink, 1, [result_batch(1, 2)])
+    before = (tmp_path / "ann" / "q" / "000000001.parquet").read_bytes()
+    results = [result_batch(*range(10, 18))]  # two in the first file, four in the second, two in the third
+    sink.stage(2, results)
+    state, verified = json.loads(json.dumps(sink.state(results))), 0
+
+    def dies() -> None:
+        nonlocal verified
+        verified += 1
+        if verified > published:
+            raise LeaseLost("gone")
+
+    sink.prepare(results, (), as_staged=True)
+    with suppress(LeaseLost):
+        sink.publish(dies)
+    again = ParquetSink(tmp_path, Here())
+    again.restore(state, out=False)
+    assert (tmp_path / "ann" / "q" / "000000001.parquet").read_bytes() == before
+    (staged,) = again.staged(2)
+    assert staged.values[0].to_pylist() == list(range(10, 18))
+    left = staged.left(np.arange(8) % 2 == 0) if lost else staged
+    let_out(again, [left], as_staged=False)
+    out(again, 3, [result_batch(20)])
+    expected = [1, 2, *range(10, 18, 2 if lost else 1), 20]
+    found = [pq.read_table(x).column("a").to_pylist() for x in sorted((tmp_path / "ann" / "q").iterdir())]
+    assert found == [expected[n : n + 4] for n in range(0, len(expected), 4)]
+
+
+@pytest.mark.parametrize("published", [0, 1, 2])
+def test_a_lease_that_is_lost_between_two_files_repeats_nothing(
+    tmp_path: Path, published: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet_files, "ROWS", 4)
+    sink, results, left = ParquetSink(tmp_path, Here()), [result_batch(*range(10))], [published]
+
+    def verify() -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise LeaseLost("gone")
+
+    sink.stage(1, results)
+    sink.prepare(results, (), as_staged=True)
+    with pytest.raises(LeaseLost):
+        sink.publish(verify)
+    fewer = [results[0].left(np.arange(10) != 9)]
+    let_out(sink, fewer, as_staged=False)
+    found = [pq.read_table(x).column("a").to_pylist() for x in sorted((tmp_path / "ann" / "q").iterdir())]
+    assert found == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
 
 
 # Whatever Spark writes to ---------------------------------------------------------------------------------------------
@@ -186,13 +273,13 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
     refused = [RejectedRows("s", "no form", [{"a": 1}]), RejectedRows("s", "no time", [{"a": 2}])]
     sink.stage(1, results, refused)
     let_out(sink, results, refused)
-    shown = [(x["user"], x["level"], x["stream"], x["batch"], x["row"], x["label"]) for x in written.rows]
+    shown = [(x["user"], x["level"], x["stream"], x["number"], x["label"]) for x in written.rows]
     assert shown == [
-        ("ann", "level of ann", "q", 1, 0, "doctor"),
-        ("ann", "level of ann", "q", 1, 1, "doctor"),
-        ("bob", "level of bob", "q", 1, -1, None),
-        ("owner", "", "s.rejected", 1, 0, None),
-        ("owner", "", "s.rejected", 1, 1, None),
+        ("ann", "level of ann", "q", 1, "doctor"),
+        ("ann", "level of ann", "q", 2, "doctor"),
+        ("bob", "level of bob", "q", None, None),
+        ("owner", "", "s.rejected", 1, None),
+        ("owner", "", "s.rejected", 2, None),
     ]
     assert len({x["key"] for x in written.rows}) == 5
     let_out(FileSink(tmp_path, Here()), results, refused)
@@ -212,7 +299,7 @@ def test_numbers_of_results_reveal_nothing_of_other_subscribers() -> None:
             )
             out(sink, version, [*theirs, *mine])
     keys = [[x["key"].partition("/")[2] for x in w.rows if x["user"] == "ann"] for w in (alone, among)]
-    assert keys[0] == keys[1] == ["ann/q/1/0", "ann/q/2/0"]
+    assert keys[0] == keys[1] == ["ann/q/1", "ann/q/2"]
 
 
 @pytest.mark.parametrize("written_before", [0, 1, 2, 5])
@@ -245,7 +332,16 @@ def test_a_withheld_result_leaves_its_number_unused() -> None:
     sink = sink_into(written)
     out(sink, 1, [result_batch(1)], allowed=[])
     out(sink, 2, [result_batch(2)])
-    assert [x["batch"] for x in written.rows] == [2]
+    assert [x["number"] for x in written.rows] == [2]
+
+
+def test_notices_are_numbered_apart_from_results() -> None:
+    written = Written()
+    sink = sink_into(written)
+    for version in (1, 2):
+        out(sink, version, [notice(("ann",), "q", waits="why"), result_batch(version)])
+    keys = [x["key"].partition("/")[2] for x in written.rows]
+    assert keys == ["ann/q/notice 1", "ann/q/1", "ann/q/notice 2", "ann/q/2"]
 
 
 def test_after_forget_keys_differ() -> None:
@@ -272,8 +368,8 @@ def test_the_rights_of_the_moment_of_writing_count(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sink, "stage", revoked)
     bench.take("s", ("r1", 1), ("r2", 2), ("r1", 3))
     pipeline.close()
-    seen = [(x["user"], x["row"], json.loads(x["value"])["values"]) for x in written.rows]
-    assert seen == [("ann", 1, {"x": 2}), ("bob", 0, {"x": 1}), ("bob", 1, {"x": 3})]
+    seen = [(x["user"], x["number"], json.loads(x["value"])["values"]) for x in written.rows]
+    assert seen == [("ann", 2, {"x": 2}), ("bob", 1, {"x": 1}), ("bob", 2, {"x": 3})]
 
 
 def test_numbers_of_results_do_not_reveal_what_was_hidden_when_they_were_computed() -> None:
@@ -291,8 +387,8 @@ def test_spark_writes_what_it_can_write(spark: SparkSession, tmp_path: Path) -> 
     out(sink, 1, [result_batch(1, 2, to=("ann", "bob"))])
     out(sink, 2, [result_batch(3)])
     found = spark.read.parquet(str(tmp_path / "out"))
-    rows = sorted((x["user"], x["batch"], x["row"], json.loads(x["value"])["values"]["a"]) for x in found.collect())
-    assert rows == [("ann", 1, 0, 1), ("ann", 1, 1, 2), ("ann", 2, 0, 3), ("bob", 1, 0, 1), ("bob", 1, 1, 2)]
+    rows = sorted((x["user"], x["number"], json.loads(x["value"])["values"]["a"]) for x in found.collect())
+    assert rows == [("ann", 1, 1), ("ann", 2, 2), ("ann", 3, 3), ("bob", 1, 1), ("bob", 2, 2)]
     assert dict(found.dtypes)["time"] == "timestamp"
     assert [x[0] for x in found.selectExpr("unix_millis(time)").distinct().collect()] == [1_700_000_000_000]
     bad = SparkSink(lambda: spark, "no such format", {"password": "secret"}, Here())

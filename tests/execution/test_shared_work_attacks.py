@@ -47,7 +47,7 @@ def ended(found: Bench, who: str, query: str) -> list[str]:
 @pytest.mark.parametrize("count", [(1 << 64) // 4096, (1 << 63) // 4096, 8_640_000_000_000_000])
 def test_a_count_beyond_64_bits_exceeds_the_limit(count: int) -> None:
     """With 64 bits these were none at all, or less than none; what was made of them ended the process."""
-    with pytest.raises(LimitExceeded, match="it has more than 10,000,000 rows at once"):
+    with pytest.raises(LimitExceeded, match=r"it has more than [0-9,]+ rows at once"):
         few_rows(np.full(4096, count))
 
 
@@ -60,7 +60,7 @@ def test_very_many_instants_end_the_view_that_has_them(tmp_path: Path) -> None:
     found.subscribed(eve=("greedy", ""), dora=("other", ""))
     found.take("s", *rows(1100), times=[NOW] * 1100)
     found.end()
-    assert ended(found, "eve", "greedy") == ["it has more than 10,000,000 rows at once"]
+    assert ended(found, "eve", "greedy") == [Limits().exceeded("rows")]
     assert len(found.fetched("dora", "other")) == 1100
 
 
@@ -86,7 +86,7 @@ def everywhere(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 HARM: dict[type[BaseException], str] = {
-    MemoryError: "it needs more memory than there is",
+    MemoryError: "it needs more memory than there is; use smaller windows, or give the engine more memory",
     RecursionError: "it cannot be computed (RecursionError)",
     ValueError: "it cannot be computed (ValueError)",
     duckdb.InternalException: "it cannot be computed (InternalException)",
@@ -165,5 +165,5 @@ def test_many_sessions_at_different_moments_do_not_multiply_what_is_kept(tmp_pat
         found.subscribed(**dict.fromkeys(sessions[: number + 1], ("q", "nurse")))
         found.take("s", *rows(10))
         assert found.pipeline is not None
-        assert sum(partition.table.num_rows for partition in found.pipeline._graph.save()[0].values()) <= 40 + 10
+        assert found.pipeline._graph.held <= 40 + 10
     assert [bool(ended(found, name, "q")) for name in sessions] == [True] * 6 + [False] * 4

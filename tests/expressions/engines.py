@@ -21,7 +21,7 @@ Row = Mapping[Column, Value]
 
 COLUMNS = tuple(
     Column(0, name + more, type_)
-    for name, type_ in zip("bilfdsty", (t for t in Type if t != Type.NULL), strict=True)
+    for name, type_ in zip("bilfdstyx", (t for t in Type if t != Type.NULL), strict=True)
     for more in ("", "2")
 )
 STREAM = Stream("V", tuple((column.name, column.type) for column in COLUMNS))

@@ -43,6 +43,8 @@ SPARKS = {
 
 def read(written: Any, type_: Type) -> Value:
     """A value as JSON has it."""
+    if written is not None and type_ == Type.BINARY:
+        return bytes.fromhex(written)
     if written is not None and type_ == Type.FLOAT:
         return float(np.float32(written))
     if written is None or type_ not in (Type.TIMESTAMP, Type.DATE):
@@ -142,7 +144,7 @@ def test_many_random_expressions_are_the_same_on_spark(spark: SparkSession, seed
 
 # Texts that are almost of a form -------------------------------------------------------------------------------------
 
-CASTS = [f"CAST(s AS {type_})" for type_ in Type if type_ not in (Type.STRING, Type.NULL)]
+CASTS = [f"CAST(s AS {type_})" for type_ in Type if type_ not in (Type.STRING, Type.BINARY, Type.NULL)]
 
 
 def test_texts_are_read_alike(spark: SparkSession) -> None:

@@ -73,6 +73,7 @@ def test_every_type_has_its_name_in_each_engine() -> None:
         ("STRING", "VARCHAR", "string"),
         ("TIMESTAMP_NTZ", "TIMESTAMP", "timestamp[us, tz=UTC]"),
         ("DATE", "DATE", "date32[day]"),
+        ("BINARY", "BLOB", "binary"),
         ("BOOLEAN", "BOOLEAN", "bool"),
     ]
 

@@ -30,6 +30,7 @@ EDGES: dict[Type, Sequence[Value]] = {
     Type.FLOAT: (0.0, -0.0, 0.10000000149011612, 16777216.0, 3.4028234663852886e38, -(2.0**63), 2.0**63, 2.0**31),
     Type.DOUBLE: (0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, -1e308, 2.0**63, -(2.0**63), 2.0**53, 1e-308, 2.5),
     Type.STRING: TEXTS,
+    Type.BINARY: (b"", b"\x00", b"\x00\x00", b"\x7f", b"\x80", b"\xff", b"a'b", b"\xed\xa0\x80", b"\xff" * 300),
     Type.DATE: (dt.date(1, 1, 1), dt.date(9999, 12, 31), dt.date(1969, 12, 31), dt.date(2024, 2, 29)),
     Type.TIMESTAMP: (
         dt.datetime(1, 1, 1, tzinfo=dt.UTC),

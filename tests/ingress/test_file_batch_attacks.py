@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from worlds.harness import Bench, Row, stream
+from worlds.harness import Bench, ReadByDriver, Row, stream
 
 from headgate.egress.parquet import ParquetSink
 from headgate.errors import SourceError
@@ -53,10 +53,10 @@ def with_bytes(rows: pa.Table, name: str, at: int, value: bytes) -> pa.Table:
     return rows.set_column(column, name, pa.Array.from_buffers(pa.string(), len(array), array.buffers()))
 
 
-class Delayed:
+class Delayed(ReadByDriver):
     """A batch of files, and what happens after it was read and before it is taken."""
 
-    def __init__(self, given: Files, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, given: Files, meanwhile: Callable[[], None] = lambda: None) -> None:
         self._given = given
         self._meanwhile = meanwhile
 
@@ -99,7 +99,7 @@ def test_bytes_that_are_not_text_end_no_query(by: str, tmp_path: Path) -> None:
     pipeline = found.begin(found.files())
     rows = found.table("s", [("nurse", 1, "y"), ("nurse", 2, "y"), ("nurse", 3, "y")])
     rows = with_bytes(with_bytes(rows, "w", 1, BROKEN), "policy", 2, BROKEN)
-    pipeline.take("s", 0, files(found, rows) if by == "a file" else rows)
+    pipeline.take("s", 0, Delayed(files(found, rows)) if by == "a file" else rows)
     found.take("t", ("nurse", 1, "b"))
     assert found.fetched("bob", "r") == [(1, "B")]
     assert found.fetched("ann", "q") == [(1, "y"), (2, READ)]
@@ -141,7 +141,7 @@ def test_a_file_that_lies_about_its_size_ends_no_query(tmp_path: Path) -> None:
     file.write_bytes(told[:at] + b"\x16\xca\x01\x19" + told[at + 4 :])
     given = opened(found.descriptors["s"], [file.as_uri()])
     assert given is not None and given.opened[0].metadata.num_rows == 101
-    pipeline.take("s", 0, given)
+    pipeline.take("s", 0, Delayed(given))
     found.take("t", ("nurse", 1, "b"))
     assert found.fetched("bob", "r") == [(1,)]
     assert len(found.fetched("ann", "q")) == 100

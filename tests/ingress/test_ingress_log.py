@@ -108,3 +108,28 @@ def test_a_stream_is_full_when_its_files_are(tmp_path: Path) -> None:
     log._sizes.clear()
     assert log.is_full("s") and not log.is_full("other")
     log.close()
+
+
+def test_room_is_made_by_removing_the_oldest(tmp_path: Path) -> None:
+    log = IngressLog(tmp_path, most_bytes=10_000)
+    for n in range(40):
+        log.append("s", table(n), SAM).result(20)
+    log.make_room("s")
+    found = rows(log)
+    assert found == list(range(found[0], 40)) and found[0] > 0
+    assert 0 < log.waiting("s") <= 5_000 and log.removed == found[0]
+    log.close()
+
+
+def test_what_is_left_of_dropped_streams_is_removed(tmp_path: Path) -> None:
+    log = IngressLog(tmp_path)
+    for stream in ("kept", "dropped"):
+        log.append(stream, table(1), SAM, 1).result(20)
+    log.keep({"kept"})
+    assert rows(log, "kept") == [1] and not log.folder_of("dropped").exists()
+    assert log.append("kept", table(1), SAM, 1).result(20).is_repeat
+    assert not log.append("dropped", table(1), SAM, 1).result(20).is_repeat
+    log.close()
+    again = IngressLog(tmp_path)
+    assert rows(again, "kept") == [1]
+    again.close()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from worlds.harness import NOW, Bench, Row, stream
+from worlds.harness import NOW, Bench, ReadByDriver, Row, stream
 
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.spark_reader import DecodedBatch, decoded, pushed
@@ -50,7 +50,7 @@ def test_spark_does_not_evaluate_patterns(condition: Expr, left: Expr) -> None:
 
 
 @dataclass
-class Frame:
+class Frame(ReadByDriver):
     """A batch of Spark's that must not be fetched as a whole."""
 
     frame: DataFrame

@@ -3,11 +3,11 @@ hand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from headgate.cql.queries import parse_query
 from headgate.cql.statements import Target
-from headgate.labels import Clearance, Rules
+from headgate.labels import Clearance, Rules, Semantics, parse_label
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.oracle import ChainSetting, Change, Clock, Event, Limit, Link, Result, chain
 
@@ -35,13 +35,17 @@ def ann(
     has: Clearance | None = None,
     lateness: Mapping[str, int] | None = None,
     delay: Mapping[str, int] | None = None,
+    without: Collection[str] = (),
+    rules: Rules | None = None,
+    declared: Mapping[str, str] | None = None,
 ) -> list[Result]:
-    """What ann receives of the last query."""
+    """What ann receives of the last query, if she may read all streams but those `without`."""
     made = links(*texts)
-    sources = frozenset({*STREAMS, *(link.output for link in made)})
+    sources = frozenset({*STREAMS, *(link.output for link in made)}.difference(without))
     mine = has or who()
     clearance = Clearance(mine.roles, mine.level, sources)
-    setting = ChainSetting(Rules(ORDER), lateness or {}, delay or {})
+    labels = {name: parse_label(f"{(declared or {}).get(name, 'TRUE')} FROM {name}") for name in STREAMS}
+    setting = ChainSetting(rules or Rules(ORDER), lateness or {}, delay or {}, labels)
     return chain(made, events, {"ann": clearance}, setting)[made[-1].output]["ann"]
 
 
@@ -140,3 +144,75 @@ def test_the_clock_moves_nothing_on_a_stream_without_a_declared_delay() -> None:
     texts = "SELECT v FROM A [ROWS 1]", "SELECT v FROM O1 [ROWS 1]"
     events: list[Event] = [a(1000, v=1), Clock("A", 5000)]
     assert when(ann(*texts, events=events, delay={"B": 0})) == [(1000, (1,), 2)]
+
+
+# Streams that a reader may not read -----------------------------------------------------------------------------------
+
+COUNT = "SELECT COUNT(*) AS n FROM O1 [UNBOUNDED]"
+ALL = {"A", "B", "C", "O1", "O2"}
+
+
+def a_(time: int) -> Event:
+    return a(time, v=time, label="TRUE FROM A")
+
+
+def b_(time: int) -> Event:
+    return b(time, w=time, label="TRUE FROM B")
+
+
+def test_a_stream_without_a_right_to_it_holds_nothing_back() -> None:
+    """The two tables of the documentation."""
+    given: list[Event] = [a_(1), a_(2), a_(3), b_(1), b_(3)]
+    assert when(ann(BOTH, COUNT, events=given)) == [
+        (1, (1,), 4),
+        (1, (2,), 4),
+        (2, (3,), 4),
+        (3, (4,), 5),
+        (3, (5,), 5),
+    ]
+    events: list[Event] = [
+        *(a_(1), a_(2), a_(3)),
+        Change("ann", who(sources=ALL)),
+        *(a_(5), b_(2), b_(4)),
+        Change("ann", who(sources=ALL - {"B"})),
+    ]
+    found = ann(BOTH, COUNT, events=events, without={"B"})
+    assert when(found) == [(1, (1,), 1), (2, (2,), 2), (3, (3,), 6), (5, (4,), 8)]
+
+
+def test_what_comes_on_a_closed_stream_changes_nothing() -> None:
+    given: list[Event] = [a_(1), a_(2), a_(3)]
+    noisy: list[Event] = [b_(9), a_(1), b_(1), a_(2), a_(3), b_(0)]
+    found, beside = (ann(BOTH, COUNT, events=x, without={"B"}) for x in (given, noisy))
+    assert shown(found) == shown(beside) and [x.after for x in beside] == [3, 4, 6]
+
+
+def test_a_revoked_right_makes_final_what_waited_for_the_stream() -> None:
+    """Its own tuples are gone; the change is a moment of its own, so results do not wait for the next tuple."""
+    events: list[Event] = [b_(1), a_(1), a_(2), Change("ann", who(sources=ALL - {"B"})), a_(3)]
+    assert when(ann(BOTH, COUNT, events=events)) == [(1, (1,), 3), (2, (2,), 4), (3, (3,), 5)]
+
+
+def test_a_declared_label_closes_a_stream() -> None:
+    events: list[Event] = [a_(1), a_(2)]
+    assert [x.after for x in ann(BOTH, COUNT, events=events, declared={"B": "doctor"})] == [1, 2]
+    assert [x.after for x in ann(BOTH, COUNT, events=events, declared={"B": "doctor"}, has=who("doctor"))] == [2, 2]
+
+
+def test_a_weak_stream_is_open_because_its_tuples_may_name_other_sources() -> None:
+    rules = Rules(ORDER, {"B": Semantics.WEAK})
+    events: list[Event] = [a_(1), a_(2), b(1, w=7, label="TRUE FROM A, B")]
+    found = ann(BOTH, COUNT, events=events, without={"B"}, rules=rules)
+    assert when(found) == [(1, (1,), 3), (1, (2,), 3), (2, (3,), 3)]
+
+
+def test_an_output_whose_inputs_are_closed_is_closed() -> None:
+    both, count = "SELECT v FROM A UNION ALL SELECT v FROM O1", "SELECT COUNT(*) AS n FROM O2 [UNBOUNDED]"
+    events: list[Event] = [a_(1), a_(2), Change("ann", who(sources={*ALL, "O3"})), b_(2), b_(3), a_(4)]
+    found = ann("SELECT w AS v FROM B", both, count, events=events, without={"B"})
+    assert when(found) == [(1, (1,), 1), (2, (2,), 5), (2, (3,), 5), (3, (4,), 6), (4, (5,), 6)]
+
+
+def test_a_reader_without_any_right_receives_nothing() -> None:
+    events: list[Event] = [a_(1), b_(2)]
+    assert ann(BOTH, COUNT, events=events, without={"A", "B"}) == []

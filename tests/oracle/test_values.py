@@ -26,6 +26,7 @@ KINDS = {
     Type.STRING: str,
     Type.TIMESTAMP: dt.datetime,
     Type.DATE: dt.date,
+    Type.BINARY: bytes,
 }
 
 
@@ -33,6 +34,8 @@ def read(written: Any, type_: Type) -> Value:
     """A value as JSON has it."""
     if written is None:
         return None
+    if type_ == Type.BINARY:
+        return bytes.fromhex(written)
     if type_ == Type.TIMESTAMP:
         return dt.datetime.fromisoformat(written)
     value: Value = dt.date.fromisoformat(written) if type_ == Type.DATE else written

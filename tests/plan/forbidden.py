@@ -218,7 +218,8 @@ TEXTS: tuple[tuple[str, int, str], ...] = (
     ("SELECT POSITION('a' IN name) AS a FROM Vitals", 23, "expected `(`, found `name`"),
     ("SELECT TRY_CAST(name AS INT) AS a FROM Vitals", 21, "expected `,` or `)`, found `AS`"),
     ("SELECT CAST(name AS ARRAY<INT>) AS a FROM Vitals", 20,
-     "expected `BOOLEAN`, `INT`, `BIGINT`, `FLOAT`, `DOUBLE`, `STRING`, `TIMESTAMP` or `DATE`, found `ARRAY`"),
+     ("expected `BOOLEAN`, `INT`, `BIGINT`, `FLOAT`, `DOUBLE`, `STRING`, `TIMESTAMP`, `DATE` or `BINARY`, "
+     "found `ARRAY`")),
     ("SELECT name COLLATE UTF8_LCASE AS a FROM Vitals", 12, f"{_ITEM} `COLLATE`"),
     ("SELECT INTERVAL '1' DAY AS a FROM Vitals", 16, f"{_ITEM} a string"),
     ("SELECT ${spark.user} AS a FROM Vitals", 7, "unexpected `$`"),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from headgate.plan import expressions as e
-from headgate.plan import nodes as n
 from headgate.plan.expressions import Type
 
 ROWS = [
@@ -68,43 +66,3 @@ def compared(operator: str, left: e.Expr, right: e.Expr, row: dict[str, Any]) ->
         a, b = make(a), make(b)
     results = {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "=": a == b, "<>": a != b}
     return bool(results[operator])
-
-
-TUPLES = [(1, 0), (2, 1), (2, 0), (4, 0), (5, 2), (5, 1), (5, 0), (9, 0), (10, 1), (15, 1), (16, 0)]
-"""Times and values of `sid`, in their order; `bp` is half of `sid`."""
-
-
-def instants(window: n.Window) -> Iterator[tuple[int, int]]:
-    """Time, and the number of tuples that have come, at each instant of a window."""
-    if window.slide:
-        return ((t, arrived(t)) for t in range(0, 30, window.slide))
-    return ((t, number) for number, (t, _) in enumerate(TUPLES, 1))
-
-
-def arrived(time: int) -> int:
-    return sum(t <= time for t, _ in TUPLES)
-
-
-def content(window: n.Window, time: int, number: int) -> set[int]:
-    """The positions that a window holds, by SPEC 4.2."""
-    came = range(number)
-    match window.kind:
-        case "ROWS":
-            return set(came[-window.rows :])
-        case "PARTITIONED":
-            groups = {sid: [i for i in came if TUPLES[i][1] == sid] for _, sid in TUPLES}
-            return {i for group in groups.values() for i in group[-window.rows :]}
-        case "RANGE" if window.slide:
-            return {i for i in came if time - window.range < TUPLES[i][0] <= time}
-        case "RANGE":
-            return {i for i in came if TUPLES[i][0] >= time - window.range}
-        case "NOW":
-            return {i for i in came if TUPLES[i][0] == time}
-        case _:
-            return set(came)
-
-
-def check_window(window: n.Window, base: n.Window) -> None:
-    for time, number in instants(window):
-        assert not base.slide or (time, number) in set(instants(base))
-        assert content(window, time, number) <= content(base, time, number)

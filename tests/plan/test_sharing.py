@@ -12,7 +12,10 @@ from headgate.plan import sharing
 from headgate.plan.expressions import Column, Type
 from headgate.plan.lowering import lower
 from headgate.plan.queries import Stream, bind_query
-from headgate.plan.sharing import Kind, OperatorTree, Relation, relation
+from headgate.plan.sharing import Kind
+
+from . import definitions
+from .definitions import OperatorTree, Relation, as_in_the_paper, related
 
 STREAMS = {
     "Vitals": Stream("Vitals", (("sid", Type.INT), ("bp", Type.INT), ("pr", Type.INT))),
@@ -21,7 +24,7 @@ STREAMS = {
 
 
 def lowered(text: str) -> n.Node:
-    return lower(bind_query(parse_query(text), lambda target: STREAMS[target.name]))
+    return as_in_the_paper(lower(bind_query(parse_query(text), lambda target: STREAMS[target.name])))
 
 
 JOINED = 'WHERE V.sid = P.sid AND bp > 120 AND lon = "4E" FROM Vitals [ROWS 10] V, Position [ROWS 10] P'
@@ -74,13 +77,13 @@ def shown(node: n.Node) -> str:
 
 @pytest.mark.parametrize(("executing", "incoming"), PAIRS)
 def test_table_2_is_reproduced(executing: str, incoming: str) -> None:
-    found = relation(QUERIES[incoming], QUERIES[executing], implication=False)
+    found = related(QUERIES[incoming], QUERIES[executing], implication=False)
     assert cell(found) == TABLE_2.get((executing, incoming), "-")
 
 
 @pytest.mark.parametrize(("executing", "incoming"), PAIRS)
 def test_implication_adds_selections_that_follow(executing: str, incoming: str) -> None:
-    found = relation(QUERIES[incoming], QUERIES[executing])
+    found = related(QUERIES[incoming], QUERIES[executing])
     assert cell(found) == WITH_IMPLICATION.get((executing, incoming), "-")
 
 
@@ -88,31 +91,31 @@ def test_implication_adds_selections_that_follow(executing: str, incoming: str) 
 @pytest.mark.parametrize("implication", [False, True])
 def test_kinds_fit_the_definitions_they_are_named_for(executing: str, incoming: str, implication: bool) -> None:
     x, y = QUERIES[incoming], QUERIES[executing]
-    kind = relation(x, y, implication=implication).kind
+    kind = related(x, y, implication=implication).kind
     assert (kind == Kind.COMPLETE) == sharing.complete(x, y) == (executing == incoming)
     assert (kind == Kind.STRICT) == sharing.strict(x, y)
     assert (kind == Kind.LOOSE) == (sharing.loose(x, y, implication=implication) and not sharing.strict(x, y))
     if kind in (Kind.STRICT, Kind.LOOSE):
-        assert sharing.partial(x, y, implication=implication)
+        assert definitions.partial(x, y, implication=implication)
 
 
 def test_partial_sharing_looks_both_ways_and_loose_sharing_one_way() -> None:
-    assert sharing.partial(Q6, Q7)
-    assert sharing.partial(Q7, Q6)
+    assert definitions.partial(Q6, Q7)
+    assert definitions.partial(Q7, Q6)
     assert sharing.loose(Q7, Q6)
     assert not sharing.loose(Q6, Q7)
-    assert not sharing.partial(Q8, Q6)
+    assert not definitions.partial(Q8, Q6)
 
 
 def test_a_stream_alone_is_not_shared() -> None:
-    assert not sharing.overlap(Q6, Q8)
-    assert sharing.overlap(Q6, Q4)
-    assert not sharing.overlap(Q6, Q6)
-    assert relation(Q8, Q6) == Relation(Kind.NONE)
+    assert not definitions.overlap(Q6, Q8)
+    assert definitions.overlap(Q6, Q4)
+    assert not definitions.overlap(Q6, Q6)
+    assert related(Q8, Q6) == Relation(Kind.NONE)
 
 
 def test_a_window_in_common_is_strict_sharing_without_a_name() -> None:
-    found = relation(lowered("SELECT SUM(bp) FROM Vitals [ROWS 9]"), lowered("SELECT MAX(pr) FROM Vitals [ROWS 9]"))
+    found = related(lowered("SELECT SUM(bp) FROM Vitals [ROWS 9]"), lowered("SELECT MAX(pr) FROM Vitals [ROWS 9]"))
     assert found == Relation(Kind.STRICT, (n.Window(n.Source("Vitals"), "ROWS", rows=9),))
     assert found.named == ()
 
@@ -142,17 +145,17 @@ def test_nothing_is_subsumed_over_another_input_or_where_it_blocks() -> None:
 
 def test_decomposing_leaves_what_the_other_does_not_do() -> None:
     few, many = select("bp > 120"), select("bp > 120 AND pr < 50")
-    assert sharing.decompose(many, few) == (few, n.Select(few, select("pr < 50").conditions))
+    assert definitions.decompose(many, few) == (few, n.Select(few, select("pr < 50").conditions))
     narrow, wide = project("sid"), project("bp, sid")
-    assert sharing.decompose(narrow, wide) == (wide, n.Project(wide, (("sid", Column(0, "sid", Type.INT)),)))
+    assert definitions.decompose(narrow, wide) == (wide, n.Project(wide, (("sid", Column(0, "sid", Type.INT)),)))
     with pytest.raises(ValueError, match="is not subsumed by"):
-        sharing.decompose(few, wide)
+        definitions.decompose(few, wide)
 
 
 def test_figure_3c_shares_the_selection_of_q6() -> None:
     vitals = n.Source("Vitals")
     high, rest = select("bp > 120"), n.Select(select("bp > 120"), select('LEVEL = "L"').conditions)
-    merged = sharing.merge(sharing.operator_tree(Q6), sharing.decomposed(Q7, Q6))
+    merged = definitions.merge(definitions.operator_tree(Q6), definitions.decomposed(Q7, Q6))
     assert merged == OperatorTree(
         frozenset({vitals, high, rest, Q6, Q7}),
         frozenset({(vitals, high), (high, Q6), (high, rest), (rest, Q7)}),
@@ -160,19 +163,19 @@ def test_figure_3c_shares_the_selection_of_q6() -> None:
 
 
 def test_figure_4_shares_selections_windows_and_join() -> None:
-    merged = sharing.merge(sharing.operator_tree(Q4), sharing.operator_tree(Q5))
+    merged = definitions.merge(definitions.operator_tree(Q4), definitions.operator_tree(Q5))
     shared = {"Source": 2, "Select": 2, "Window": 2, "Join": 1}
     own = {"Aggregate": 1, "Project": 2, "ToStream": 2}
     names = [type(node).__name__ for node in merged.nodes]
     assert {name: names.count(name) for name in names} == shared | own
     (join,) = (node for node in merged.nodes if isinstance(node, n.Join))
     assert {type(reader) for node, reader in merged.edges if node == join} == {n.Aggregate, n.Project}
-    assert sharing.operator_tree(join).edges <= merged.edges
+    assert definitions.operator_tree(join).edges <= merged.edges
 
 
 def test_merging_in_either_order_gives_the_same() -> None:
-    for x, y in product(map(sharing.operator_tree, QUERIES.values()), repeat=2):
-        assert sharing.merge(x, y) == sharing.merge(y, x)
+    for x, y in product(map(definitions.operator_tree, QUERIES.values()), repeat=2):
+        assert definitions.merge(x, y) == definitions.merge(y, x)
 
 
 def select(condition: str) -> n.Select:

@@ -131,7 +131,7 @@ def test_state_that_cannot_be_restored_ends_its_query_alone(tmp_path: Path, monk
     pipeline = found.begin()
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     pipeline.close()
-    faulty(monkeypatch, "execution.processor.fitted", lambda *given: any(b.query == "bad" for b in given[2].blocks))
+    faulty(monkeypatch, "operators.partition.derived", lambda *given: any(b.query == "bad" for b in given[2]))
     found.begin()
     found.take("s", *[("TRUE", n, "x") for n in range(4)])
     found.end()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from headgate.egress.parquet import ParquetSink
@@ -18,81 +22,139 @@ from headgate.errors import StoreError
 from headgate.labels import parse_label
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, delivered_results
-from headgate.operators.partition import PartitionState, ViewGroup
 from headgate.recovery.state import FORMAT, KEPT, Saved, StateFolder
 
 
-def saved(version: int) -> Saved:
-    table = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "name": pa.array(["a", None, "é"])})
-    classes = (
-        ViewGroup((0, 2), {"w1": np.array([0, 2]), "w2": np.array([1])}, {"rows": 7}),
-        ViewGroup((1,), {}, {}),
-    )
-    other = pa.table({"time": pa.array([4], pa.int64())})
-    partitions = {
-        ("s.a", 0): PartitionState(table, classes),
-        ("", 0): PartitionState(other, (ViewGroup((3,), {"w3": np.array([0])}, {}),)),
-        ("s.a", 1): PartitionState(table.slice(1), (ViewGroup((0, 1, 2), {"w1": np.array([1])}, {}),)),
-    }
-    return Saved(version, partitions, {"version": version, "text": "é"})
+def record(*segments: str, listed: str = "") -> dict[str, Any]:
+    groups = [{"views": [0], "last": {}, "starts": {"w": None}, "listed": {"w": [listed, 5]} if listed else {}}]
+    return {"segments": list(segments), "groups": groups, "blocks": [["q", 0]], "columns": ["time"]}
 
 
-def same(a: Saved, b: Saved) -> bool:
-    def plain(x: Saved) -> object:
-        return {
-            name: [(c.views, {k: v.tolist() for k, v in c.held.items()}, dict(c.last)) for c in partition.classes]
-            for name, partition in x.partitions.items()
-        }
+TABLE = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "name": pa.array(["a", None, "é"])})
 
-    tables = all(partition.table.equals(b.partitions[name].table) for name, partition in a.partitions.items())
-    return (a.version, a.rest, plain(a)) == (b.version, b.rest, plain(b)) and tables
+
+def saved(states: StateFolder, version: int, *kept: str) -> Saved:
+    """A version with a new segment, which also needs these."""
+    partitions = {("s.a", 0): record(*kept, states.write(TABLE)), ("", 1): record(listed=states.write(TABLE))}
+    return Saved(version, partitions, {"version": version, "text": "é"}, [])
 
 
 def test_saved_state_is_restored(tmp_path: Path) -> None:
-    folder = StateFolder(tmp_path / "state")
-    assert folder.newest() is None
-    folder.save(saved(1))
-    found = StateFolder(tmp_path / "state").newest()
-    assert found is not None and same(found, saved(1))
-
-
-def test_an_empty_partition_can_be_saved(tmp_path: Path) -> None:
-    StateFolder(tmp_path).save(Saved(0, {("", 0): PartitionState(saved(1).partitions["", 0].table.slice(0, 0))}, {}))
-    found = StateFolder(tmp_path).newest()
-    assert found is not None
-    (partition,) = found.partitions.values()
-    assert partition.table.num_rows == 0 and partition.classes == ()
+    states = StateFolder(tmp_path / "state")
+    assert states.newest() is None
+    version = saved(states, 1)
+    states.save(version)
+    again = StateFolder(tmp_path / "state")
+    found = again.newest()
+    assert found == version
+    for stored in again.stored(found.partitions).values():
+        assert [stored.read(name).equals(TABLE) for name in stored.files] == [True]
 
 
 def test_state_without_partitions_can_be_saved(tmp_path: Path) -> None:
     StateFolder(tmp_path).save(Saved(0, {}, {}))
-    found = StateFolder(tmp_path).newest()
-    assert found is not None and found.partitions == {}
+    assert StateFolder(tmp_path).newest() == Saved(0, {}, {}, [])
 
 
-def test_only_the_newest_versions_are_kept(tmp_path: Path) -> None:
-    folder = StateFolder(tmp_path)
+def test_only_files_that_a_kept_version_names_are_kept(tmp_path: Path) -> None:
+    states, old = StateFolder(tmp_path), list[str]()
     for version in range(1, 12):
-        folder.save(saved(version))
-    assert folder.versions() == list(range(12 - KEPT, 12))
+        now = saved(states, version, *old[:1])
+        states.save(now)
+        states.note_out(version, {})
+        old = [*old[:1], *now.partitions["s.a", 0]["segments"][-1:]]
+    assert states.versions() == list(range(12 - KEPT, 12))
+    needed = {name for x in (10, 11) for name in (f"manifest-{x:015}.json", f"out-{x:015}.json")}
+    needed |= {old[0], *(f"segment-{x:015}-{number}.arrow" for x in (10, 11) for number in (0, 1))}
+    assert {x.name for x in tmp_path.iterdir()} == needed
 
 
-def test_an_interrupted_version_is_removed(tmp_path: Path) -> None:
-    StateFolder(tmp_path).save(saved(1))
-    half = tmp_path / "000000000000002.new"
-    half.mkdir()
-    (half / "tuples.arrow").write_bytes(b"half")
+def test_files_of_an_interrupted_version_are_removed(tmp_path: Path) -> None:
+    states = StateFolder(tmp_path)
+    states.save(saved(states, 1))
+    before = {x.name for x in tmp_path.iterdir()}
+    saved(states, 2)  # written, not committed
+    (tmp_path / "segment-000000000000002-9.arrow.0badcafe~").write_bytes(b"half")
     found = StateFolder(tmp_path).newest()
     assert found is not None and found.version == 1
-    assert not half.exists()
+    assert {x.name for x in tmp_path.iterdir()} == before
 
 
-def test_damaged_state_is_reported_and_nothing_is_guessed(tmp_path: Path) -> None:
-    folder = StateFolder(tmp_path)
-    folder.save(saved(3))
-    (tmp_path / "000000000000003" / "tuples0.arrow").write_bytes(b"not arrow")
-    with pytest.raises(StoreError, match="damaged"):
-        folder.newest()
+def test_an_interruption_at_any_step_leaves_a_readable_version_and_nothing_else(tmp_path: Path) -> None:
+    """Each call of the operating system that writes or removes something is the last one of its process, in turn."""
+    for step in range(200):
+        folder = tmp_path / str(step)
+        states = StateFolder(folder)
+        first = saved(states, 1)
+        states.save(first)
+        states.save(second := saved(states, 2, *first.partitions["s.a", 0]["segments"]))
+        done = False
+        with pytest.MonkeyPatch.context() as patch:
+            dying(patch, step)
+            with suppress(Killed):
+                third = saved(states, 3)
+                states.save(replace(third, results=[RESULT_BATCH]))
+                done = True
+        again = StateFolder(folder)
+        found = again.newest()
+        assert found is not None and found.version in (2, 3)
+        assert found == second if found.version == 2 else found.partitions == third.partitions
+        for stored in again.stored(found.partitions).values():
+            assert all(stored.read(name).equals(TABLE) for name in stored.files)
+        listed = {x.name for x in folder.iterdir()}
+        assert listed == {name for names in again._files.values() for name in names} & listed
+        if done:
+            assert step > 10
+            return
+    raise AssertionError("it does not end")
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def dying(patch: pytest.MonkeyPatch, step: int) -> None:
+    """The process ends with the system call of this number."""
+    left = [step]
+
+    def counted(act: Callable[..., Any]) -> Callable[..., Any]:
+        def do(*given: Any, **more: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return act(*given, **more)
+
+        return do
+
+    for owner, name in ((os, "open"), (os, "fsync"), (os, "link"), (Path, "rename"), (Path, "unlink")):
+        patch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+def test_a_version_that_somebody_else_wrote_is_not_replaced(tmp_path: Path) -> None:
+    states, other = StateFolder(tmp_path), StateFolder(tmp_path)
+    other.save(Saved(1, {}, {"mine": False}))
+    with pytest.raises(StoreError, match=r"cannot write version 1 of the state .* another process wrote it"):
+        states.save(Saved(1, {}, {"mine": True}))
+    found = StateFolder(tmp_path).newest()
+    assert found is not None and found.rest == {"mine": False}
+
+
+@pytest.mark.parametrize("name", ["manifest-000000000000003.json", "segment-000000000000001-0.arrow"])
+@pytest.mark.parametrize("content", [b"not what it was", b"{}", None])
+def test_damaged_state_is_reported_and_nothing_is_guessed_or_removed(
+    tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    states = StateFolder(tmp_path)
+    states.save(saved(states, 3))
+    states.note_out(3, {})
+    before = {x.name for x in tmp_path.iterdir()}
+    (tmp_path / name).unlink() if content is None else (tmp_path / name).write_bytes(content)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=f"cannot read the state in `{tmp_path / name}`: it is damaged"):
+            StateFolder(tmp_path).newest()
+        with pytest.raises(StoreError, match="damaged"):
+            StateFolder(tmp_path).newest()
+    assert {x.name for x in tmp_path.iterdir()} >= before - {name}
 
 
 RESULT_BATCH = ResultBatch(
@@ -116,7 +178,7 @@ RESULT_BATCH = ResultBatch(
 
 def test_results_are_the_same_after_saving_and_restoring(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
-    folder.save(Saved(1, saved(1).partitions, {}, [RESULT_BATCH, RESULT_BATCH]))
+    folder.save(Saved(1, {}, {}, [RESULT_BATCH, RESULT_BATCH]))
     found = folder.newest()
     assert found is not None
     assert delivered_results(found.results) == delivered_results([RESULT_BATCH, RESULT_BATCH]) != []
@@ -186,22 +248,31 @@ def test_parquet_files_wait_outside_the_readers_folder_and_are_published_once(tm
     assert [path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("000000001.parquet")] == ["ann"]
     again.stage(2, [result_batch])
     let_out(again, [result_batch])
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*/*.parquet")) == [
-        "ann/joe.q/000000001.parquet",
-        "ann/joe.q/000000002.parquet",
-        "bob/joe.q/000000001.parquet",
-    ]
+    files = sorted(tmp_path.glob("*/*/*.parquet"))  # a reader's last file grows until it is full
+    assert {str(path.relative_to(tmp_path)): pq.read_metadata(path).num_rows for path in files} == {
+        "ann/joe.q/000000001.parquet": 2 * len(result_batch.times),
+        "bob/joe.q/000000001.parquet": len(result_batch.times),
+    }
 
 
 @pytest.mark.parametrize(("format_", "said"), [(None, "an older"), (1, "an older"), (99, "a newer")])
-def test_a_state_of_another_version_is_named_as_such_and_not_as_damage(
+def test_a_state_of_another_version_is_named_as_such_and_nothing_of_it_is_removed(
     tmp_path: Path, format_: int | None, said: str
 ) -> None:
     states = StateFolder(tmp_path)
-    states.save(Saved(1, {}, {}))
-    (file,) = tmp_path.glob("*/state.json")
+    states.save(saved(states, 1))
+    (file,) = tmp_path.glob("manifest-*")
     whole = json.loads(file.read_text())
     assert whole.pop("format") == FORMAT
-    file.write_text(json.dumps(whole | ({} if format_ is None else {"format": format_})))
+    file.write_text(json.dumps(whole | ({} if format_ is None else {"format": format_, "partitions": "other"})))
+    before = {x.name for x in tmp_path.iterdir()}
     with pytest.raises(StoreError, match=rf"{said} version of Headgate wrote it .format .*--fresh"):
+        StateFolder(tmp_path).newest()
+    assert {x.name for x in tmp_path.iterdir()} == before
+
+
+def test_a_state_of_folders_is_named_as_an_older_one(tmp_path: Path) -> None:
+    (tmp_path / "000000000000007").mkdir()
+    (tmp_path / "000000000000007" / "state.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"an older version of Headgate wrote it .format 3, this version reads 4"):
         StateFolder(tmp_path).newest()

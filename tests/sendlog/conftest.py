@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate.ingress.spark import spark_session
+from headgate.ingress.spark_settings import SparkSettings
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield running
         return
     home: Path = tmp_path_factory.mktemp("spark")
-    session = spark_session(home, **{"spark.sql.shuffle.partitions": "2"})
+    session = spark_session(home, settings=SparkSettings({"spark.sql.shuffle.partitions": "2"}))
     yield session
     session.stop()

@@ -10,13 +10,17 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.clock import SystemClock
 from headgate.egress.sinks import Sink
+from headgate.errors import ColumnsChanged
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
+from headgate.expressions.sql.types import ARROW
 from headgate.ingress.ingress_log import PUBLISH, folder_name
+from headgate.model.stream import StreamDescriptor
 from headgate.recovery.counts import Counts
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
@@ -30,7 +34,7 @@ class DirectEngine:
         self._thread = threading.Thread(target=self._work)
         self.paused = threading.Event()
         self.pipeline: Pipeline | None = None
-        self.is_ready = False
+        self.is_ready = self.is_idle = False
         self.failed = 0
         self.fault: Exception | None = None
 
@@ -54,6 +58,7 @@ class DirectEngine:
                 self._sinks,
                 SystemClock(),
             )
+            self._headgate.engine = self.pipeline
             self.is_ready = True
             while not self._stopping.wait(0.005):
                 if not self.paused.is_set():
@@ -62,6 +67,7 @@ class DirectEngine:
             self.fault = error
         finally:
             self.is_ready = False
+            self._headgate.engine = None
             if self.pipeline is not None:
                 self.pipeline.close()
 
@@ -71,6 +77,16 @@ class DirectEngine:
             if found.format != PUBLISH or stream not in snapshot.descriptors:
                 continue
             for path in sorted((self._ingress / folder_name(stream)).glob("*.parquet")):
-                pipeline.take(stream, int(path.stem), pq.read_table(path))
+                table = _shaped(pq.read_table(path), snapshot.descriptors[stream])
+                try:
+                    pipeline.take(stream, int(path.stem), table)
+                except ColumnsChanged:
+                    return
                 path.unlink()
         pipeline.settle()
+
+
+def _shaped(table: pa.Table, descriptor: StreamDescriptor) -> pa.Table:
+    """As Spark reads files: NULL in columns that a file does not have."""
+    schema = pa.schema([(name, ARROW[type_]) for name, type_ in descriptor.columns])
+    return pa.concat_tables([table, schema.empty_table()], promote_options="default").select(schema.names)

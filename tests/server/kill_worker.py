@@ -19,7 +19,7 @@ from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
 from headgate.service import Headgate
-from headgate.service.runs import Folders
+from headgate.service.folders import Folders
 from server.engines import DirectEngine
 
 

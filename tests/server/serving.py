@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 from conftest import ADMIN, KEY, PASSWORD, cheap_passwords
 
+from headgate.clock import Clock
 from headgate.egress.delivery_log import DeliveryLog
 from headgate.egress.owner_files import OwnerFiles
 from headgate.ingress.ingress_log import IngressLog
@@ -25,7 +26,7 @@ from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
 from headgate.service import Headgate
-from headgate.service.runs import Folders
+from headgate.service.folders import Folders
 from server.engines import DirectEngine
 
 WARD = f"""
@@ -108,9 +109,11 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def served(home: Path, script: str = WARD, *, limits: Mapping[str, Any] | None = None) -> Iterator[Server]:
+def served(
+    home: Path, script: str = WARD, *, limits: Mapping[str, Any] | None = None, clock: Clock | None = None
+) -> Iterator[Server]:
     chosen = replace(Settings(port=0), **(limits or {}))
-    headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
+    headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords(), clock=clock)
     home.chmod(0o700)
     headgate.initialise(ADMIN, PASSWORD)
     headgate.execute(headgate.login(ADMIN, PASSWORD), script)

@@ -3,6 +3,7 @@ password."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -20,11 +21,13 @@ from documents import ROOT
 
 import headgate
 from headgate.cli import main
-from headgate.client import Client
+from headgate.client import Client, Received, aconnect, connect
+from headgate.client.forms import Events
 from headgate.client.trust import seen
 from headgate.client.wire import Malformed, Unreachable
 from headgate.errors import AccessDenied, AuthenticationFailed, NotFound, TextError
 from server.serving import Server
+from server.test_results import opened, publish, received, stream_of
 
 SCRIPT = """CREATE STREAM hall (n INT, at TIMESTAMP, text STRING) LABEL 'nurse' SOURCE publish;
 GRANT VIEW OBJECT, PUBLISH ON STREAM hall TO sender;
@@ -159,12 +162,12 @@ def test_the_command_line_works_at_a_server(typed: CliRunner, server: Server, tm
     assert {oct(x.stat().st_mode & 0o777) for x in (tmp_path / "config").iterdir()} == {"0o600"}
 
 
-def test_without_a_server_there_is_nothing_to_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_folder_there_is_nothing_to_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(main, ["watch", "x"])
     assert (found.exit_code, found.stderr) == (
         1,
-        "error: cannot do that without a server (name one with --server URL)\n",
+        "error: there is no Headgate in `.headgate` (run `headgate init` first)\n",
     )
 
 
@@ -190,3 +193,42 @@ def test_the_example_of_the_guide_works(
     exec(code, found)  # noqa: S102
     assert "{'pat': 7, 'rate': 130}" in capsys.readouterr().out
     assert found["table"].column("pat").to_pylist() == [7] and found["publisher"].sequence == 2
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_reader_from_now_on_loses_nothing_if_its_connection_breaks_at_once(
+    server: Server, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(server, f"broken_{kind}")
+    publish(server, stream, range(2))
+    with opened(server, stream) as answer:
+        received(answer, 2)
+    real, broken = Events.take, list[str]()
+
+    def breaks(self: Events, line: str) -> Received | None:
+        if not broken:  # the first line that comes; what is published now is not seen by this connection
+            broken.append(line)
+            publish(server, stream, range(2, 4))
+            with opened(server, stream) as answer:
+                received(answer, 4)  # they are out before the reader is back
+            raise Unreachable("the connection broke")
+        return real(self, line)
+
+    monkeypatch.setattr(Events, "take", breaks)
+    certificate = server.home / "tls" / "authority.pem"
+    if kind == "sync":
+        with connect(server.address, "ned", PASSWORD, certificate=certificate) as ned:
+            results = ned.subscribe(stream, begin="now")
+            found = [next(results).values for _ in range(2)]
+            results.close()  # type: ignore[attr-defined]
+    else:
+        found = asyncio.run(two_from_now(server.address, certificate, stream))
+    assert [x["n"] for x in found if x is not None] == [2, 3]
+
+
+async def two_from_now(address: str, certificate: Path, stream: str) -> list[Any]:
+    async with await aconnect(address, "ned", PASSWORD, certificate=certificate) as ned:
+        results = ned.subscribe(stream, begin="now")
+        found = [(await anext(results)).values for _ in range(2)]
+        await results.aclose()  # type: ignore[attr-defined]
+    return found

@@ -140,5 +140,5 @@ def test_each_acknowledged_tuple_is_delivered_once_in_50_kills(tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_each_acknowledged_tuple_is_delivered_once_with_spark(tmp_path: Path) -> None:
-    survive(tmp_path, "spark", int(os.environ.get("HEADGATE_KILLS", "5")))
+def test_each_acknowledged_tuple_is_delivered_once_in_50_kills_with_spark(tmp_path: Path) -> None:
+    survive(tmp_path, "spark", int(os.environ.get("HEADGATE_KILLS", "50")))

@@ -16,7 +16,7 @@ from headgate.server import connections
 from headgate.server.certificates import own_certificate
 from headgate.server.home import check_private, secret
 from headgate.server.settings import Settings, read_settings
-from server.serving import Server, served
+from server.serving import Server, events, served
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,27 @@ def test_half_a_body_is_refused_and_nothing_of_it_is_taken(strict: Server) -> No
     assert strict.parts.ingress.rows == before
 
 
+def test_a_sender_cannot_tell_whether_anybody_reads_its_stream(strict: Server) -> None:
+    """The attack: send until the stream is full; whoever is told to wait knows that nobody reads, at any level."""
+    strict.run(
+        """CREATE STREAM unread (n INT, text STRING) SOURCE publish;
+        GRANT VIEW OBJECT, PUBLISH ON STREAM unread TO sender;
+        GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM unread TO nurse"""
+    )
+    chance = random.Random(1)
+    for n in range(60):
+        rows = ({"n": n, "text": chance.randbytes(16).hex()} for _ in range(200))
+        assert strict.publish(*rows, stream="root.unread").status_code == 200
+    assert strict.parts.ingress.removed
+    assert strict.parts.ingress.waiting("root.unread") <= strict.parts.settings.ingress_bytes + 50_000
+    strict.run("SUBSCRIBE TO root.unread", "ned")
+    with strict.client("ned") as client, client.stream("GET", "/v1/streams/root.unread/results") as answer:
+        first = next(events(answer.iter_lines()))  # what is left is whole, and in order
+        assert first["data"]["values"]["n"] > 0
+
+
 def test_a_full_stream_says_when_to_come_again(strict: Server) -> None:
+    strict.run("SUBSCRIBE TO root.pulse", "ned")
     strict.engine.paused.set()
     try:
         chance = random.Random(1)

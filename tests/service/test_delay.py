@@ -56,7 +56,7 @@ def test_a_result_comes_by_the_clock_while_its_reader_sees_nothing(
         [box],
         SystemClock(),
     )
-    runner = Runner(spark, tmp_path / "home", pipeline)
+    runner = Runner(lambda: spark, tmp_path / "home", pipeline)
     try:
         write(folder, 0, "R2", 1)
         runner.read({"s": StreamSource(DELAYED, "json", {"path": str(folder)})})

@@ -47,7 +47,7 @@ def test_explain_shows_what_a_query_shares_and_which_labels_results_carry(field:
         "",
         "  ISTREAM",
         "  └─ PROJECT AVG(root.Vitals.pr) AS avg_pr",
-        "     └─ AGGREGATE AVG(root.Vitals.pr)   -- keeps COUNT(root.Vitals.pr), SUM(root.Vitals.pr)",
+        "     └─ AGGREGATE AVG(root.Vitals.pr)",
         "        └─ JOIN root.Position.sid = root.Vitals.sid   -- shared with root.q5",
         "           ├─ WINDOW ROWS 10   -- shared with root.q5",
         "           │  └─ SELECT lon = '4E'   -- shared with root.q5",

@@ -17,8 +17,8 @@ from headgate.egress.sinks import FileSink
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.recovery.pipeline import Pipeline
+from headgate.service.folders import Folders
 from headgate.service.run_client import RunClient
-from headgate.service.runs import Folders
 
 SETUP = """
 CREATE STREAM m (at TIMESTAMP, k INT) EVENT TIME at SOURCE json (path = '/nowhere');

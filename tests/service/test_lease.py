@@ -26,7 +26,7 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
-from headgate.service.runs import Folders
+from headgate.service.folders import Folders
 from headgate.testing.postgres import fresh_database
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from test_run_client_attacks import EVERYTHING, SETUP, Work
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.sinks import FileSink
 from headgate.errors import AuthenticationFailed
+from headgate.service.folders import Folders
 from headgate.service.run_client import RunClient
-from headgate.service.runs import Folders
 
 
 class Ward:

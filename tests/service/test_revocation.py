@@ -34,7 +34,7 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import AggregateCall, Column, Expr
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate, run_client
-from headgate.service.runs import Folders
+from headgate.service.folders import Folders
 
 SETUP = f"""
 CREATE LEVEL C; CREATE LEVEL S ABOVE C;

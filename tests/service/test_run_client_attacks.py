@@ -20,8 +20,8 @@ from headgate.model.results import delivered_results
 from headgate.model.snapshot import SnapshotSource
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import run_client as clients
+from headgate.service.folders import Folders
 from headgate.service.run_client import RunClient
-from headgate.service.runs import Folders
 
 SETUP = """
 CREATE STREAM hr (at TIMESTAMP, pat INT, hr INT, policy STRING) EVENT TIME at ROLES FROM policy
@@ -75,7 +75,9 @@ def with_client(
     made: list[Work] = []
 
     class Made:
-        def __init__(self, _: object, home: Path, sinks: list[Sink], *, gate: SnapshotSource, master: str) -> None:  # noqa: ARG002
+        def __init__(
+            self, _: object, home: Path, sinks: list[Sink], *, gate: SnapshotSource, **_settings: object
+        ) -> None:
             made.append(Work(ward, gate, home, *sinks))
 
         def close(self) -> None:

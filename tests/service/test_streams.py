@@ -102,7 +102,7 @@ def run(
         SystemClock(),
     )
     try:
-        runner = Runner(spark, home, pipeline)
+        runner = Runner(lambda: spark, home, pipeline)
         runner.read({"s": source}, finite=True)
         runner.wait()
         runner.stop()

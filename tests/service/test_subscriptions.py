@@ -16,8 +16,8 @@ from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import FileSink
 from headgate.errors import AccessDenied, Conflict, HeadgateError
+from headgate.service.folders import Folders
 from headgate.service.run_client import RunClient
-from headgate.service.runs import Folders
 from headgate.service.snapshots import BROKEN, STOPPED, SUSPENDED, UNFED
 
 

@@ -118,8 +118,8 @@ def test_a_notice_stays_however_many_results_follow(ward: System, tmp_path: Path
         work.take((5, "nurse"), (6, "nurse"), (7, "nurse"))
         ((session, query),) = ((x.name, x.query) for x in client.snapshot().subscribers)
         assert mailbox.lost[session, query] == 1
-        word, results = mailbox.fetch(session, query, client.snapshot())
-        assert word.waits and len(results) == 2
+        word, again, results = mailbox.fetch(session, query, client.snapshot())
+        assert word.waits and again.continues and len(results) == 2
         assert not mailbox.lost[session, query]
     finally:
         work.pipeline.close()

@@ -52,7 +52,7 @@ def watch(page: mmap.mmap) -> None:
         (Runner, "read", "starting streams", "Spark between batches"),
         (Pipeline, "take", "taking", "Spark between batches"),
         (QueryGraph, "batch", "computing"),
-        (StateFolder, "_save", "saving"),
+        (StateFolder, "save", "saving"),
         (Pipeline, "_deliver", "delivering"),
         (Pipeline, "end", "ending"),
     ):

@@ -17,7 +17,6 @@ import datetime as dt
 import json
 import mmap
 import os
-import shutil
 import signal
 import sys
 import time
@@ -47,11 +46,13 @@ from headgate.plan.secure import Mode
 from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.query_graph import QueryGraph
 from headgate.recovery.state import StateFolder
+from headgate.storage import LocalStorage
 from headgate.testing import ManualClock
 
 T = TypeVar("T")
 LEVEL = Level("U")
 LATENESS = 2000
+DELAY = 1000
 LATER = 4_000_000_000.0
 """Where the clock stands: ahead of all that comes."""
 COLUMNS = {
@@ -87,7 +88,9 @@ def running(names: Iterable[str] = tuple(TEXTS)) -> dict[str, ContinuousQuery]:
     return found
 
 
-DESCRIPTORS = {name: StreamDescriptor(name, columns, "at", {"ROLES": "policy"}) for name, columns in COLUMNS.items()}
+DESCRIPTORS = {
+    name: StreamDescriptor(name, columns, "at", {"ROLES": "policy"}, delay=DELAY) for name, columns in COLUMNS.items()
+}
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,8 @@ def feed(
     try:
         for batch in given[snapshots.taken : until]:
             between("taking")
-            pipeline.take(batch["stream"], numbers[batch["stream"]], table_of(batch["stream"], batch["rows"]))
+            table = table_of(batch["stream"], batch["rows"])
+            pipeline.take(batch["stream"], numbers[batch["stream"]], table, settled=batch.get("settled"))
             between("before the commit")
             numbers[batch["stream"]] += 1
             snapshots.taken += 1
@@ -217,22 +221,34 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def watch(self) -> None:
-        rename, rmtree, append = Path.rename, shutil.rmtree, FileSink._append
+        rename, link, delete, append = Path.rename, os.link, LocalStorage.delete, FileSink._append
+        write_table = LocalStorage.write
+
+        def written(storage: LocalStorage, name: str, content: Any, *, durable: bool = True) -> None:
+            write_table(storage, name, content, durable=durable)
+            if name.startswith("segment-"):
+                self("segment written")
 
         def renamed(path: Path, target: Path) -> Path:
-            what = {"state": "state", "out.json": "note"}.get(target.name if path.is_file() else target.parent.name)
-            if what is None:
+            if not target.name.startswith("out-"):
                 return rename(path, target)
-            self(f"{what} written, not named")
+            self("note written, not named")
             found = rename(path, target)
-            self(f"{what} named")
+            self("note named")
             return found
 
-        def removed(path: Path, *more: Any, **options: Any) -> None:
-            for file in sorted(Path(path).iterdir())[:1]:
-                file.unlink()
+        def linked(path: Any, target: Any, **options: Any) -> None:
+            if "manifest-" not in str(target):
+                return link(path, target, **options)
+            self("state written, not named")
+            link(path, target, **options)
+            return self("state named")
+
+        def deleted(storage: LocalStorage, names: Iterable[str]) -> None:
+            first, *others = names or [""]
+            delete(storage, [first] if first else [])
             self("an old state half removed")
-            rmtree(path, *more, **options)
+            delete(storage, others)
 
         def appended(sink: FileSink, path: str, verify: Verify) -> None:
             content = sink._ready[path]
@@ -253,7 +269,9 @@ class Killer:
         ):
             setattr(owner, name, self._told(getattr(owner, name), step))
         Path.rename = renamed  # type: ignore[method-assign, assignment]
-        shutil.rmtree = removed  # type: ignore[assignment]
+        os.link = linked  # type: ignore[assignment]
+        LocalStorage.write = written  # type: ignore[method-assign, assignment]
+        LocalStorage.delete = deleted  # type: ignore[method-assign, assignment]
         FileSink._append = appended  # type: ignore[method-assign, assignment]
 
     def _told(self, done: Callable[..., T], step: str) -> Callable[..., T]:
@@ -265,7 +283,8 @@ class Killer:
 
 
 STEPS = (
-    *("recovering", "taking", "computing", "saving", "state written, not named", "state named", "delivering"),
+    *("recovering", "taking", "computing", "saving", "segment written", "state written, not named"),
+    *("state named", "delivering"),
     *("some files written", "half a line written", "note written, not named", "note named"),
     *("an old state half removed", "before the commit", "committed"),
 )

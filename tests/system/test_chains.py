@@ -6,20 +6,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from worlds.chain_worlds import ANN, Replay, chained, random_world, with_looks, with_noise
+from worlds.chain_worlds import ANN, ROLES, Replay, chained, clearance, random_world, with_looks, with_noise
+from worlds.harness import Bench, stream
 
+from headgate.columns.sorting import Ints
 from headgate.labels import parse_label
 from headgate.model import moments as course
 from headgate.model.results import ResultBatch
-from headgate.model.tuples import TupleBatch
+from headgate.model.times import NO_TIME
+from headgate.model.tuples import TupleBatch, in_moments
+from headgate.model.view import ReaderTime, View
+from headgate.model.visibility import Visibility
+from headgate.recovery import query_graph
 from headgate.recovery.query_graph import QueryGraph
-from headgate.testing.oracle import ChainSetting, Result, Tuple
+from headgate.testing.oracle import ChainSetting, Change, Event, Result, Tuple
 from headgate.visibility import index, watermarks
+from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.policy import VisibilityPolicy
 
 LONGEST = (1, 4, 1000)
 """A batch for each tuple, small batches, one for each run of tuples of one stream."""
@@ -125,7 +135,48 @@ def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("headgate.model.view.View.end_with", lambda self, _, reason: setattr(self, "ending", reason))
 
 
+def closed_streams_hold_back(patch: pytest.MonkeyPatch) -> None:
+    """A stream that a reader may not read holds its results back."""
+    patch.setattr(VisibilityPolicy, "_open_to", lambda _, __, view, ___: view.timed)
+
+
+def rights_open_what_makes_nothing(patch: pytest.MonkeyPatch) -> None:
+    """An output holds results back although its reader may read nothing that it is made of."""
+    real = VisibilityIndex.open
+    patch.setattr(VisibilityIndex, "open", lambda self, view, _=None: real(self, view))
+
+
+def rights_turn_time_back(patch: pytest.MonkeyPatch) -> None:
+    """A stream that a right opens brings the watermark back to its own time."""
+    real = watermarks._marks
+
+    def marks(view: View, time: Any, *given: Any) -> Ints:
+        return real(view, ReaderTime(time.greatest, NO_TIME, time.open), *given)
+
+    def batch(self: VisibilityIndex, *, last: bool = False) -> Visibility:
+        found = made(self, last=last)
+        for view in () if last else self.views:
+            view.passed = view.watermark()
+        return found
+
+    made = VisibilityIndex.batch
+    patch.setattr(watermarks, "_marks", marks)
+    patch.setattr(View, "watermark", lambda self: min(map(self.reached, self.open), default=self.passed))
+    patch.setattr(VisibilityIndex, "batch", batch)
+
+
+def rights_are_no_moment(patch: pytest.MonkeyPatch) -> None:
+    """What a change of rights makes final comes with the next tuple, whoever may see that."""
+    patch.setattr(query_graph, "in_moments", lambda arrivals, first: in_moments(arrivals))  # noqa: ARG005
+
+
 FAULTS = (results_come_at_the_end, watermarks_do_not_travel, watermarks_are_ahead, clock_is_not_told, ends_are_not_told)
+OF_RIGHTS = (
+    closed_streams_hold_back,
+    rights_open_what_makes_nothing,
+    rights_turn_time_back,
+    rights_are_no_moment,
+)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
@@ -135,6 +186,41 @@ def test_a_fault_in_time_is_found_out(
     fault(monkeypatch)
     with pytest.raises(AssertionError):
         check(0, 120)
+
+
+@pytest.mark.parametrize("fault", OF_RIGHTS, ids=lambda fault: str(fault.__name__))
+def test_a_fault_in_closed_streams_is_found_out(
+    fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_streams_that_rights_open_and_close_mean_what_the_oracle_says()
+
+
+def test_streams_that_rights_open_and_close_mean_what_the_oracle_says() -> None:
+    """Of B's right: held never, got, lost, got again. The order of O2's results tells when each became final."""
+    texts = (
+        "SELECT v FROM A [ROWS 1] UNION ALL SELECT v FROM B [ROWS 1]",
+        "SELECT v FROM A UNION ALL SELECT v FROM O1",
+        "SELECT COUNT(*) AS v FROM O2 [ROWS 9]",
+        "SELECT v FROM B",
+        "SELECT COUNT(*) AS v FROM A [ROWS 9] UNION ALL SELECT v FROM O4 [ROWS 2]",
+    )
+    a, b = ([Tuple(x, 1000 * n, {"v": n}, parse_label(f"TRUE FROM {x}")) for n in range(12)] for x in "AB")
+    without, with_ = (Change(ANN, clearance(ROLES[ANN], x)) for x in (["B"], []))
+    events: list[Event] = [
+        *(without, a[1], a[2], a[3]),
+        *(with_, a[5], b[2], b[4], a[6]),
+        *(without, a[7], a[8]),
+        *(with_, b[6], b[7], a[9], b[8], a[10]),
+        *(without, a[11]),
+    ]
+    world = chained(texts, events)
+    wanted = world.wanted()
+    assert sum(map(len, wanted.values())) > 60
+    for longest in LONGEST:
+        found = Replay(world, Random(longest), longest).all(world.events)
+        assert {key: shown(x) for key, x in found.items()} == {key: shown(x) for key, x in wanted.items()}
 
 
 @pytest.mark.parametrize("longest", [1, 6, 60])
@@ -158,3 +244,25 @@ def test_a_window_over_stateless_and_windowed_blocks_loses_nothing(longest: int)
     world = chained(texts, given)
     found = Replay(world, Random(0), longest).all(world.events)[ANN, "O2"]
     assert [x.values for x in found] == [(n,) for n in range(1, 141)]
+
+
+def test_a_revoked_right_makes_results_final_while_nothing_comes(tmp_path: Path) -> None:
+    """Also after a restart, and once."""
+    found = Bench(tmp_path, stream("s", "a INT"), stream("t", "a INT"))
+    found.query("both", "SELECT a FROM s UNION ALL SELECT a FROM t")
+    found.query("n", 'SELECT COUNT(*) AS n FROM "out.both" [UNBOUNDED]')
+    found.subscribed(ann=("n", "nurse"))
+    for number in range(3):
+        found.take("s", ("nurse", number))
+    assert found.fetched("ann", "n") == []
+    (all_,) = found.now.subscribers
+    assert all_.clearance is not None
+    less = replace(all_, clearance=replace(all_.clearance, sources=all_.clearance.sources - {"t"}))
+    found.now = replace(found.now, subscribers=(less,))
+    assert found.pipeline is not None
+    found.pipeline.settle()
+    found.pipeline.close()
+    found.begin().pass_time({})
+    assert found.fetched("ann", "n") == [(1,), (2,)]
+    found.pipeline.pass_time({})
+    assert found.fetched("ann", "n") == []

@@ -33,7 +33,7 @@ from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.query_graph import Make
 from headgate.service.streams import check_history, forget_unbegun
 from headgate.testing import ManualClock
-from headgate.testing.oracle import ChainSetting, Change, Event, Link, Result, Tuple, chain, cumulative, exact
+from headgate.testing.oracle import ChainSetting, Change, Clock, Event, Link, Result, Tuple, chain, cumulative, exact
 from system import crash_worker as worker
 
 WORKER = Path(worker.__file__)
@@ -44,8 +44,10 @@ Line = tuple[str, str, tuple[Any, ...]]
 
 
 def random_batches(rng: Random, count: int) -> list[dict[str, Any]]:
-    """Of both streams in turn; times go on, with some disorder, and a tuple now and then comes too late."""
-    batches, clock = [], 1_700_000_000_000
+    """Of both streams in turn; times go on, with some disorder, and a tuple now and then comes too late. Some batches
+    say by which time on the clock everything has been read, so that results are final by the clock."""
+    batches: list[dict[str, Any]] = []
+    clock, looks = 1_700_000_000_000, Random(f"looks {rng.getstate()}")
     for _ in range(count):
         stream = rng.choice(("V", "V", "W"))
         rows = []
@@ -56,6 +58,8 @@ def random_batches(rng: Random, count: int) -> list[dict[str, Any]]:
             policy = rng.choice(("doctor", "nurse", "doctor | nurse", "doctor & nurse"))
             rows.append({"at": clock - back, "sid": rng.randint(1, 3), "policy": policy, **value})
         batches.append({"stream": stream, "rows": rows})
+        if looks.random() < 0.4:
+            batches[-1]["settled"] = clock + looks.choice((0, 800, 1500, 4000))
     return batches
 
 
@@ -76,18 +80,19 @@ def expected(
     for number, batch in enumerate(batches):
         events += changes(rights, number)
         events += [tuple_of(batch["stream"], row, rules) for row in batch["rows"]]
+        events += [Clock(batch["stream"], batch["settled"])] if "settled" in batch else []
     events += [x for number in range(len(batches), len(batches) + 1) for x in changes(rights, number)]
-    lateness = dict.fromkeys(worker.COLUMNS, worker.LATENESS)
+    lateness, delay = (dict.fromkeys(worker.COLUMNS, x) for x in (worker.LATENESS, worker.DELAY))
     found: dict[tuple[str, str], list[Line]] = {}
     for name, query in queries.items():
         for who in worker.PEOPLE:
             if name in worker.STAGES:
                 links = Link(queries["sums"].query, "sums_out"), Link(query.query, name)
-                setting = ChainSetting(rules, lateness)
+                setting = ChainSetting(rules, lateness, delay)
                 results = chain(links, events, {who: worker.PEOPLE[who]}, setting)[name][who]
             else:
                 means = cumulative if name in worker.CUMULATIVE else exact
-                results = means(query.query, events, worker.PEOPLE, lateness=lateness)[who]
+                results = means(query.query, events, worker.PEOPLE, lateness=lateness, delay=delay)[who]
             found[who, name] = [line_of(x) for x in results]
     return found
 
@@ -239,8 +244,13 @@ class Work:
         return expected(self.batches, [])
 
     @property
-    def newest(self) -> Path:
-        return max(x for x in (self.folder / "home" / "state").iterdir() if x.name.isdigit())
+    def newest(self) -> list[Path]:
+        """The files of the newest version."""
+        folder = self.folder / "home" / "state"
+        last = max(folder.glob("manifest-*"))
+        (partition, *_) = json.loads(last.read_text())["partitions"]
+        results = f"results-{last.stem.removeprefix('manifest-')}.arrows"
+        return [last, *(folder / name for name in (*partition["record"]["segments"][-1:], results))]
 
 
 @pytest.fixture
@@ -289,7 +299,9 @@ def test_a_full_disk_is_reported_and_loses_nothing(work: Work, full: str, monkey
         def go_on() -> None:
             for batch in work.batches[8:]:
                 stream = batch["stream"]
-                pipeline.take(stream, numbers[stream], worker.table_of(stream, batch["rows"]))
+                pipeline.take(
+                    stream, numbers[stream], worker.table_of(stream, batch["rows"]), settled=batch.get("settled")
+                )
                 numbers[stream] += 1
 
         with pytest.raises(StoreError, match=r"No space left on device.*nothing is lost"):
@@ -307,10 +319,9 @@ def test_a_full_disk_is_reported_and_loses_nothing(work: Work, full: str, monkey
 
 def test_a_damaged_state_is_named_with_what_to_do(work: Work) -> None:
     work.go_on(until=8)
-    labels = sorted(work.newest.parent.glob("labels/*"))
+    labels = sorted(work.newest[0].parent.glob("labels-*"))
     assert labels
-    versioned = (work.newest / name for name in ("state.json", "held.arrow", "tuples0.arrow", "results.arrows"))
-    for file in (*versioned, *labels):
+    for file in (*work.newest, *labels):
         content = file.read_bytes()
         assert content
         for damaged in (None, b"", content[: len(content) // 2], content[:-1], b"{}", b"nonsense"):

@@ -26,7 +26,7 @@ from headgate.labels import Conjunction, Label, parse_roles
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.expressions import Value
 from headgate.service import Headgate
-from headgate.service.runs import Folders
+from headgate.service.folders import Folders
 from headgate.service.streams import checkpoint_name
 from headgate.testing.oracle import ChainSetting, Event, Link, Result, Tuple, chain
 

@@ -53,7 +53,7 @@ def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
         values = pa.array([rng.randrange(4) for _ in times], pa.int32())
         labels = np.array([rng.randrange(10) for _ in times])
         received += delivered_results(run.batch([TupleBatch("s", times, labels, {"a": values, "b": values})]))
-    return received, len(run.save()[1]["sights"]["rows"])
+    return received, len(run.state()[1]["sights"]["rows"])
 
 
 def test_visibility_rows_that_no_tuple_has_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

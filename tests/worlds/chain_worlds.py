@@ -5,8 +5,8 @@ split in any way, through a query graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import numpy as np
@@ -51,16 +51,18 @@ class World:
     links: tuple[Link, ...]
     events: tuple[Event, ...]
     setting: ChainSetting
+    people: Mapping[str, Clearance] = field(default_factory=lambda: {x: clearance(ROLES[x]) for x in (ANN, BOB)})
 
     def wanted(self) -> dict[tuple[str, str], list[Result]]:
         """By subscriber and output, as the oracle has it."""
-        people = {name: clearance(ROLES[name]) for name in (ANN, BOB)}
-        found = chain(self.links, self.events, people, self.setting)
+        found = chain(self.links, self.events, self.people, self.setting)
         return {(name, output): results for output, own in found.items() for name, results in own.items()}
 
 
-def clearance(roles: Sequence[str]) -> Clearance:
-    return Clearance(frozenset(roles), Level("U"), frozenset({"A", "B", "O1", "O2", "O3"}))
+def clearance(roles: Sequence[str], without: Collection[str] = ()) -> Clearance:
+    """Without the right to read these streams."""
+    streams = {"A", "B", *(f"O{number}" for number in range(1, 6))}
+    return Clearance(frozenset(roles), Level("U"), frozenset(streams.difference(without)))
 
 
 def random_world(rng: Random, *, tuples: int = 24, delay: bool = False) -> World:
@@ -70,7 +72,9 @@ def random_world(rng: Random, *, tuples: int = 24, delay: bool = False) -> World
         streams.append(f"O{number}")
     late = {x.name: rng.choice((0, 0, 1000)) for x in STREAMS}
     delays = {x.name: rng.choice((0, 500, 2000)) for x in STREAMS if rng.random() < 0.8} if delay else {}
-    return chained(texts, _events(rng, tuples, delays), ChainSetting(Rules(), late, delays))
+    world = chained(texts, _events(rng, tuples, delays), ChainSetting(Rules(), late, delays))
+    rights = Random(f"rights {rng.random()}")
+    return _with_closed_streams(rights, world) if rights.random() < 0.5 else world
 
 
 def chained(texts: Sequence[str], events: Sequence[Event], setting: ChainSetting | None = None) -> World:
@@ -80,7 +84,30 @@ def chained(texts: Sequence[str], events: Sequence[Event], setting: ChainSetting
         query = bind_query(parse_query(text), finder(streams))
         links.append(Link(query, f"O{number}"))
         streams.append(Stream(f"O{number}", query.columns))
-    return World(tuple(texts), tuple(links), tuple(events), setting or ChainSetting())
+    declared = {x.name: parse_label(f"TRUE FROM {x.name}") for x in STREAMS}
+    return World(tuple(texts), tuple(links), tuple(events), replace(setting or ChainSetting(), declared=declared))
+
+
+def _with_closed_streams(rng: Random, world: World) -> World:
+    """In which people may not read all streams: from the beginning, or from some event on, or until then; one stream
+    may be declared for doctors only."""
+
+    def some(name: str) -> Clearance:
+        closed = [x for x in ("A", "B", "B", "O1", "O2") if rng.random() < 0.2]
+        return clearance(ROLES[name][: rng.choice((1, 2))], closed)
+
+    events: list[Event] = [x for x in world.events if not isinstance(x, Change)]
+    for name in (ANN, BOB):
+        for _ in range(rng.choice((0, 1, 1, 2, 3))):
+            events.insert(rng.randrange(1, len(events) + 1), Change(name, some(name)))
+    setting, doctors = world.setting, parse_label("doctor FROM B")
+    if rng.random() < 0.3:
+        setting = replace(setting, declared={**setting.declared, "B": doctors})
+        events = [
+            replace(x, label=Rules().combine(x.label, doctors)) if isinstance(x, Tuple) and x.stream == "B" else x
+            for x in events
+        ]
+    return replace(world, events=tuple(events), setting=setting, people={name: some(name) for name in (ANN, BOB)})
 
 
 def _union(rng: Random, streams: Sequence[str]) -> str:
@@ -127,7 +154,7 @@ class Replay:
         self._world = world
         self._rng = rng
         self._longest = longest
-        self._people = {name: clearance(ROLES[name]) for name in (ANN, BOB)}
+        self._people = dict(world.people)
         self._limit = next((x for x in world.events if isinstance(x, Limit)), Limit())
         self._graph = QueryGraph(lambda _, program, schema: LocalExecutor(program, schema, evaluate))
         self.received: dict[tuple[str, str], list[Result]] = {}
@@ -136,7 +163,7 @@ class Replay:
         self._graph.meet(self._snapshot())
         self.received = {(name, x.output): [] for name in self._people for x in self._world.links}
         coming: list[Tuple] = []
-        for event in events:
+        for event, after in zip(events, [*events[1:], None], strict=True):
             if not isinstance(event, Tuple) or self._is_cut(coming, event):
                 self._batch(coming)
                 coming = []
@@ -146,6 +173,8 @@ class Replay:
                 case Change():
                     self._people[event.subscriber] = event.clearance  # type: ignore[assignment]
                     self._graph.meet(self._snapshot())
+                    if self._rng.random() < 0.5 or not isinstance(after, Tuple):  # else it is part of the next batch
+                        self._note(self._graph.batch([]))
                 case Clock() if event.stream in self._world.setting.delay:
                     floor = event.time - self._world.setting.delay[event.stream]
                     self._note(self._graph.batch([], floors={event.stream: floor}))
@@ -191,7 +220,8 @@ class Replay:
     def _snapshot(self) -> CatalogSnapshot:
         queries = self._queries()
         subscribers = [Subscriber(name, x.name, own) for name, own in self._people.items() for x in queries]
-        descriptors = {x.name: StreamDescriptor(x.name, x.columns) for x in STREAMS}
+        declared = self._world.setting.declared
+        descriptors = {x.name: StreamDescriptor(x.name, x.columns, policy=declared[x.name]) for x in STREAMS}
         return CatalogSnapshot(Rules(), descriptors, tuple(queries), tuple(subscribers))
 
 

@@ -49,7 +49,17 @@ def table(name: str, columns: str, labels: Mapping[str, Label] | None = None) ->
     return Stream(name, tuple((x, Type(y)) for x, y in pairs), tuple((labels or {}).items()), table=True)
 
 
-class Read:
+class ReadByDriver:
+    """A batch that tasks cannot read."""
+
+    def size(self) -> int:
+        return 0
+
+    def splits(self) -> None:
+        pass
+
+
+class Read(ReadByDriver):
     """A batch that its reader has read, with the rows that it rejected."""
 
     def __init__(self, whole: Whole) -> None:

@@ -9,8 +9,8 @@ The same is put into a table, which queries of the observer's read beside stream
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,6 +18,7 @@ from random import Random
 import pyarrow as pa
 
 from headgate.egress.mailbox import Mailbox
+from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import Address, FileSink, Sink
 from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
 from headgate.execution.partition_groups import partition_groups
@@ -34,7 +35,20 @@ from headgate.recovery.pipeline import Pipeline
 from headgate.testing import ManualClock
 from worlds.harness import Read, malformed_rows
 from worlds.noninterference_noise import Noise
-from worlds.noninterference_values import AT, BEGIN, OBSERVER, POLICY, Batch, Fetch, Restart, Row, Step, Wanted, World
+from worlds.noninterference_values import (
+    AT,
+    BEGIN,
+    OBSERVER,
+    POLICY,
+    Batch,
+    Fetch,
+    Look,
+    Restart,
+    Row,
+    Step,
+    Wanted,
+    World,
+)
 from worlds.noninterference_worlds import random_world
 from worlds.oracle_expressions import evaluate as plainly
 
@@ -92,7 +106,8 @@ class Run:
 
     def _begin(self) -> None:
         self._mailbox = Mailbox(most=12)
-        sinks: list[Sink] = [self._mailbox, FileSink(self._out, Places(self._world))]
+        kind = ParquetSink if self._world.parquet else FileSink
+        sinks: list[Sink] = [self._mailbox, kind(self._out, Places(self._world))]
         home, read = self._home / "engine", self._read_table
         self._pipeline = Pipeline(home, self._snapshots, self._make, sinks, self._clock, read_table=read)
 
@@ -105,10 +120,13 @@ class Run:
             return PartitionedExecutor(program, partition_groups(running), self._world.partitions, values)
         return LocalExecutor(program, schema, values)
 
-    def all(self, steps: Iterable[Step]) -> Seen:
+    def all(self, noise: Noise) -> Seen:
+        """The observer looks at files between the steps of the world, and not when batches end: when files grow is
+        told by the disk (SPEC.md, 5.3)."""
         try:
-            for step in steps:
-                self._step(step)
+            for step in noise.steps(self._world.steps):
+                for part in noise.batches(step) if isinstance(step, Batch) else [step]:
+                    self._step(part)
                 self._look()
             self._pipeline.end()
             self._fetch()
@@ -116,7 +134,7 @@ class Run:
             raise AssertionError(f"the pipeline broke for everyone: {error!r}") from error
         finally:
             self._pipeline.close()
-        self.seen.told.append({x.name: x.read_bytes() for x in sorted((self._out / OBSERVER).glob("*"))})
+        self.seen.told.append({str(x): (self._home / x).read_bytes() for x in self._files()})
         self._count()
         return self.seen
 
@@ -130,6 +148,9 @@ class Run:
                 self._count()
                 self._pipeline.close()
                 self._begin()
+            case Look(settled):
+                begin = int(BEGIN.timestamp() * 1000)
+                self._pipeline.pass_time({stream: begin + clock for stream, clock in settled.items()})
             case Batch(stream, rows, clock):
                 number = self._numbers[stream] = self._numbers.get(stream, -1) + 1
                 came = int(BEGIN.timestamp() * 1000) + clock
@@ -137,19 +158,21 @@ class Run:
 
     def _look(self) -> None:
         """A file that changes tells something each time."""
-        sizes = {x.name: x.stat().st_size for x in sorted((self._out / OBSERVER).glob("*"))}
+        sizes = {str(x): (self._home / x).stat().st_size for x in self._files()}
         if sizes != self._sizes:
             self.seen.told.append(sizes)
             self._sizes = sizes
+
+    def _files(self) -> list[Path]:
+        with chdir(self._home):
+            return sorted(x for x in (Path("out") / OBSERVER).rglob("*") if x.is_file())
 
     def _fetch(self) -> None:
         now = self._snapshots.now
         self.seen.told.append({key: n for key, n in self._mailbox.lost.items() if key[0] == OBSERVER})
         for query in sorted(x.query for x in now.subscribers if x.name == OBSERVER):
             result_batches = self._mailbox.fetch(OBSERVER, query, now)
-            self.seen.told += [
-                (result_batch.ended, delivered_results([result_batch])) for result_batch in result_batches
-            ]
+            self.seen.told.append(([x.ended for x in result_batches if x.ended], delivered_results(result_batches)))
             self.seen.ended += sum(bool(result_batch.ended) for result_batch in result_batches)
 
     def _count(self) -> None:
@@ -175,12 +198,9 @@ def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Tab
     return pa.table(known)
 
 
-def pair(seed: int, home: Path, *, together: bool = False) -> tuple[Seen, Seen, int]:
+def pair(seed: int, home: Path, *, together: bool = False, results: int | None = None) -> tuple[Seen, Seen, int]:
     """Two runs of one world, and how many rows they differ in at least."""
-    world = random_world(Random(seed), together=together)
+    world = random_world(Random(seed), together=together, results=results)
     noise = [Noise(Random(f"{seed} {number}"), world) for number in range(2)]
-    one, two = (
-        Run(world, home / f"{seed}-{n}", x.content(world.content)).all(x.steps(world.steps))
-        for n, x in enumerate(noise)
-    )
+    one, two = (Run(world, home / f"{seed}-{n}", x.content(world.content)).all(x) for n, x in enumerate(noise))
     return one, two, sum(x.rows for x in noise)

@@ -33,16 +33,19 @@ def labelled(rng: Random, stream: Stream, *more: tuple[str, Type]) -> Stream:
 
 
 def queries_beside(
-    rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int]
+    rng: Random, streams: tuple[Stream, ...], table: Stream, lateness: Mapping[str, int], results: int | None = None
 ) -> list[ContinuousQuery]:
-    """Queries that read the table beside a stream."""
+    """Queries that read the table beside a stream, with MAX RESULTS `results`."""
     found: list[ContinuousQuery] = []
     while len(found) < 2 and streams[0].name == "s":
         try:
             query = bind_query(parse_query(tabled(rng, (table,))), finder((*streams, table)))
         except HeadgateError:
             continue
-        found.append(ContinuousQuery(f"d{len(found)}", query, Level("S"), lateness, Mode.EXACT, f"out.d{len(found)}"))
+        name = f"d{len(found)}"
+        found.append(
+            ContinuousQuery(name, query, Level("S"), lateness, Mode.EXACT, f"out.{name}", most_results=results)
+        )
     return found
 
 
@@ -74,7 +77,11 @@ def random_queries(rng: Random, streams: tuple[Stream, ...], lateness: Mapping[s
         state, results = (limits.choice((None, None, 2, 4, 8)) for _ in range(2))
         if mode == Mode.CUMULATIVE:  # all who share it have one count, of what any of them may see (SPEC.md, 4.3)
             state = results = None
-        found.append(ContinuousQuery(name, query, Level(level), own, mode, f"out.{name}", stage, False, state, results))
+        found.append(
+            ContinuousQuery(
+                name, query, Level(level), own, mode, f"out.{name}", stage, most_state=state, most_results=results
+            )
+        )
         if len(found) >= 2:
             known = [*streams, *(Stream(x.output, x.query.columns) for x in found if x.stage < 2)]
     if not any(x.mode == Mode.EXACT for x in found):

@@ -61,6 +61,14 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class Look:
+    """The clock is looked at: everything has been read of these streams that came until so many milliseconds after
+    BEGIN."""
+
+    settled: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Wanted:
     """What is wanted from here on."""
 
@@ -75,7 +83,7 @@ class Restart:
     """The pipeline goes on from what was written down."""
 
 
-Step = Batch | Wanted | Fetch | Restart
+Step = Batch | Look | Wanted | Fetch | Restart
 
 
 @dataclass
@@ -89,6 +97,8 @@ class World:
     queries: list[ContinuousQuery] = field(default_factory=list)
     table: Stream = TABLE
     content: tuple[Row, ...] = ()
+    parquet: bool = False
+    """Results go to Parquet files, not to lines."""
 
 
 def label_from(text: str, stream: str) -> Label:

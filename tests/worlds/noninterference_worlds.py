@@ -26,6 +26,7 @@ from worlds.noninterference_values import (
     TABLE,
     Batch,
     Fetch,
+    Look,
     Restart,
     Row,
     Step,
@@ -40,8 +41,9 @@ from worlds.noninterference_values import (
 DOCTOR = Clearance(frozenset(ROLES), Level("TS"), frozenset({"s", "t", "d", "out.d0", "out.d1"}))
 
 
-def random_world(rng: Random, *, together: bool = False) -> World:
-    """`together`: what reads cumulative windows is watched too."""
+def random_world(rng: Random, *, together: bool = False, results: int | None = None) -> World:
+    """`together`: what reads cumulative windows is watched too. `results`: the queries over the table, which the
+    observer and someone who sees everything subscribe to, have this MAX RESULTS."""
     streams = labelled_streams(rng)
     lateness = {x.name: rng.choice((0, 0, 2000, 10_000)) for x in streams}
     queries = random_queries(rng, streams, lateness)
@@ -49,8 +51,13 @@ def random_world(rng: Random, *, together: bool = False) -> World:
     clocks = Random(f"clocks {rng.getstate()}")
     fast = clocks.random() < 0.5  # some tuples are ahead of the clock
     table = labelled(apart, TABLE, (POLICY, Type.STRING))
-    beside = queries_beside(apart, streams, table, lateness)
-    descriptors = {x.name: StreamDescriptor(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW) for x in streams}
+    beside = queries_beside(apart, streams, table, lateness, results)
+    looks = Random(f"looks {rng.getstate()}")
+    delays = {x.name: looks.choice((None, 0, 500, 2000)) for x in streams} if looks.random() < 0.5 else {}
+    descriptors = {
+        x.name: StreamDescriptor(x.name, x.columns, AT, {"LABEL": POLICY}, skew=SKEW, delay=delays.get(x.name))
+        for x in streams
+    }
     descriptors[table.name] = StreamDescriptor(table.name, table.columns, None, {"LABEL": POLICY}, table=True)
     sources = frozenset({*descriptors, *(query.output for query in queries)})
     own = [x for x in queries if x.mode == Mode.EXACT and (together or not _together(x, queries))]
@@ -94,6 +101,9 @@ def random_world(rng: Random, *, together: bool = False) -> World:
         rows = [random_row(rng, stream, times, lateness, seen) for _ in range(rng.randint(3, 9))]
         clock = max(0, times[-1] - clocks.choice((0, 0, 0, 500, 2500))) if fast else SKEW // 20
         world.steps.append(Batch(stream.name, tuple(rows), clock))
+        if delays and looks.random() < 0.7:
+            reached = times[-1] + looks.choice((0, 500, 3000))
+            world.steps.append(Look({x.name: reached for x in streams if looks.random() < 0.8}))
         if rng.random() < 0.35:
             others_change()
             if rng.random() < 0.3:
@@ -110,6 +120,7 @@ def random_world(rng: Random, *, together: bool = False) -> World:
     )
     world.content = tuple(x for x in content if x.label is not None and visible.row(x.stream, x.label))
     world.steps = [_only_visible(step, visible) for step in world.steps]
+    world.parquet = looks.random() < 0.3
     return world
 
 

@@ -34,7 +34,7 @@ class Made:
     the steps in which the view ended, because of a limit or with a query that it read, and at which moment."""
 
     results: dict[tuple[int, int], list[Result]] = field(default_factory=dict)
-    watermarks: dict[tuple[int, int], float] = field(default_factory=dict)
+    watermarks: dict[tuple[int, int], float | None] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
     def of(self, step: int) -> list[Result]:
@@ -99,12 +99,13 @@ class Model:
             before = self.looking[first][key]
             for number in range(first, end):
                 now = self.looking[number][key]
-                coming: list[Event] = [self._limit(running, number), *([Change(me, now)] if now != before else [])]
+                coming: list[Event] = [self._limit(running, number)]
+                coming += [Change(me, now, None)] if now != before else []
                 before = now
                 events += coming
                 when += [(number, -1)] * len(coming)
                 last = self._reads_no_more(running, path, number)
-                for moment, arrival in enumerate(self._arriving(running, path, number)):
+                for moment, arrival in enumerate(self._arriving(running, path, number), -1):
                     if last is None or moment <= last:
                         events.append(arrival)
                         when.append((number, moment))
@@ -112,7 +113,7 @@ class Model:
                     made.ends[number] = last
                     end = number + 1
                     break
-            ends, watermarks = dict[str, int](), dict[str, list[float]]()
+            ends, watermarks = dict[str, int](), dict[str, list[float | None]]()
             subscribers = {me: self.looking[first][key]}
             setting = self._setting(running, first)
             received = exact(running.query, events, subscribers, **setting, ends=ends, watermarks=watermarks)[me]
@@ -180,14 +181,14 @@ class Model:
         for number in range(first, end):
             coming: list[Event] = [
                 self._limit(running, number),
-                *(Change(names[path], x) for path, x in _changes(before, here[number])),
+                *(Change(names[path], x, None) for path, x in _changes(before, here[number])),
             ]
             before = here[number]
             arriving = list(self._arriving(running, (), number))
             events += [*coming, *arriving]
-            when += [*[(number, -1)] * len(coming), *((number, moment) for moment in range(len(arriving)))]
+            when += [*[(number, -1)] * len(coming), *((number, moment) for moment in range(-1, len(arriving) - 1))]
         subscribers = {names[path]: here[first].get(path) for path in everyone}
-        ends, watermarks = dict[str, int](), dict[str, list[float]]()
+        ends, watermarks = dict[str, int](), dict[str, list[float | None]]()
         setting = self._setting(running, first)
         received = cumulative(running.query, events, subscribers, **setting, ends=ends, watermarks=watermarks)
         for path in everyone:
@@ -200,7 +201,7 @@ class Model:
         self,
         made: Made,
         received: Iterable[Result],
-        watermarks: Sequence[float],
+        watermarks: Sequence[float | None],
         when: Sequence[tuple[int, int]],
     ) -> None:
         """Results by the moment at which they came; at the end of an episode that is not the end of all, what waits for
@@ -211,22 +212,34 @@ class Model:
         made.watermarks.update(zip(when, watermarks, strict=False))
 
     def _arriving(self, running: ContinuousQuery, path: Path, number: int) -> Iterator[Arrival]:
-        """The moments of a step: each tuple, with what other queries make of it for this reader, stage by stage; and
-        the end of all."""
+        """The moments of a step: what changed before it, then each tuple, with what other queries make of it for this
+        reader, stage by stage; and the end of all. A restart is none: what changed with it is part of the next step."""
         step = self.world.steps[number]
+        if step.kind == "restart":
+            return
         clock = int(step.now * 1000) if step.kind == "batch" else None
         ending = dict.fromkeys(running.streams, math.inf)
-        own: list[Tuple | None] = [None] if step.kind == "end" else list(step.tuples)
+        own: list[Tuple | None] = [None, *step.tuples, None]
         producers = sorted(_producers(step.snapshot, running), key=lambda x: (x.stage, x.output))
         made = {x.name: self.of(((*path, running.name), x.name)) for x in producers}
-        for moment, tuple_ in enumerate(own):
-            tuples, watermarks = list[Tuple](), dict[str, float]()
+        for moment, tuple_ in enumerate(own, -1):
+            tuples, watermarks = list[Tuple](), dict[str, float | None]()
             if tuple_ is not None and tuple_.stream in running.streams:
                 tuples.append(replace(tuple_, clock=clock))
             for producer in producers:
                 tuples += self._results_of(producer, made[producer.name].results.get((number, moment), ()))
                 watermarks[producer.output] = made[producer.name].watermarks.get((number, moment), -math.inf)
-            yield Arrival(tuple(tuples), ending if step.kind == "end" else watermarks)
+            if moment == len(step.tuples):
+                watermarks |= ending if step.kind == "end" else self._settled(running, number)
+            yield Arrival(tuple(tuples), watermarks)
+
+    def _settled(self, running: ContinuousQuery, number: int) -> dict[str, float | None]:
+        """The watermark that the clock gives a stream with a declared delay."""
+        step = self.world.steps[number]
+        found = step.snapshot.descriptors.get(step.stream)
+        if found is None or found.delay is None or step.settled is None or step.stream not in running.streams:
+            return {}
+        return {step.stream: step.settled - found.delay}
 
     def _results_of(self, producer: ContinuousQuery, results: Iterable[Result]) -> Iterator[Tuple]:
         columns = [name for name, _ in producer.query.columns]
@@ -246,7 +259,12 @@ class Model:
             "lateness": running.lateness,
             "level": running.level,
             "outputs": outputs,
+            "declared": {x: self._declared(step, x) for x in running.streams},
         }
+
+    def _declared(self, step: int, stream: str) -> Label:
+        found = self.world.steps[step].snapshot.descriptors.get(stream)
+        return self._with_source(Label() if found is None else found.policy, stream)
 
     def _snapshot(self, table: str, step: int) -> list[Tuple]:
         """What a table held at the first of all steps up to this one in which some query reads it."""

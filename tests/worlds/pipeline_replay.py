@@ -15,6 +15,9 @@ from headgate.egress.mailbox import Mailbox
 from headgate.egress.sinks import Verify
 from headgate.execution.executors import Executor, LocalExecutor, PartitionedExecutor
 from headgate.execution.partition_groups import partition_groups
+from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
+from headgate.execution.tasks.executor import TaskExecutor
+from headgate.execution.tasks.step import Tasks
 from headgate.expressions import duck
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.validation import Whole
@@ -27,12 +30,14 @@ from headgate.operators.program import Program
 from headgate.plan.expressions import Type, Value
 from headgate.recovery.messages import LATE
 from headgate.recovery.pipeline import Pipeline
+from headgate.storage import LocalStorage
 from headgate.testing.clock import ManualClock
 from headgate.testing.oracle import Result
 from worlds.oracle_expressions import evaluate
 from worlds.pipeline_model import Model, Wanted
 from worlds.pipeline_worlds import Author, Step, World
 from worlds.processor_replay import in_order
+from worlds.task_process import FileBatch
 
 
 class OwnSnapshots:
@@ -86,11 +91,23 @@ class Records(Mailbox):
             self.refused[part.reason] += len(part.rows)
 
 
+class Dice(Placement):
+    """Work moves at random."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__()
+        self._rng = rng
+
+    def in_tasks(self, size: int, held: int, *, now: bool) -> bool:  # noqa: ARG002
+        return self._rng.random() < 0.7
+
+
 class Replay:
     """The steps of a world through a pipeline."""
 
-    def __init__(self, world: World, home: Path) -> None:
+    def __init__(self, world: World, home: Path, tasks: Tasks | None = None) -> None:
         self.world = world
+        self.tasks = tasks
         self.rng = Random(world.seed)
         self.clock = ManualClock(0.0)
         self.snapshots = OwnSnapshots(world.steps[0].snapshot)
@@ -105,11 +122,29 @@ class Replay:
         partitions = self.rng.choice((0, 0, 1, 2, 3, 5))
 
         def make(queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
+            if self.tasks is not None:
+                return self.in_tasks(queries, program, schema)
             if not partitions:
                 return LocalExecutor(program, schema, self.evaluate)
             return PartitionedExecutor(program, partition_groups(queries), partitions, self.evaluate)
 
         return Pipeline(self.home, self.snapshots, make, [self.sink], self.clock, read_table=self.read_table)
+
+    def in_tasks(self, queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
+        """In 1, 3 or 8 partitions; or each batch where a die says."""
+        count, tasks = self.rng.choice((1, 3, 8)), self.tasks
+        storage = LocalStorage(self.home.resolve() / "state")
+        assert tasks is not None
+
+        def there() -> TaskExecutor:
+            return TaskExecutor(program, schema, partition_groups(queries), count, self.evaluate, tasks, storage)
+
+        def here() -> LocalExecutor:
+            return LocalExecutor(program, schema, self.evaluate)
+
+        if self.rng.random() < 0.5:
+            return AdaptiveExecutor(program, schema, here, there, Dice(self.rng))
+        return there()
 
     def read_table(self, descriptor: StreamDescriptor) -> Whole:
         return Whole(_arrow(descriptor.columns, [row for row, _ in self.content[descriptor.name]]))
@@ -129,13 +164,23 @@ class Replay:
         try:
             if step.kind == "end":
                 self.pipeline.end()
+            elif step.kind == "look" and step.settled is not None:
+                self.pipeline.pass_time({step.stream: step.settled})
             else:
                 self.clock.advance(step.now - self.clock.now())
-                self.pipeline.take(step.stream, self.numbers[step.stream], self.table(step))
+                self.pipeline.take(step.stream, self.numbers[step.stream], self.batch(step), settled=step.settled)
                 self.numbers[step.stream] += 1
         except Lost:
             self.numbers[step.stream] += 1
         return self.sink
+
+    def batch(self, step: Step) -> pa.Table | FileBatch:
+        table = self.table(step)
+        if self.tasks is None or self.rng.random() < 0.2:
+            return table
+        return FileBatch(
+            table, self.home / "input" / f"{step.stream} {self.numbers[step.stream]}", self.rng.randint(1, 3)
+        )
 
     def table(self, step: Step) -> pa.Table:
         columns = next(x.columns for x in self.world.streams if x.name == step.stream)
@@ -147,9 +192,18 @@ def _arrow(columns: Sequence[tuple[str, Type]], rows: Sequence[Mapping[str, Valu
     return pa.table(arrays, names=[name for name, _ in columns])
 
 
-def one_case(seed: int, home: Path, counts: Counter[str], *, unrest: bool = False, tables: bool = False) -> None:
+def one_case(
+    seed: int,
+    home: Path,
+    counts: Counter[str],
+    *,
+    unrest: bool = False,
+    tables: bool = False,
+    tasks: Tasks | None = None,
+) -> None:
+    """`tasks` runs the partitions, where there are several; None: they run in this process."""
     world = Author(seed, unrest=unrest, tables=tables).world()
-    replay = Replay(world, home)
+    replay = Replay(world, home, tasks)
     model = Model(world)
     expected = model.delivered()
     ends = [

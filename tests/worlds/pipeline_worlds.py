@@ -68,9 +68,10 @@ _FEW: dict[Type, tuple[Value, ...]] = {
 class Step:
     """`tuples` are those that get in, as they should; `rows` all that come, as they are; `refused` why others do not.
     `during` is what is wanted when results go out; `lost`: the process ends before they do; `content` is what tables
-    hold by then."""
+    hold by then. With the step, everything of the stream has been read that came until the clock showed `settled`
+    milliseconds; a look at the clock has no rows."""
 
-    kind: Literal["batch", "restart", "end"]
+    kind: Literal["batch", "look", "restart", "end"]
     snapshot: CatalogSnapshot
     during: CatalogSnapshot
     stream: str = ""
@@ -80,6 +81,7 @@ class Step:
     now: float = 0.0
     lost: bool = False
     content: Mapping[str, Content] = field(default_factory=dict)
+    settled: int | None = None
 
 
 @dataclass
@@ -118,6 +120,11 @@ class Author:
         self.users: dict[str, Clearance | None] = {
             f"u{number}": self.rng.choice(self.clearances) for number in range(self.rng.randint(1, 4))
         }
+        self.looks = random.Random(f"looks {seed}")
+        if self.looks.random() < 0.5:
+            for stream in self.streams:
+                delay = self.looks.choice((None, 0, 700, 2500))
+                self.descriptors[stream.name] = replace(self.descriptors[stream.name], delay=delay)
         self.limits = random.Random(f"limits {seed}")
         for number, query in enumerate(self.pool):
             if self.limits.random() < 0.4:
@@ -242,7 +249,10 @@ class Author:
         steps: list[Step] = []
         for _ in range(self.rng.randint(8, 14)):
             steps.append(self.batch(self.change()))
-            if steps[-1].lost or self.chance(0.15):
+            if steps[-1].during is steps[-1].snapshot and not steps[-1].lost and self.looks.random() < 0.2:
+                steps.append(self.look())
+            # a restart forgets a look at the clock that made nothing final: that is not written down
+            if steps[-1].lost or (self.chance(0.15) and steps[-1].kind == "batch"):
                 snapshot = self.change()
                 steps.append(Step("restart", snapshot, snapshot, content=self.changed_content()))
         snapshot = self.change()
@@ -280,7 +290,16 @@ class Author:
         during = self.change() if self.chance(0.1) else snapshot
         lost = self.chance(0.06)
         rest = tuple(rows), tuple(tuples), refused, self.now
-        return Step("batch", snapshot, during, stream.name, *rest, lost=lost, content=self.changed_content())
+        settled = self.settled() if self.looks.random() < 0.3 else None
+        content = self.changed_content()
+        return Step("batch", snapshot, during, stream.name, *rest, lost=lost, content=content, settled=settled)
+
+    def look(self) -> Step:
+        stream, snapshot = self.looks.choice(self.streams).name, self.snapshot
+        return Step("look", snapshot, snapshot, stream, content=dict(self.content), settled=self.settled())
+
+    def settled(self) -> int:
+        return self.base + self.passed + self.looks.choice((-500, 0, 1000, 3000))
 
     def row(self, stream: Stream, descriptor: StreamDescriptor) -> tuple[Mapping[str, Value], Tuple | str]:
         """A row, and the tuple that it is; or why it is none."""

@@ -58,14 +58,20 @@ class Replay:
             ResultFilter,
         )
 
+    def save(self, folder: Path) -> None:
+        """Writes a version."""
+        states = StateFolder(folder)
+        states.save(Saved(max(states.versions(), default=0) + 1, *self.processor.save(states.write)))
+
     def restart(self, folder: Path) -> None:
         """What was written down is all that is left."""
-        partitions, rest = self.processor.save()
-        StateFolder(folder).save(Saved(1, partitions, rest))
+        self.save(folder)
         self.processor = self.fresh()
-        found = StateFolder(folder).newest()
+        self.processor.know({number: label for label, number in self.numbers.items()})
+        states = StateFolder(folder)
+        found = states.newest()
         assert found is not None
-        self.processor.restore(found.partitions, found.rest)
+        self.processor.restore(states.stored(found.partitions), found.rest)
         self.views = [(name, view) for view in self.processor.views for name in view.clearances]
 
     def batch(self, tuples: Sequence[Tuple], *, last: bool = False) -> None:
@@ -142,9 +148,11 @@ def one_case(seed: int, mode: Mode, counts: Counter[str], restarts: Path | None 
             if rng.random() < 0.3:
                 replay.batch(waiting)
                 waiting = []
+                if restarts is not None and rng.random() < 0.7:
+                    replay.save(restarts)
                 if restarts is not None and rng.random() < 0.5:
                     counts["restarts"] += 1
-                    replay.restart(restarts / str(counts["restarts"]))
+                    replay.restart(restarts)
     replay.batch(waiting, last=True)
     for name, query in queries.items():
         expected = means(query, events, subscribers, rules=random_plans.RULES, lateness=lateness, level=TOP)

@@ -91,6 +91,8 @@ class QueryDefinition:
     broken: an input was dropped
     text: its CQL; empty if it was declared as boxes
     sources: the streams that it reads, as often as the text names them
+    widths: how many columns each of `sources` had when the text was written; empty: as many as it has now
+    revision: how often it was replaced
     """
 
     inputs: tuple[int, ...]
@@ -103,6 +105,8 @@ class QueryDefinition:
     narrowed: bool = False
     text: str = ""
     sources: tuple[int, ...] = ()
+    widths: tuple[int, ...] = ()
+    revision: int = 0
 
 
 @dataclass(frozen=True)
@@ -219,6 +223,8 @@ def _query(plain: Mapping[str, Any]) -> QueryDefinition:
         bool(plain.get("narrowed")),
         plain.get("text", ""),
         tuple(map(int, plain.get("sources", ()))),
+        tuple(map(int, plain.get("widths", ()))),
+        int(plain.get("revision", 0)),
     )
 
 
@@ -230,7 +236,14 @@ def _plain_query(x: QueryDefinition) -> dict[str, Any]:
         "roles": list(x.roles),
         "running": x.running,
     }
-    choices = {"broken": x.broken, "cumulative": x.cumulative, "narrowed": x.narrowed, "text": x.text}
+    choices = {
+        "broken": x.broken,
+        "cumulative": x.cumulative,
+        "narrowed": x.narrowed,
+        "text": x.text,
+        "widths": list(x.widths),
+        "revision": x.revision,
+    }
     given = {key: value for key, value in choices.items() if value}
     return always | given | ({"sources": list(x.sources)} if x.text else {})
 

@@ -7,7 +7,7 @@ from functools import cache
 from headgate.access import rows as r
 from headgate.access.audit import Event
 from headgate.access.request import Request
-from headgate.cql.continuous import SetQueryStatus, Subscribe
+from headgate.cql.continuous import CreateQueryAs, SetQueryStatus, Subscribe
 from headgate.cql.statements import AlterUser, GrantPermissions, GrantRoles, Show, Statement
 from headgate.labels import LEAST
 
@@ -48,6 +48,8 @@ def action_of(statement: Statement) -> str:
             return "START QUERY" if statement.running else "STOP QUERY"
         case Subscribe():
             return "UNSUBSCRIBE" if statement.ends else "SUBSCRIBE"
+        case CreateQueryAs() if statement.replaces:
+            return "REPLACE QUERY"
         case AlterUser():
             return f"ALTER USER {', '.join(what for what, _ in statement.changes)}"
         case Show():

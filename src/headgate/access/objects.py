@@ -77,6 +77,15 @@ def drop(state: State, thing: r.Object) -> None:
                 redefine(state, query, replace(definition, inputs=rest, running=False, broken=True))
 
 
+def keep_columns(state: State, stream: r.Object) -> None:
+    """Notes in all queries that read a stream the columns that it has, before it gets more."""
+    for query, definition in queries(state):
+        if stream.id in definition.inputs and not definition.widths:
+            found = (state.objects.get(number) for number in definition.sources)
+            widths = tuple(len(thing.stream.columns) if thing is not None else 0 for thing in found)
+            redefine(state, query, replace(definition, widths=widths))
+
+
 def queries(state: State, owner: str | None = None) -> Iterable[tuple[r.Object, QueryDefinition]]:
     """Queries with their definitions: all of them, or one user's; without those whose definition is damaged."""
     found = state.objects.find("kind", Kind.QUERY.value) if owner is None else state.objects.find("owner", owner)

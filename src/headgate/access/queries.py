@@ -24,8 +24,9 @@ for every path on which it is read."""
 Get = Callable[[int], r.Object | None]
 
 
-def as_stream(thing: r.Object) -> Stream:
-    columns = thing.stream.columns
+def as_stream(thing: r.Object, width: int | None = None) -> Stream:
+    """A stream as queries read it; `width`: its first columns only, those it had when a query was written."""
+    columns = thing.stream.columns[:width]
     return Stream(
         source_name(thing),
         tuple((column.name, Type(column.type)) for column in columns),
@@ -39,10 +40,12 @@ def stored_query(query: r.Object, get: Get) -> Query | None:
     definition = query.query
     if not definition.text or definition.broken:
         return None
-    sources = [get(number) for number in definition.sources]
-    streams = iter([as_stream(thing) for thing in sources if thing is not None])
-    if None in sources:
+    found = [get(number) for number in definition.sources]
+    sources = [thing for thing in found if thing is not None]
+    if len(sources) < len(found):
         return None
+    widths = definition.widths or (None,) * len(sources)
+    streams = iter([as_stream(thing, width) for thing, width in zip(sources, widths, strict=True)])
 
     def find(_: Target) -> Stream:
         return next(streams)

@@ -29,6 +29,7 @@ from headgate.lexing import quote
 
 if TYPE_CHECKING:
     from headgate.access.running import Running
+    from headgate.plan.analysis import LiveEngine
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Result:
 @dataclass(frozen=True)
 class Unfinished(Result):
     """An answer whose content is fixed but slow to write: it is written after the lock is released. `write` uses values
-    only, nothing that may change meanwhile."""
+    only, nothing that may change meanwhile; only EXPLAIN ANALYZE asks the engine for numbers then."""
 
     write: Callable[[], Result] = field(kw_only=True)
 
@@ -101,6 +102,7 @@ class Request:
     work: Work
     session: r.Session
     now: float
+    engine: LiveEngine | None = None
     subject: str = ""
     given: list[tuple[str, str]] = field(default_factory=list)
     hashed: int = 0
@@ -173,6 +175,11 @@ class Request:
         if self.authorizer.level(thing.level) != self.principal.level:
             raise AccessDenied(f"{shown(thing)} has level {thing.level}", hint="log in at that level to change it")
         self.reasons["owner"] = None
+
+    def need_person(self, what: str) -> None:
+        """Whoever has a stolen API key must not be able to make it last, or to make more of it."""
+        if self.session.name:
+            raise AccessDenied(f"an API key cannot {what}", hint="log in with a password to do that")
 
     def may_administer(self) -> bool:
         return self.may(Permission.CHANGE_SYSTEM, self.catalog.system)

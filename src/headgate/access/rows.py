@@ -162,7 +162,8 @@ class Grant(Row):
 
 @dataclass(frozen=True)
 class Session(Row):
-    """The token itself is not stored: only its hash."""
+    """The token itself is not stored: only its hash. A session with a `name` is an API key: nobody logs in
+    for it, and it does not become idle."""
 
     table = "sessions"
     key_fields = ("token_hash",)
@@ -175,6 +176,7 @@ class Session(Row):
     created: float
     last_used: float
     expires: float
+    name: str = ""
 
 
 @dataclass(frozen=True)

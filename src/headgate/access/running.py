@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.access import rows as r
-from headgate.access.authorizer import Authorizer
 from headgate.access.permissions import Kind
 from headgate.access.queries import stored_query
 from headgate.access.state import State
@@ -17,7 +16,7 @@ from headgate.errors import HeadgateError
 from headgate.plan.lowering import lower
 from headgate.plan.nodes import Node
 from headgate.plan.queries import Query
-from headgate.plan.secure import Mode, SecurePlan
+from headgate.plan.secure import Mode
 
 
 @dataclass(frozen=True)
@@ -32,28 +31,12 @@ class Planned:
 
 
 class Running:
-    def __init__(self, state: State, authorizer: Authorizer, *, trusted: bool = False) -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
-        self._authorizer = authorizer
-        self._plan = SecurePlan(trusted=trusted)
         self._known: dict[int, r.Object] = {}
         self._planned: dict[int, Planned] = {}
-        self._merged: dict[int, Planned] = {}
         self._faults: dict[int, str] = {}
         self._seen = -1
-
-    def plan(self) -> SecurePlan:
-        """The plans of this moment, by the queries' numbers in the catalog. Only this method changes them: a caller
-        reads them on without the lock, and must not see what a script began and may still undo."""
-        self.catch_up()
-        for number in [number for number, old in self._merged.items() if self._planned.get(number) is not old]:
-            self._plan.remove(str(number))
-            del self._merged[number]
-        for number in [number for number in self._planned if number not in self._merged]:
-            new = self._merged[number] = self._planned[number]
-            level = self._authorizer.level(new.query.level)
-            self._plan.add(str(number), new.root, mode=new.mode, level=level)
-        return self._plan
 
     def query(self, number: int) -> Planned | None:
         """One running query, by its number in the catalog."""

@@ -1,5 +1,7 @@
-"""Sessions: logging in as a principal, being recognised, being logged out (paper 000, section 2; paper 002, section
-2)."""
+"""Sessions: logging in as a principal, being recognised, being logged out (paper 000, section 2; paper 002, section 2).
+
+An API key is a session that somebody opens for a program. INVARIANT: it can do no more than a session with its roles
+at its level, ends with whatever ends a session, and cannot make itself last longer or have more roles."""
 
 from __future__ import annotations
 
@@ -20,6 +22,9 @@ REFUSED = "login refused"
 WAIT = "after several wrong passwords the next try has to wait, seconds at first"  # the same text for everyone
 NO_SESSION = "no valid session"
 NOBODY = ""  # cannot be a name
+KEY_MARK = "hgk_"
+"""How the secret of an API key begins, so that people and scanners recognise it."""
+MOST_KEYS = 100
 _CLEAN_EVERY = 60.0
 _NOTED_EVERY = 1.0
 
@@ -58,25 +63,35 @@ class Sessions:
         if not self._authorizer.cleared(found, level):
             raise AccessDenied(f"level {level} is not dominated by your clearance {clearance}")
         self._check_number(user, level)
-        now, token = self._clock.now(), new_token()
-        hashed = token_hash(token)
-        session = r.Session(
-            hashed,
-            hashed[:12],
-            user,
-            tuple(sorted(roles)),
-            str(level),
-            now,
-            now,
-            now + 60 * parameters.number(self._state, "session_minutes"),
-        )
+        return self._add(new_token(), user, roles, level, 60 * parameters.number(self._state, "session_minutes"))
+
+    def open_key(self, name: str, user: r.User, roles: frozenset[str], level: Level, seconds: float) -> str:
+        """Makes an API key; returns its secret, which is stored nowhere."""
+        self._clean_up()
+        self.check_roles(user.name, roles)
+        if user.locked or not self._authorizer.cleared(user, level):
+            raise AccessDenied(f"user {quote(user.name)} cannot log in at level {level}, and so can no API key")
+        keys = [x for x in self._state.sessions.peek("user", user.name) if x.name and self.is_alive(x)]
+        if any((x.name, x.level) == (name, str(level)) for x in keys):
+            raise Conflict(f"there is already an API key {quote(name)}", hint="drop it first")
+        if len(keys) >= MOST_KEYS:
+            raise Conflict(f"user {quote(user.name)} has {MOST_KEYS} API keys, and may not have more")
+        token, _ = self._add(f"{KEY_MARK}{new_token()}", user.name, roles, level, seconds, name)
+        return token
+
+    def _add(
+        self, token: str, user: str, roles: frozenset[str], level: Level, seconds: float, key: str = ""
+    ) -> tuple[str, r.Session]:
+        now, hashed = self._clock.now(), token_hash(token)
+        names = tuple(sorted(roles))
+        session = r.Session(hashed, hashed[:12], user, names, str(level), now, now, now + seconds, key)
         self._state.sessions.put(session)
         return token, session
 
     def _check_number(self, user: str, level: Level) -> None:
         """Counts only sessions that this one may know of: no session at a high level takes a place at a low one."""
         dominates, level_of = self._authorizer.order.dominates, self._authorizer.level
-        mine = [x for x in self._state.sessions.peek("user", user) if self.is_alive(x)]
+        mine = [x for x in self._state.sessions.peek("user", user) if not x.name and self.is_alive(x)]
         most = parameters.number(self._state, "max_sessions")
         if sum(dominates(level, level_of(x.level)) for x in mine) >= most:
             idle = parameters.number(self._state, "idle_minutes")
@@ -111,7 +126,7 @@ class Sessions:
     def is_alive(self, session: r.Session) -> bool:
         now = self._clock.now()
         idle = 60 * parameters.number(self._state, "idle_minutes")
-        return now < session.expires and now - session.last_used < idle
+        return now < session.expires and (bool(session.name) or now - session.last_used < idle)
 
     def touch(self, session: r.Session) -> r.Session:
         """Records that a session was used; at most once a second, on which nobody's idle time depends."""

@@ -36,7 +36,7 @@ from headgate.clock import Clock
 from headgate.errors import LeaseLost, StoreError
 
 T = TypeVar("T")
-NEWEST = "0007"
+NEWEST = "0008"
 """The newest migration."""
 _KEPT_VERSIONS = 10_000
 _NEW_CHANGE = insert(t.change_log)  # made once, so that SQLAlchemy finds its compiled form fast

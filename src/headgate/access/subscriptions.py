@@ -12,6 +12,12 @@ from headgate.access import rows as r
 from headgate.access.authorizer import Authorizer, Principal
 from headgate.access.duties import Duties
 from headgate.access.state import State
+from headgate.lexing import quote
+
+
+def subscriber_name(subscription: r.Subscription) -> str:
+    """The engine's name for a subscriber; a user who ended a subscription and subscribes again gets another one."""
+    return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
 
 
 class Subscriptions:

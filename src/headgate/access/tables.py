@@ -118,6 +118,7 @@ Table(
     Column("created", Double, nullable=False),
     Column("last_used", Double, nullable=False),
     Column("expires", Double, nullable=False),
+    Column("name", Text, nullable=False, server_default=text("''")),
 )
 Table(
     "subscriptions",

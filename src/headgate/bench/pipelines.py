@@ -22,25 +22,27 @@ from headgate.egress.mailbox import Mailbox
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import LEAST, Clearance
+from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.queries import Stream, bind_query
 from headgate.recovery.pipeline import Pipeline
+from headgate.storage import Storage
 
 Key = TypeVar("Key")
 
 
 class Unchanging:
-    """A source of snapshots that always gives the same one."""
+    """A source of snapshots that always gives the same one, until a bench sets another."""
 
     def __init__(self, snapshot: CatalogSnapshot) -> None:
-        self._snapshot = snapshot
+        self.now = snapshot
 
     def snapshot(self) -> CatalogSnapshot:
-        return self._snapshot
+        return self.now
 
     def open(self) -> AbstractContextManager[CatalogSnapshot]:
-        return nullcontext(self._snapshot)
+        return nullcontext(self.now)
 
     def verify(self) -> None:
         pass
@@ -49,17 +51,26 @@ class Unchanging:
 class Measured:
     """A pipeline that measures its batches. Mailboxes are emptied after each, as their owners would."""
 
-    def __init__(self, snapshot: CatalogSnapshot, home: Path) -> None:
+    def __init__(
+        self, snapshot: CatalogSnapshot, home: Path, storage: Storage | None = None, limits: Limits | None = None
+    ) -> None:
         self._mailbox = Mailbox()
         self._snapshot = snapshot
-        self._batches = count()
+        self._source = Unchanging(snapshot)
         self.pipeline = Pipeline(
             home,
-            Unchanging(snapshot),
+            self._source,
             lambda _, program, schema: LocalExecutor(program, schema, evaluate),
             [self._mailbox],
             SystemClock(),
+            limits,
+            storage=storage,
         )
+        self._batches = count(max(map(self.pipeline.done, snapshot.descriptors), default=-1) + 1)
+
+    def change(self, snapshot: CatalogSnapshot) -> None:
+        """From the next batch on, this is the catalog."""
+        self._source.now = self._snapshot = snapshot
 
     def take(self, batch: Mapping[str, pa.Table]) -> float:
         """Seconds of processor time for the next tuples of these streams."""

@@ -1,7 +1,7 @@
 """`headgate bench plan`: what it costs to add a query to the shared plan as more and more queries run.
 
 Adding includes every step: the text is parsed, bound, lowered to operators and added, and for each of its selections
-and windows the plan is asked what it is computed from. The workloads are those in which this search could grow with the
+the plan is asked what it is computed from. The workloads are those in which this search could grow with the
 number of queries: all of them different, yet each related to many others.
 """
 
@@ -14,7 +14,7 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from headgate.bench import setup_cost
+from headgate.bench import derived, setup_cost
 from headgate.bench.harness import Goal, Plot, Progress, Report, Row, environment
 from headgate.cql.queries import parse_query
 from headgate.plan.expressions import Type
@@ -63,13 +63,14 @@ WORKLOADS: dict[str, tuple[str, ...]] = {
 
 
 def run(quick: bool, progress: Progress) -> Report:
-    """Both parts: adding queries, and what security adds to setting them up."""
+    """All parts: adding queries, selections from weaker ones, and what security adds to setting queries up."""
     report = measure(QUICK if quick else FULL, progress)
+    derivations = list(derived.rows(quick, progress))
     setups = list(setup_cost.rows(quick, progress))
     return replace(
         report,
-        rows=[*report.rows, *(row for row, _ in setups)],
-        goals=[*report.goals, *(goal for _, goal in setups)],
+        rows=[*report.rows, *(row for row, _ in (*derivations, *setups))],
+        goals=[*report.goals, *(goal for _, goal in (*derivations, *setups))],
         notes=[*report.notes, *setup_cost.NOTES],
         plots=[*report.plots, setup_cost.plot([row for row, _ in setups])],
     )
@@ -180,7 +181,8 @@ def _goals(workload: str, rows: list[Cells]) -> list[Goal]:
 
 _NOTES = (
     "The clock is processor time, garbage collection included.",
-    "Adding: from the text of one query to what each of its selections and windows is computed from.",
-    "`with a base`: the part of the added queries that found another query's selection or window to be computed from.",
+    "Adding: from the text of one query to what each of its selections is computed from.",
+    "`with a base`: the part of the added queries that found another query's selection to be computed from.",
+    "`from a weaker selection`: two stateless queries (or many) over a batch, each alone and one from the other.",
     "`kB per query`: Python objects at their peak, operators and index, while the plan was built (tracemalloc).",
 )

@@ -184,7 +184,6 @@ def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
             for headgate in pair:
                 start = time.perf_counter()
                 headgate.execute(token, text)
-                headgate.plan()
                 engines[headgate].meet(headgate.snapshot())
                 times[headgate].append(1000 * (time.perf_counter() - start))
                 headgate.execute(token, f"STOP QUERY q{number}; UNSUBSCRIBE FROM q{number}")

@@ -1,4 +1,5 @@
-"""`headgate bench windows`: windows of every kind as their size, keys, views and queries grow.
+"""`headgate bench windows`: windows of every kind as their size, keys, views and queries grow; and windows of an hour
+over a long stream, which tumble or slide.
 
 Every tuple (or slide) gives an average over the window, so that the whole window counts.
 """
@@ -6,9 +7,12 @@ Every tuple (or slide) gives an average over the window, so that the whole windo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headgate.bench.growth import Case, Sizes, growth
-from headgate.bench.harness import Progress, Report
+from headgate.bench.harness import Goal, Progress, Report, Row
+from headgate.bench.pipelines import measured
+from headgate.bench.vitals import Vitals
 
 KINDS = {
     "ROWS": "SELECT AVG(hr), COUNT(*) FROM hr [ROWS {n}]",
@@ -23,17 +27,46 @@ _GROUPED = {
     "PARTITIONED": KINDS["PARTITIONED"],
     "UNBOUNDED": "SELECT ward, AVG(hr) FROM hr [UNBOUNDED] GROUP BY ward",
 }
+_HOUR = "SELECT patient, AVG(hr) FROM hr [RANGE 1 HOUR SLIDE {slide}] GROUP BY patient"
+SLIDES = ("1 HOUR", "1 MINUTE", "1 SECOND")
 _USUAL = 1_000
+_LONG_BATCH = 250_000
 QUICK = Sizes(batch=5_000, filling=1, batches=2, most=1_000)
 FULL = Sizes(batch=20_000, filling=2, batches=9, most=100_000)
+QUICK_LONG, LONG = 500_000, 50_000_000
 
 
 def run(quick: bool, progress: Progress) -> Report:
-    return measure(QUICK if quick else FULL, progress)
+    return measure(QUICK if quick else FULL, QUICK_LONG if quick else LONG, progress)
 
 
-def measure(sizes: Sizes, progress: Progress) -> Report:
-    return growth("Windows: tuples per second of processor time", list(cases()), sizes, _NOTES, progress)
+def measure(sizes: Sizes, tuples: int, progress: Progress) -> Report:
+    """`tuples` is the length of the long stream."""
+    report = growth("Windows: tuples per second of processor time", list(cases()), sizes, _NOTES, progress)
+    progress.expect(len(SLIDES))
+    hours = [_hour(slide, tuples, progress) for slide in SLIDES]
+    tumbling, minute, _ = (float(str(row["tuples per s"])) for row in hours)
+    goal = Goal(
+        f"RANGE 1 HOUR SLIDE 1 MINUTE over {tuples:,} tuples", minute / tumbling, 0.5, "of SLIDE 1 HOUR", "at least"
+    )
+    return replace(report, rows=[*report.rows, *hours], goals=[goal])
+
+
+def _hour(slide: str, tuples: int, progress: Progress) -> Row:
+    """A window of an hour over a stream of so many tuples, with a group for each of a thousand patients."""
+    progress.step(f"RANGE 1 HOUR SLIDE {slide}, {tuples:,} tuples")
+    vitals, taken, size = Vitals(), 0.0, min(_LONG_BATCH, tuples)
+    with measured({0: Case("", "", 0, (_HOUR.format(slide=slide),)).snapshot()}) as pipelines:
+        for _ in range(tuples // size):
+            taken += pipelines[0].take(vitals.batch(size))
+        results = pipelines[0].results
+    return {
+        "kind": f"RANGE 1 HOUR SLIDE {slide}",
+        "grows": "tuples in all",
+        "size": tuples,
+        "tuples per s": round(tuples / taken),
+        "results per tuple": round(results / tuples, 4),
+    }
 
 
 def cases() -> Iterator[Case]:
@@ -62,4 +95,5 @@ _NOTES = (
     "UNBOUNDED holds every tuple that ever came, and writes it down with every batch: it slows down as time goes on.",
     "Views: each has windows of its own, as it sees other tuples; ingress is shared, and tuples are kept once.",
     "Queries: windows of different sizes over one input share its tuples; each has sums of its own.",
+    "Hours: the whole stream by processor time, from its first batch on; 1,000 groups come out at each slide.",
 )

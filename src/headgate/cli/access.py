@@ -39,7 +39,7 @@ def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> No
     with reported("<arguments>"):
         wanted = Permission(_all_of(permission.replace("_", " "), read_permission))
         thing = _all_of(" ".join(object), target)
-        with place.headgate() as headgate:
+        with place.answering() as headgate:
             found = headgate.why(place.token(), user, wanted, thing)
     decision = found.decision
     say(f"{'GRANTED' if decision else 'DENIED'}: {user} {decision.permission} on {decision.object}")

@@ -24,7 +24,7 @@ def verify(place: Place, expect: str) -> None:
     Needs audit.key in the home folder, not a session. Exit code 0 if the trail is intact, 1 if not. With --expect,
     a store that was rolled back to an older state as a whole is found as well.
     """
-    with reported(), place.headgate() as headgate:
+    with reported(), place.headgate_for_operator() as headgate:
         faults = headgate.verify_audit(expect)
         count = headgate.audit_head().count
     for fault in faults:
@@ -38,5 +38,5 @@ def verify(place: Place, expect: str) -> None:
 @pass_place
 def head(place: Place) -> None:
     """Print the head of the trail, to be noted somewhere else."""
-    with reported(), place.headgate() as headgate:
+    with reported(), place.headgate_for_operator() as headgate:
         say(str(headgate.audit_head()))

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from headgate.cli.place import Place as Place
 from headgate.errors import HeadgateError
-from headgate.plain import format_table, visible
+from headgate.plain import format_csv, format_table, json_line, visible
 
-if TYPE_CHECKING:  # commands without a store start without its libraries
-    from headgate.access.request import Result
+
+class Answered(Protocol):
+    """The answer to a statement, from a server or from the home folder's own Headgate."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]: ...
+
 
 pass_place = click.make_pass_decorator(Place)
 
@@ -67,8 +78,38 @@ def read_password(prompt: str, *, confirm: bool = False) -> str:
     return str(click.prompt(visible(prompt), hide_input=True, confirmation_prompt=confirm, err=True))
 
 
-def show(result: Result) -> None:
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def with_forms(command: _F) -> _F:
+    """Gives a command that prints tables the options --json and --csv, as the argument `form`."""
+    command = click.option("--csv", "form", flag_value="csv", help="Print tables as CSV, with a line of names.")(
+        command
+    )
+    as_json = click.option("--json", "form", flag_value="json", help="Print rows as JSON, one object a line.")
+    return as_json(command)
+
+
+def show(result: Answered, form: str | None = None) -> None:
+    """Prints an answer. Where a program reads tables, texts that are no tables go to standard error."""
     if result.columns:
-        say_lines(format_table(result.columns, result.rows))
+        show_rows(result.columns, result.rows, form)
     else:
-        say_lines(result.text)
+        for line in result.text.split("\n"):
+            say(line, err=form is not None)
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], form: str | None) -> None:
+    """Prints a table; a value that is no text is written as JSON writes it, with all its digits."""
+    if form == "json":
+        for row in rows:
+            click.echo(json_line(dict(zip(columns, row, strict=True))))
+    elif form == "csv":
+        click.echo(format_csv([columns, *([full(cell) for cell in row] for row in rows)]))
+    else:
+        say_lines(format_table(columns, rows))
+
+
+def full(value: object) -> str:
+    """A value in a cell of CSV; NULL is an empty one."""
+    return "" if value is None else value if isinstance(value, str) else json_line(value)

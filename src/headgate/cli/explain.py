@@ -24,8 +24,9 @@ _VERB = "EXPLAIN "
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draw the plan into this file, with levels and the subscribers who share results.",
 )
+@click.option("--analyze", is_flag=True, help="Show what the operators of --query did since the engine began.")
 @pass_place
-def explain(place: Place, text: str | None, name: str | None, svg: Path | None) -> None:
+def explain(place: Place, text: str | None, name: str | None, svg: Path | None, analyze: bool) -> None:
     """Explain the query TEXT, a query of the catalog, or (without either) all running queries that you may see.
 
     Prints the tree of operators, what is shared with which running query and by which definition, and the labels that
@@ -34,12 +35,15 @@ def explain(place: Place, text: str | None, name: str | None, svg: Path | None) 
     \b
     headgate explain "SELECT patID, AVG(pulseRate) FROM HRStr [RANGE 2 MINUTES] GROUP BY patID"
     headgate explain --query high --svg plan.svg
+    headgate explain --analyze --query high
     """
     if text is not None and name is not None:
         raise click.UsageError("give a text or --query, not both")
+    if analyze and name is None:
+        raise click.UsageError("give --query with --analyze: only a query that runs has done anything")
     asked = text if text is not None else f"QUERY {name}" if name is not None else "QUERIES"
     with reported(), place.answering() as headgate, _places_in_text():
-        script = _VERB + asked
+        script = _VERB + ("ANALYZE " if analyze else "") + asked
         if len(parse_script(script)) != 1:
             raise TextError("one query is explained at a time", hint="run a script for several statements")
         (result,) = headgate.execute(place.token(), script)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from headgate import __version__, logs
 from headgate.cli.place import Place
@@ -28,8 +29,9 @@ COMMANDS = {
     "run": ("headgate.cli.run", "run", "Run a SCRIPT of statements, then your subscriptions."),
     "serve": ("headgate.cli.serve", "serve", "Serve this home folder to clients over HTTPS."),
     "config": ("headgate.cli.serve", "config", "Show the settings of the server."),
-    "watch": ("headgate.cli.streams", "watch", "Show results of a server as they come."),
-    "publish": ("headgate.cli.streams", "publish", "Publish tuples to a server."),
+    "shell": ("headgate.cli.shell", "shell", "Type statements and watch results, with history and completion."),
+    "watch": ("headgate.cli.streams", "watch", "Show results as they come."),
+    "publish": ("headgate.cli.streams", "publish", "Publish tuples to a stream."),
     "show": ("headgate.cli.show", "show_command", "Show what you may see."),
     "explain": (
         "headgate.cli.explain",
@@ -37,12 +39,14 @@ COMMANDS = {
         "Show the plan of a query, or of all running queries.",
     ),
     "access": ("headgate.cli.access", "access", "Ask who may do what, and why."),
+    "admin": ("headgate.cli.admin", "admin", "Work on a home folder itself: backup, restore, replay and more."),
     "audit": ("headgate.cli.audit", "audit", "Read and verify the audit trail."),
     "label": ("headgate.cli.label", "label", "Read and check labels."),
     "demo": ("headgate.cli.demo", "demo", "Show Headgate at work."),
     "sendlog": ("headgate.cli.sendlog", "sendlog", "Check, explain and run SeNDlog programs."),
     "why": ("headgate.cli.sendlog", "why", "Show why a SeNDlog fact holds, and verify its proof."),
     "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
+    "cluster": ("headgate.cli.cluster", "cluster", "Prepare a cluster of Spark for Headgate."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }
 """By name: the module and the function of a command, and what the list of commands says of it. A command is imported
@@ -179,5 +183,7 @@ def main(
       headgate sendlog run reachability links.snd
       headgate why reachability links.snd --at a "reachable(a, c)"
     """
+    if context.invoked_subcommand == "serve" and context.get_parameter_source("log_level") == ParameterSource.DEFAULT:
+        log_level = "warning"  # nobody watches a server: what goes wrong with a source is found in its log
     logs.configure(log_level, log_format)
     context.obj = Place(home, store, session_file, server, server_certificate)

@@ -1,21 +1,44 @@
-"""Commands at a server: `--server` names it. They open nothing of this machine but the client's own profile."""
+"""Commands at a server: `--server` names it, or it has the home folder. They open nothing of this machine but the
+client's own profile, or the folder's socket."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate.access.request import Result
+import headgate.cli.bare_httpx  # noqa: F401 - before anything imports httpx
 from headgate.cli.context import say
 from headgate.client import Client, connect
+from headgate.client.local import server_of
 from headgate.client.profiles import Profile, Profiles
 from headgate.client.trust import fingerprint, seen
 from headgate.errors import AuthenticationFailed
-from headgate.labels import Level
+from headgate.lexing import quote
+
+if TYPE_CHECKING:  # a command at a server starts without what only a server needs
+    from headgate.access.explanations import Explanation
+    from headgate.access.permissions import Permission
+    from headgate.cql.statements import Target
+    from headgate.labels import Level
 
 _VERB = "EXPLAIN "
+
+
+@dataclass(frozen=True)
+class Result:
+    """An answer of a server; its picture is asked for when somebody wants it."""
+
+    text: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    draw: Callable[[], str]
+
+    @property
+    def picture(self) -> str:
+        return self.draw()
 
 
 @dataclass
@@ -27,9 +50,15 @@ class Remote:
     certificate: Path | None = None
 
     @classmethod
-    def of(cls, name: str, certificate: Path | None) -> Remote:
+    def named(cls, name: str, certificate: Path | None) -> Remote:
         profiles = Profiles()
         return cls(profiles.find(name), profiles, certificate)
+
+    @classmethod
+    def local(cls, home: Path, store: str | None) -> Remote:
+        """The server that has a home folder; it is started if none runs."""
+        url = server_of(home, store)
+        return cls(Profile(url, url), Profiles())
 
     @contextmanager
     def client(self, token: str = "") -> Iterator[Client]:
@@ -75,6 +104,16 @@ class Remote:
     def _drawn(self, token: str, script: str) -> str:
         with self.client(token) as client:
             return client.explain(script.removeprefix(_VERB), picture=True)[1]
+
+    def why(self, token: str, user: str, permission: Permission, target: Target) -> Explanation:
+        from headgate.access.authorizer import Decision
+        from headgate.access.explanations import Explanation
+
+        with self.client(token) as client:
+            owner = f"{quote(target.owner)}." if target.owner else ""
+            thing = "SYSTEM" if target.kind == "SYSTEM" else f"{target.kind} {owner}{quote(target.name)}"
+            found = client.why(user, str(permission), thing)
+        return Explanation(Decision(found.granted, permission, found.object, found.reason), found.details)
 
     # The session ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,15 +15,22 @@ import click
 
 from headgate import logs
 from headgate.cli.aside import Aside, write_out
-from headgate.cli.context import Place, complain, pass_place, reported, say, show
+from headgate.cli.context import Place, complain, full, pass_place, reported, say, show, with_forms
+from headgate.cli.limit_options import with_limits
 from headgate.cli.progress import Bar
+from headgate.cli.state_place import place_of, with_place
 from headgate.errors import HeadgateError
 from headgate.execution.memory import keep_freed
-from headgate.plain import format_table, visible
+from headgate.home import is_served
+from headgate.ingress.spark_settings import SparkSettings, spark_settings
+from headgate.model.limits import Limits
+from headgate.plain import format_csv, format_table, json_line, visible
 from headgate.recovery.home import forget
+from headgate.server.settings import read_settings
 from headgate.service import Headgate
 from headgate.service.run_client import KINDS, RunClient, Shown, SparkTarget
-from headgate.service.runs import Processing, Unread
+from headgate.service.runs import Execution, Processing, Unread
+from headgate.stores import Place as StatePlace
 
 SHOWN = 20
 UNREAD, ENDED, INTERRUPTED = 1, 3, 128
@@ -49,7 +56,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
     type=click.Choice(sorted(KINDS)),
     default="jsonl",
     show_default=True,
-    help="The format of these files: JSON lines (one growing file), or Parquet (one more file with each batch).",
+    help="The format of these files: JSON lines (one growing file) or Parquet (16,384 results a file; the last grows).",
 )
 @click.option("--to", "format_", metavar="FORMAT", help="Write results to anything Spark can write to, by its format.")
 @click.option(
@@ -63,10 +70,38 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
     "The environment may hold them too. [env: HEADGATE_OPTIONS]",
 )
 @click.option("--fresh", is_flag=True, help="Forget all progress and all windows: read the sources from the beginning.")
-@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
+@click.option(
+    "--take-over", is_flag=True, help="Continue in the place of a process that hangs: it ends as soon as it goes on."
+)
+@click.option("--master", help="Where Spark runs: local[2] unless `spark-submit` says otherwise, or spark://HOST:PORT.")
+@click.option("--conf", "conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
+@click.option(
+    "--conf-from",
+    "conf_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file with settings of Spark, NAME VALUE a line, for secrets too: nobody else sees them.",
+)
+@click.option(
+    "--execution",
+    type=click.Choice(["auto", "driver", "tasks"]),
+    default="driver",
+    show_default=True,
+    help="Where windows and joins are computed: in this process, in Spark's tasks, or where their size suggests.",
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 1000),
+    default=8,
+    show_default=True,
+    help="In how many parts tasks compute them, where the queries allow it.",
+)
+@with_limits
+@with_place
+@with_forms
 @pass_place
 def run(
     place: Place,
+    /,
     script: str | None,
     statements_only: bool,
     follow: bool,
@@ -77,7 +112,16 @@ def run(
     options: tuple[str, ...],
     options_file: Path | None,
     fresh: bool,
-    master: str,
+    take_over: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    conf_file: Path | None,
+    execution: str,
+    partitions: int,
+    state: str | None,
+    state_options: Path | None,
+    form: str | None,
+    **limits: object,
 ) -> None:
     """Run a SCRIPT of statements (a .cql file, or - for standard input), then the queries you have subscribed to.
 
@@ -88,7 +132,8 @@ def run(
     writes all of them to --out and --to, and ends with a summary. Data that was read once is not read again; an
     interrupted run continues where it was. A source that cannot be read ends only the queries that read it; the
     command names it at the end, or tries it again with --follow. Without a terminal, --follow and --everyone report on
-    standard error when they are ready, and their progress.
+    standard error when they are ready, and their progress. Limits that are not given here come from HEADGATE_SERVE_...
+    and from server.toml in the home folder; `headgate config` shows them.
 
     \b
     Exit codes:
@@ -106,6 +151,8 @@ def run(
       headgate run --everyone --follow --out results
     """
     to = _target(format_, options, options_file)
+    if take_over and fresh:
+        raise click.UsageError("--take-over continues what another process did; end that process before --fresh")
     if statements_only and (follow or everyone or out or to or fresh):
         raise click.UsageError("--statements-only reads no sources, so it takes no option about sources or results")
     keep_freed()
@@ -114,20 +161,27 @@ def run(
     name = "<stdin>" if script == "-" else script or ""
     with reported(name):
         text = None if script is None else _text(script, name)
-    if place.server is not None:
+    if place.server is not None or is_served(place.home):
         if follow or everyone or out or to or fresh:
             raise click.UsageError("at a server only a script is run; `headgate watch` shows results")
         with reported(name), place.answering() as server:
             for result in server.execute(place.token(), text) if text is not None else ():
-                show(result)
+                show(result, form)
         return
     with reported(name), place.headgate() as headgate:
         for result in headgate.execute(place.token(), text) if text is not None else ():
-            show(result)
+            show(result, form)
         if statements_only:
             return
-        results = Results(out, kind, to)
-        _process(place, headgate, results, follow=follow, everyone=everyone, fresh=fresh, master=master)
+        engine = _Engine(
+            master,
+            spark_settings(conf, conf_file),
+            Execution(execution, partitions),
+            read_settings(place.home, limits).limits,
+            place_of(state, state_options),
+        )
+        results = Results(out, kind, to, form)
+        _process(place, headgate, results, engine, follow=follow, everyone=everyone, fresh=fresh, take_over=take_over)
 
 
 def _text(script: str, name: str) -> str:
@@ -145,15 +199,27 @@ def _text(script: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Results:
-    """Where results go; without a destination they are printed."""
+    """Where results go; without a destination they are printed, for people or in a `form` for programs."""
 
     out: Path | None
     kind: str
     to: SparkTarget | None
+    form: str | None = None
 
     @property
     def printed(self) -> bool:
         return self.out is None and self.to is None
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """Where Spark runs, its settings, where in it operators run, the limits of each view, and where the state is."""
+
+    master: str | None
+    settings: SparkSettings
+    execution: Execution
+    limits: Limits
+    state: StatePlace | None
 
 
 def _target(format_: str | None, options: Sequence[str], file: Path | None) -> SparkTarget | None:
@@ -179,7 +245,15 @@ def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
 
 
 def _process(
-    place: Place, headgate: Headgate, results: Results, *, follow: bool, everyone: bool, fresh: bool, master: str
+    place: Place,
+    headgate: Headgate,
+    results: Results,
+    engine: _Engine,
+    *,
+    follow: bool,
+    everyone: bool,
+    fresh: bool,
+    take_over: bool,
 ) -> None:
     client = RunClient(headgate, place.token(), everyone=everyone)
     if not everyone:
@@ -187,9 +261,21 @@ def _process(
     if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
     home = client.home(place.home)
+    where = engine.state and engine.state.below(home.name)  # each person's runs have a state of their own there
     if fresh:
-        forget(home)
-    started = client.at_work(home, results.out, kind=results.kind, to=results.to, master=master)
+        forget(home, where)
+    started = client.at_work(
+        home,
+        results.out,
+        kind=results.kind,
+        to=results.to,
+        master=engine.master,
+        settings=engine.settings,
+        execution=engine.execution,
+        limits=engine.limits,
+        place=where,
+        take_over=take_over,
+    )
     with Bar(follow=follow, everyone=everyone) as bar, started as work, _asked_to_end() as asked:
         unread: list[str] = []
         printing = Aside()
@@ -201,13 +287,14 @@ def _process(
                 news.tell(failures=not asked.pending)
             _warn(client, work)
             if follow and results.printed:
-                printing.begin(lambda: _print(client.received(SHOWN, news=True), write_out))
+                printing.begin(lambda: _print_results(client, results.form, write_out, news=True))
             asked.check()
 
         try:
-            with suppress(KeyboardInterrupt):
-                (work.follow if follow else work.replay)(watch)
-                asked.ended = True
+            (work.follow if follow else work.replay)(watch)
+            asked.ended = True
+        except KeyboardInterrupt:
+            asked.note(signal.SIGINT)  # also if another handler than ours has raised it
         except Unread as error:
             unread = client.unread(error.streams)
             asked.ended = True
@@ -216,8 +303,8 @@ def _process(
         _warn(client, work)
         printing.finish()
         if results.printed:
-            _print(client.received(SHOWN, news=follow))
-        _print(client.summary(work.counts))
+            _print_results(client, results.form, click.echo, news=follow)
+        _print(client.summary(work.counts), click.echo if results.form is None else _aside)
         for line in unread:
             complain(line)
         if asked.interrupted and not follow:
@@ -282,6 +369,26 @@ def _print(tables: Iterable[Shown], write: Callable[[str], None] = click.echo) -
         write("\n".join(("", visible(title), format_table(columns, rows))))
 
 
+def _aside(text: str) -> None:
+    """Where a program reads results, the summary is for whoever looks on."""
+    click.echo(text, err=True)
+
+
+def _print_results(client: RunClient, form: str | None, write: Callable[[str], None], *, news: bool) -> None:
+    """Results for people are the last ones of each stream; for programs all of them, with all digits."""
+    if form is None:
+        _print(client.received(SHOWN, news=news), write)
+        return
+    for stream, columns, rows in client.rows(news=news):
+        if form == "json":
+            for time, *values in rows:
+                known = {"stream": stream, "time": time, "values": dict(zip(columns, values, strict=True))}
+                write(json_line(known))
+        elif rows:
+            cells = [[stream, *map(full, row)] for row in rows]
+            write(format_csv([["stream", "time", *columns], *cells]))
+
+
 class _Asked:
     """Whether the user (Ctrl-C) or the system has asked the run to end, and by which signal. A request does not
     interrupt a call to Spark, unless it is the second one."""
@@ -305,9 +412,13 @@ class _Asked:
         if self._signal:
             raise KeyboardInterrupt
 
+    def note(self, number: int) -> None:
+        """The first signal is the one that ends the run."""
+        self._signal = self._signal or number
+
     def hear(self, number: int, _: object) -> None:
         self.check()
-        self._signal = number
+        self.note(number)
 
 
 @contextmanager

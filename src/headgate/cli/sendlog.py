@@ -191,7 +191,7 @@ def accept(place: Place, files: tuple[Path, ...]) -> None:
 
     Who signed a statement counts, not who hands it in.
     """
-    with reported(", ".join(map(str, files))), place.headgate() as headgate:
+    with reported(", ".join(map(str, files))), place.answering() as headgate:
         messages = [file.read_text(encoding="utf-8").strip().replace("'", "''") for file in files]
         for result in headgate.execute(place.token(), "; ".join(f"ACCEPT STATEMENT '{x}'" for x in messages)):
             show(result)
@@ -224,7 +224,7 @@ def why(
       headgate why --proof 1f0c2a9be07755d1c6a1f2ce9b1d3e40
     """
     if proof is not None:
-        with reported("<proof>"), place.headgate() as headgate:
+        with reported("<proof>"), place.headgate_for_operator() as headgate:
             found = headgate.proof(place.token(), proof)
         say_lines(_drawn(found.tree, form))
         if form == "text":

@@ -7,6 +7,7 @@ from dataclasses import fields
 import click
 
 from headgate.cli.context import Place, pass_place, reported, say
+from headgate.cli.limit_options import with_limits
 
 _SETTINGS = [
     click.option("--host", help="Address to listen at; default 127.0.0.1."),
@@ -16,7 +17,13 @@ _SETTINGS = [
     ),
     click.option("--certificate", type=click.Path(dir_okay=False), help="PEM file to use instead of the server's own."),
     click.option("--key", type=click.Path(dir_okay=False), help="PEM file with the key of --certificate."),
+    click.option(
+        "--client-authority",
+        type=click.Path(dir_okay=False),
+        help="PEM file with the authority whose certificates log users in.",
+    ),
     click.option("--master", help="Where Spark runs; default local[2]."),
+    with_limits,
 ]
 
 
@@ -33,7 +40,7 @@ def serve(place: Place, /, **given: object) -> None:
     from headgate.server.serve import Serving, opened
     from headgate.server.settings import read_settings
 
-    with reported(), place.headgate() as headgate:
+    with reported(), place.headgate_alone() as headgate:
         settings = read_settings(place.home, given)
         with opened(place.home, headgate, settings) as parts:
             Serving(parts, place.home, lambda address: say(f"serving at {address}", err=True)).run()
@@ -42,14 +49,16 @@ def serve(place: Place, /, **given: object) -> None:
 @click.command()
 @pass_place
 def config(place: Place, /, **given: object) -> None:
-    """Show the settings of the server, as `headgate serve` with the same options would use them."""
-    from headgate.server.settings import read_settings
+    """Show the settings of the server and of its engine, as `headgate serve` with the same options would use them, and
+    where each comes from that is not the default."""
+    from headgate.server.settings import origins, read_settings
 
     with reported():
-        settings = read_settings(place.home, given)
+        settings, chosen = read_settings(place.home, given), origins(place.home, given)
     for field in fields(settings):
         value = getattr(settings, field.name)
-        say(f"{field.name} = {str(value).lower() if isinstance(value, bool) else repr(value)}")
+        origin = f"  # {chosen[field.name]}" if field.name in chosen else ""
+        say(f"{field.name} = {str(value).lower() if isinstance(value, bool) else repr(value)}{origin}")
 
 
 for _option in reversed(_SETTINGS):

@@ -22,7 +22,7 @@ def init(place: Place, admin: str) -> None:
     """
     with reported():
         password = read_password(f"Password for {admin}", confirm=True)
-        with place.headgate(create=True) as headgate:
+        with place.headgate_for_operator(create=True) as headgate:
             headgate.initialise(admin, password)
     say(f"Headgate is ready in {place.home}; log in with: headgate login {admin}")
 

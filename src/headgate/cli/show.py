@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from headgate.cli.context import Place, pass_place, reported, show
+from headgate.cli.context import Place, pass_place, reported, show, with_forms
 
 
 @click.command("show")
 @click.argument("what", nargs=-1)
+@with_forms
 @pass_place
-def show_command(place: Place, what: tuple[str, ...]) -> None:
+def show_command(place: Place, what: tuple[str, ...], form: str | None) -> None:
     """Show WHAT you may see: catalog (default), schemas, streams, queries, operators, users, roles,
     separations, levels, compartments, grants, permissions, policies, statements, session,
     sessions, subscriptions, system, audit.
@@ -19,4 +20,4 @@ def show_command(place: Place, what: tuple[str, ...]) -> None:
     """
     with reported(), place.answering() as headgate:
         for result in headgate.execute(place.token(), f"SHOW {' '.join(what) or 'CATALOG'}"):
-            show(result)
+            show(result, form)

@@ -1,4 +1,4 @@
-"""`headgate watch` and `headgate publish`: results from a server, tuples to a server."""
+"""`headgate watch` and `headgate publish`: live results, and tuples to publish."""
 
 from __future__ import annotations
 
@@ -8,57 +8,80 @@ from typing import Any, BinaryIO
 
 import click
 
-from headgate.cli.context import Place, complain, pass_place, reported, say
-from headgate.cli.remote import Remote
+import headgate.cli.bare_httpx  # noqa: F401 - before anything imports httpx
+from headgate.cli.context import Place, complain, full, pass_place, reported, say, with_forms
 from headgate.client import Received
 from headgate.client.wire import Malformed
-from headgate.errors import Conflict
-from headgate.plain import json_line
+from headgate.plain import counted, format_csv, json_line
 
 _SAID = {"suspended": "it is suspended", "lost": "lost"}
 
 
-def _server(place: Place) -> Remote:
-    if place.remote is None:
-        raise Conflict("cannot do that without a server", hint="name one with --server URL")
-    return place.remote
-
-
 @click.command()
 @click.argument("stream")
-@click.option("--json", "as_json", is_flag=True, help="Write each result as one JSON object, with its position.")
+@with_forms
 @click.option("--after", default="", metavar="POSITION", help="Go on after this position.")
 @click.option("--new", is_flag=True, help="Only results that come from now on.")
 @click.option("--present", is_flag=True, help="Only results that are there already; then end.")
 @click.option("--most", type=click.IntRange(1), help="End after so many results.")
 @pass_place
-def watch(place: Place, stream: str, as_json: bool, after: str, new: bool, present: bool, most: int | None) -> None:
+def watch(place: Place, stream: str, form: str | None, after: str, new: bool, present: bool, most: int | None) -> None:
     """Show the results of STREAM as they come; subscribes to it if that was not done. Ctrl-C ends it.
 
     \b
-      headgate --server https://HOST:8443 watch joe.mean
+      headgate watch joe.mean
       headgate --server https://HOST:8443 watch joe.mean --json --present
+
+    Without --server, the home folder's own server is asked. If none runs, one is started; it ends by itself.
     """
-    with reported(), _server(place).client(place.token()) as client:
+    with reported(), place.client() as client:
         begin = "now" if new else "oldest"
-        for received in islice(client.subscribe(stream, after=after, begin=begin, follow=not present), most):
-            say(_as_json(received) if as_json else _as_text(received))
+        write = {"json": _write_json, "csv": _Csv().write}.get(form or "", write_text)
+        for received in client.subscribe(stream, after=after, begin=begin, follow=not present):
+            write(received)
+            most = most - 1 if most is not None and received.values is not None else most
+            if most == 0:
+                break
 
 
-def _as_json(received: Received) -> str:
+def _write_json(received: Received) -> None:
     if received.notice is not None:
-        return json_line({"position": received.position, **received.notice})
-    known = {"position": received.position, "time": received.time, "label": received.label, "values": received.values}
-    return json_line(known)
+        click.echo(json_line({"position": received.position, **received.notice}))
+    else:
+        known = {"time": received.time, "label": received.label, "values": received.values}
+        click.echo(json_line({"position": received.position, **known}))
 
 
-def _as_text(received: Received) -> str:
-    if received.notice is not None:
-        return "; ".join(f"{_SAID.get(word, f'it {word}')}: {why}" for word, why in received.notice.items())
-    return "  ".join([received.time, *(f"{name}={_cell(value)}" for name, value in (received.values or {}).items())])
+class _Csv:
+    """The names of columns stand before the first result; notices are told on standard error."""
+
+    def __init__(self) -> None:
+        self._named = False
+
+    def write(self, received: Received) -> None:
+        if received.values is None:
+            say(told(received), err=True)
+            return
+        rows = [["position", "time", "label", *received.values]] if not self._named else []
+        self._named = True
+        cells = [received.position, received.time, received.label, *map(full, received.values.values())]
+        click.echo(format_csv([*rows, cells]))
 
 
-def _cell(value: Any) -> str:
+def write_text(received: Received) -> None:
+    """One line for people."""
+    if received.values is None:
+        say(told(received))
+    else:
+        say("  ".join([received.time, *(f"{name}={cell(value)}" for name, value in received.values.items())]))
+
+
+def told(received: Received) -> str:
+    """A notice in words."""
+    return "; ".join(f"{_SAID.get(word, f'it {word}')}: {why}" for word, why in (received.notice or {}).items())
+
+
+def cell(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
@@ -78,7 +101,7 @@ def publish(place: Place, stream: str, file: BinaryIO, rows: int, producer: str,
     be run again after a failure: what was taken is not taken twice.
     """
     sent = 0
-    with reported(), _server(place).client(place.token()) as client:
+    with reported(), place.client() as client:
         publisher = client.publisher(stream, producer=producer, begin=begin)
         for some in _requests(file, rows):
             try:
@@ -87,7 +110,7 @@ def publish(place: Place, stream: str, file: BinaryIO, rows: int, producer: str,
                 for wrong in error.rows:
                     complain(f"row {sent + wrong['row']}: {wrong['message']}")
                 raise
-    say(f"{sent:,} tuples published")
+    say(f"{counted(sent, 'tuple')} published")
 
 
 def _requests(file: BinaryIO, rows: int) -> Iterator[bytes]:

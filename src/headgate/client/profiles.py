@@ -25,8 +25,8 @@ class Profiles:
     def __init__(self, folder: Path | None = None) -> None:
         """The folder is HEADGATE_CONFIG, or the usual one for settings."""
         usual = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "headgate"
-        self._folder = folder or Path(os.environ.get("HEADGATE_CONFIG") or usual)
-        self._file = self._folder / "servers.json"
+        self.folder = folder or Path(os.environ.get("HEADGATE_CONFIG") or usual)
+        self._file = self.folder / "servers.json"
 
     def find(self, name: str) -> Profile:
         """A known server, or a new one if the name is an address."""
@@ -40,8 +40,8 @@ class Profiles:
     def keep(self, profile: Profile) -> None:
         known = self._all()
         known[profile.name] = profile
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        new = self._folder / f"servers.{secrets.token_hex(8)}"
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new = self.folder / f"servers.{secrets.token_hex(8)}"
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump({name: asdict(x) for name, x in known.items()}, file, indent=1)
         new.rename(self._file)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from headgate.client.local import SCHEME
 from headgate.errors import (
     AccessDenied,
     AuthenticationFailed,
@@ -22,6 +24,10 @@ from headgate.errors import (
     StoreError,
     TextError,
 )
+from headgate.home import socket_path
+
+_SECONDS = 60
+_HERE = "http://localhost"
 
 KINDS: Mapping[str, type[HeadgateError]] = {
     "authentication_failed": AuthenticationFailed,
@@ -85,19 +91,56 @@ def unreachable(url: str, error: Exception) -> Unreachable:
     return Unreachable(f"cannot reach the server at {url}", hint="see that it runs, and that the address is right")
 
 
-class Wire:
-    """The connections to one server, and the token of the session that uses them."""
+async def acheck(answer: httpx.Response) -> httpx.Response:
+    if answer.status_code >= 400:
+        await answer.aread()
+    return checked(answer)
 
-    def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
+
+class _Connections:
+    """What both kinds of connections to a server know: its address, and the token of the session that uses them."""
+
+    def __init__(self, url: str, token: str) -> None:
         self.url, self.token = url.rstrip("/"), token
-        self.http = httpx.Client(base_url=self.url, verify=context if context is not None else True, timeout=60)
+        self._held = ExitStack()
+
+    def _socket(self) -> str | None:
+        """The socket of a server on this machine."""
+        if not self.url.startswith(SCHEME):
+            return None
+        return self._held.enter_context(socket_path(Path(self.url.removeprefix(SCHEME)).parent))
 
     def headers(self, more: Mapping[str, str]) -> dict[str, str]:
         return {**({"Authorization": f"Bearer {self.token}"} if self.token else {}), **more}
 
+    @contextmanager
+    def reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except (httpx.TransportError, OSError) as error:
+            raise unreachable(self.url, error) from None
+
+
+class Wire(_Connections):
+    def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
+        super().__init__(url, token)
+        if (path := self._socket()) is not None:
+            self.http = httpx.Client(base_url=_HERE, transport=httpx.HTTPTransport(uds=path), timeout=_SECONDS)
+        else:
+            trusted = context if context is not None else True
+            self.http = httpx.Client(base_url=self.url, verify=trusted, timeout=_SECONDS)
+
+    def close(self) -> None:
+        self.http.close()
+        self._held.close()
+
     def get(self, path: str) -> Any:
         with self.reaching():
             return checked(self.http.get(path, headers=self.headers({}))).json()
+
+    def text(self, path: str) -> str:
+        with self.reaching():
+            return checked(self.http.get(path, headers=self.headers({}))).text
 
     def post(self, path: str, body: object) -> Any:
         with self.reaching():
@@ -107,9 +150,33 @@ class Wire:
         with self.reaching():
             return checked(self.http.post(path, content=body, headers=self.headers(headers))).json()
 
-    @contextmanager
-    def reaching(self) -> Iterator[None]:
-        try:
-            yield
-        except (httpx.TransportError, OSError) as error:
-            raise unreachable(self.url, error) from None
+
+class AsyncWire(_Connections):
+    def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
+        super().__init__(url, token)
+        if (path := self._socket()) is not None:
+            here = httpx.AsyncHTTPTransport(uds=path)
+            self.http = httpx.AsyncClient(base_url=_HERE, transport=here, timeout=_SECONDS)
+        else:
+            trusted = context if context is not None else True
+            self.http = httpx.AsyncClient(base_url=self.url, verify=trusted, timeout=_SECONDS)
+
+    async def close(self) -> None:
+        await self.http.aclose()
+        self._held.close()
+
+    async def get(self, path: str) -> Any:
+        with self.reaching():
+            return checked(await self.http.get(path, headers=self.headers({}))).json()
+
+    async def text(self, path: str) -> str:
+        with self.reaching():
+            return checked(await self.http.get(path, headers=self.headers({}))).text
+
+    async def post(self, path: str, body: object) -> Any:
+        with self.reaching():
+            return checked(await self.http.post(path, json=body, headers=self.headers({}))).json()
+
+    async def send(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        with self.reaching():
+            return checked(await self.http.post(path, content=body, headers=self.headers(headers))).json()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headgate.cql.queries import QuerySyntax, read_blocks, read_query
 from headgate.cql.reading import Reader, limits, listed, name, names, object_name
 from headgate.cql.statements import Limit, Name, Statement, Target
 from headgate.errors import Position
-from headgate.lexing import Cursor
+from headgate.lexing import Cursor, fail
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,15 @@ class CreateQuery(Statement):
 @dataclass(frozen=True)
 class CreateQueryAs(Statement):
     """A query in CQL; `text` is its own text, from the first SELECT on. The output is called like the query unless
-    another name is given."""
+    another name is given. With `replaces`, a query of this name is changed and keeps its output, grants and
+    subscriptions."""
 
     name: Name
-    output: Name
+    output: Name | None
     cumulative: bool
     query: QuerySyntax
     text: str = field(repr=False)
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,10 @@ class ExplainQuery(Statement):
 
     target: Target | None
     query: QuerySyntax | None
+    analyzes: bool = False
 
 
-def _create_query(c: Cursor, at: Position) -> Statement:
+def _create_query(c: Cursor, at: Position) -> CreateQuery | CreateQueryAs:
     query = name(c, "the name of a query")
     if c.take_word("READING"):
         inputs = listed(c, lambda c: object_name(c, "STREAM"))
@@ -78,7 +81,16 @@ def _create_query(c: Cursor, at: Position) -> Statement:
     first = c.token.offset
     syntax = QuerySyntax(c.position, roles, read_blocks(c))
     text = c.text[first : c.tokens[c.index - 1].end]
-    return CreateQueryAs(at, query, output or query, cumulative, syntax, text)
+    return CreateQueryAs(at, query, output, cumulative, syntax, text)
+
+
+def _replace_query(c: Cursor, at: Position) -> Statement:
+    found = _create_query(c, at)
+    if isinstance(found, CreateQuery):
+        raise fail(
+            c.text, at.offset, "cannot replace a query by boxes", "write it in CQL: CREATE OR REPLACE QUERY q AS"
+        )
+    return replace(found, replaces=True)
 
 
 def _operator_use(c: Cursor) -> OperatorUse:
@@ -94,17 +106,22 @@ def _subscribe(ends: bool) -> Reader:
 
 
 def _explain(c: Cursor, at: Position) -> Statement:
+    if c.take_word("ANALYZE"):
+        if not c.take_word("QUERY"):
+            raise c.expected("`QUERY`")
+        return ExplainQuery(at, object_name(c, "QUERY"), None, analyzes=True)
     if c.take_word("QUERY"):
         return ExplainQuery(at, object_name(c, "QUERY"), None)
     if c.take_word("QUERIES"):
         return ExplainQuery(at, None, None)
     if not (c.at_word("SELECT") or c.at_word("AS")):
-        raise c.expected("`QUERY`", "`QUERIES`", "`SELECT`", "`AS`")
+        raise c.expected("`ANALYZE`", "`QUERY`", "`QUERIES`", "`SELECT`", "`AS`")
     return ExplainQuery(at, None, read_query(c))
 
 
 READERS: dict[tuple[str, ...], Reader] = {
     ("CREATE", "QUERY"): _create_query,
+    ("CREATE", "OR", "REPLACE", "QUERY"): _replace_query,
     ("START", "QUERY"): _query_status(running=True),
     ("STOP", "QUERY"): _query_status(running=False),
     ("SUBSCRIBE", "TO"): _subscribe(ends=False),

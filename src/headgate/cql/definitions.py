@@ -24,7 +24,7 @@ from headgate.labels.levels import Level
 from headgate.labels.text import parse_label
 from headgate.lexing import Cursor, fail
 
-_ROLE_LIMITS = {"MAX QUERIES": 1_000_000, "MAX STATE": 10_000_000, "MAX RESULTS": 10_000_000}
+_ROLE_LIMITS = {"MAX QUERIES": 1_000_000, "MAX STATE": 2_000_000_000, "MAX RESULTS": 2_000_000_000}
 """What roles limit, and how much they can allow: of state and results not more than any view may have."""
 
 
@@ -67,6 +67,23 @@ def _drop_user(c: Cursor, at: Position) -> s.Statement:
     if c.take_word("REASSIGN", "TO"):
         return s.DropUser(at, user, name(c, "the name of a user"), cascade=False)
     return s.DropUser(at, user, None, cascade=c.take_word("CASCADE"))
+
+
+def _create_key(c: Cursor, at: Position) -> s.Statement:
+    key, user = name(c, "the name of an API key"), _for_user(c)
+    roles = names(c, "the name of a role") if c.take_word("ROLES") else None
+    at_level = level(c) if c.take_word("LEVEL") else None
+    c.expect_word("VALID")
+    return s.CreateApiKey(at, key, user, roles, at_level, duration(c))
+
+
+def _drop_key(c: Cursor, at: Position) -> s.Statement:
+    key, user = name(c, "the name of an API key"), _for_user(c)
+    return s.DropApiKey(at, key, user, level(c) if c.take_word("LEVEL") else None)
+
+
+def _for_user(c: Cursor) -> s.Name | None:
+    return name(c, "the name of a user") if c.take_word("FOR", "USER") else None
 
 
 def _role_limits(c: Cursor) -> tuple[tuple[str, int | None], ...]:
@@ -254,6 +271,8 @@ _TABLE_CLAUSES = {
 
 def _alter_stream(c: Cursor, at: Position) -> s.Statement:
     changed = object_name(c, "STREAM")
+    if c.take_word("ADD", "COLUMN"):
+        return s.AlterStream(at, changed, add=_column(c))
     if c.take_word("LABEL"):
         return s.AlterStream(at, changed, label=_label(c))
     if c.take_word("DROP", "LABEL"):
@@ -264,7 +283,8 @@ def _alter_stream(c: Cursor, at: Position) -> s.Statement:
         return s.AlterStream(at, changed, cumulative=True)
     if c.take_word("FORBID", "CUMULATIVE"):
         return s.AlterStream(at, changed, cumulative=False)
-    raise c.expected("`LABEL`", "`DROP LABEL`", "`SEMANTICS`", "`ALLOW CUMULATIVE`", "`FORBID CUMULATIVE`")
+    known = ("ADD COLUMN", "LABEL", "DROP LABEL", "SEMANTICS", "ALLOW CUMULATIVE", "FORBID CUMULATIVE")
+    raise c.expected(*(f"`{words}`" for words in known))
 
 
 def _create_policy(c: Cursor, at: Position) -> s.Statement:
@@ -288,6 +308,7 @@ def _drop_object(kind: str) -> Reader:
 
 READERS: dict[tuple[str, ...], Reader] = {
     ("CREATE", "USER"): _create_user,
+    ("CREATE", "API", "KEY"): _create_key,
     ("CREATE", "ROLE"): _create_role,
     ("CREATE", "LEVEL"): _create_level,
     ("CREATE", "COMPARTMENT"): _by_name(s.CreateCompartment, "compartment"),
@@ -302,6 +323,7 @@ READERS: dict[tuple[str, ...], Reader] = {
     ("ALTER", "SCHEMA"): _alter_schema,
     ("ALTER", "STREAM"): _alter_stream,
     ("DROP", "USER"): _drop_user,
+    ("DROP", "API", "KEY"): _drop_key,
     ("DROP", "ROLE"): _by_name(s.DropRole, "role"),
     ("DROP", "LEVEL"): _by_name(s.DropLevel, "level"),
     ("DROP", "COMPARTMENT"): _by_name(s.DropCompartment, "compartment"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headgate.errors import Position
 from headgate.lexing import STRINGS, Cursor, fail
 
-TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE")
+TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE", "BINARY")
 MAX_DEPTH = 32
 MAX_NODES = 2000
 
@@ -273,10 +273,10 @@ class _Reader:
         for word, value in (("NULL", None), ("TRUE", True), ("FALSE", False)):
             if self.c.take_word(word):
                 return LiteralSyntax(at, value)
-        for word in ("DATE", "TIMESTAMP"):
+        for word, type_ in (("DATE", "DATE"), ("TIMESTAMP", "TIMESTAMP"), ("X", "BINARY")):
             if self.c.at_word(word) and self.c.tokens[self.c.index + 1].kind == "string":
                 self.c.next()
-                return CastSyntax(at, LiteralSyntax(self.c.position, self.c.next().text), word, literal=True)
+                return CastSyntax(at, LiteralSyntax(self.c.position, self.c.next().text), type_, literal=True)
         if self.c.at_word("SELECT"):
             raise fail(self.c.text, at.offset, "expected an expression, found `SELECT`", "queries do not nest")
         if self.c.take_word("CASE"):

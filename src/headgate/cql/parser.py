@@ -43,6 +43,6 @@ def _statement(cursor: Cursor) -> Statement:
             return read(cursor, position)
     for verb in _VERBS:
         if cursor.take_word(verb):
-            others = [words[1] for words in READERS if words[0] == verb and len(words) > 1]
+            others = [" ".join(words[1:]) for words in READERS if words[0] == verb and len(words) > 1]
             raise cursor.expected(*(f"`{word}`" for word in others), hint=table_hint(cursor))
     raise cursor.expected(*(f"`{verb}`" for verb in _VERBS))

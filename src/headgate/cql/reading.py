@@ -83,6 +83,14 @@ def target(cursor: Cursor) -> Target:
     raise cursor.expected("`SYSTEM`", *(f"`{kind}`" for kind in OBJECT_KINDS), hint=table_hint(cursor))
 
 
+def targets(cursor: Cursor) -> tuple[Target, ...]:
+    """A target, and after it the names of more objects of its kind."""
+    first = target(cursor)
+    if first.kind == "SYSTEM" or not cursor.take_symbol(","):
+        return (first,)
+    return (first, *listed(cursor, lambda c: object_name(c, first.kind)))
+
+
 def table_hint(cursor: Cursor) -> str:
     """For whoever writes TABLE where there is no such word."""
     found = cursor.token.text.upper().startswith("TABLE")

@@ -1,9 +1,20 @@
-"""GRANT, REVOKE, SET and SHOW: how each is read."""
+"""GRANT, REVOKE, SET, SHOW and DESCRIBE: how each is read."""
 
 from __future__ import annotations
 
 from headgate.cql import statements as s
-from headgate.cql.reading import Reader, limits, listed, name, names, table_hint, target, whole_number
+from headgate.cql.reading import (
+    Reader,
+    limits,
+    listed,
+    name,
+    names,
+    object_name,
+    table_hint,
+    target,
+    targets,
+    whole_number,
+)
 from headgate.errors import Position
 from headgate.lexing import Cursor, fail
 
@@ -45,6 +56,9 @@ SHOWN = (
 )
 
 
+DESCRIBED = ("SCHEMA", "STREAM", "QUERY")
+
+
 def permission(c: Cursor) -> str:
     for known in PERMISSIONS:
         if c.take_word(*known.split()):
@@ -71,7 +85,7 @@ def _grant(revoke: bool) -> Reader:
             raise c.expected("`ROLE`", *(f"`{known}`" for known in PERMISSIONS))
         permissions = listed(c, permission)
         c.expect_word("ON")
-        on = target(c)
+        on = targets(c)
         c.expect_word(preposition)
         if c.at_word("USER") and c.tokens[c.index + 1].kind in ("name", "quoted") and not c.at_word("USER", "WITH"):
             hint = "write the name of a role, and GRANT ROLE ... TO USER ... who shall have it"
@@ -111,9 +125,17 @@ def _show(c: Cursor, at: Position) -> s.Statement:
     raise c.expected(*(f"`{what}`" for what in SHOWN), hint=table_hint(c))
 
 
+def _describe(c: Cursor, at: Position) -> s.Statement:
+    """The kind need not be given: a query and its output have the same name most often, and both are described."""
+    kind = next((x for x in DESCRIBED if c.take_word(x)), None)
+    found = object_name(c, kind or "STREAM")
+    return s.Describe(at, (kind,) if kind else DESCRIBED, found.name, found.owner)
+
+
 READERS: dict[tuple[str, ...], Reader] = {
     ("GRANT",): _grant(revoke=False),
     ("REVOKE",): _grant(revoke=True),
     ("SET",): _set,
     ("SHOW",): _show,
+    ("DESCRIBE",): _describe,
 }

@@ -59,6 +59,24 @@ class AlterUser(Statement):
 
 
 @dataclass(frozen=True)
+class CreateApiKey(Statement):
+    """`user`: for whom, None for oneself; `roles`: all of them if None; `valid` in milliseconds."""
+
+    name: Name
+    user: Name | None
+    roles: tuple[Name, ...] | None
+    level: Level | None
+    valid: int
+
+
+@dataclass(frozen=True)
+class DropApiKey(Statement):
+    name: Name
+    user: Name | None
+    level: Level | None
+
+
+@dataclass(frozen=True)
 class DropUser(Statement):
     name: Name
     reassign_to: Name | None
@@ -198,6 +216,7 @@ class CreateTable(StreamDefinition):
 @dataclass(frozen=True)
 class AlterStream(Statement):
     target: Target
+    add: Column | None = None
     label: Label | None = None
     semantics: Semantics | None = None
     cumulative: bool | None = None
@@ -246,7 +265,7 @@ class GrantRoles(Statement):
 @dataclass(frozen=True)
 class GrantPermissions(Statement):
     permissions: tuple[str, ...]
-    target: Target
+    targets: tuple[Target, ...]
     roles: tuple[Name, ...]
     limits: Mapping[str, Limit] = field(repr=False)
     revoke: bool
@@ -266,6 +285,15 @@ class SetRoles(Statement):
 class SetSystem(Statement):
     name: Name
     value: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """What one object is; `kinds` are the kinds of objects that are meant by the name."""
+
+    kinds: tuple[str, ...]
+    name: str
+    owner: str | None
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """A hospital ward: heart rates and blood pressures under the patients' own policies, read by a doctor, a nurse and an
 administrator with queries that share their plans, and a right that is taken away in the middle.
+
+Everybody is a client of a server that the play starts in a temporary folder.
 """
 
 from __future__ import annotations
@@ -8,21 +10,25 @@ import datetime as dt
 import json
 import math
 import os
+import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from headgate.egress.mailbox import Mailbox
-from headgate.model.results import delivered_results
-from headgate.model.snapshot import CatalogSnapshot
+from headgate.client import Client, connect
+from headgate.client.local import wait_until_ended
 from headgate.plain import format_table
 from headgate.service import Headgate
-from headgate.service.runs import Processing
 
 BEGIN = dt.datetime(2024, 3, 1, 8, 0, tzinfo=dt.UTC)
 MINUTES, PATIENTS = 10, 8
+PAUSE = 0.3
+"""Seconds between two looks at how much was processed."""
 # What each patient has decided about its own measurements, by number.
 POLICIES = ("doctor | nurse", "doctor | nurse", "doctor", "doctor & cardiology", "doctor | nurse | administration")
 
@@ -73,17 +79,29 @@ REVOCATION = "REVOKE READ TUPLE ON STREAM HR FROM nurse"
 
 
 class Ward:
-    """A store in a folder, subscriptions of each person, and the sources as files that come minute by minute."""
+    """A home folder with a server of its own, a session for each person, and the sources as files that come minute by
+    minute."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self.home = folder, folder / "headgate"
         self._secrets = {name: secrets.token_urlsafe(12) for name in ("joe", *PEOPLE)}
-        self.headgate = Headgate.at_home(folder / "headgate", create=True)
-        self.headgate.initialise("joe", self._secrets["joe"])
-        self.joe = self.headgate.login("joe", self._secrets["joe"])
-        self.mailbox = Mailbox()
+        headgate = Headgate.at_home(self.home, create=True)
+        headgate.initialise("joe", self._secrets["joe"])
+        headgate.close()
+        self._open = ExitStack()
+        self.joe = self._session("joe")
+        self._people: dict[str, Client] = {}
+        self._positions: dict[tuple[str, str], str] = {}
         for stream in ("HR", "BP"):
             (folder / stream).mkdir()
+
+    def _session(self, name: str) -> Client:
+        return self._open.enter_context(connect(str(self.home), name, self._secrets[name]))
+
+    def close(self) -> None:
+        """Everybody leaves, and so the server ends."""
+        self._open.close()
+        wait_until_ended(self.home)
 
     def policy(self) -> str:
         users = "\n".join(
@@ -94,8 +112,8 @@ class Ward:
 
     def subscribe(self) -> None:
         for name, streams in WANTED.items():
-            token = self.headgate.login(name, self._secrets[name])
-            self.headgate.execute(token, "; ".join(f"SUBSCRIBE TO joe.{stream}" for stream in streams))
+            self._people[name] = self._session(name)
+            self._people[name].execute("; ".join(f"SUBSCRIBE TO joe.{stream}" for stream in streams))
 
     def measure(self, minutes: range) -> int:
         """One file per stream and minute; returns how many tuples these are."""
@@ -111,16 +129,26 @@ class Ward:
                 count += len(tuples)
         return count
 
-    def received(self) -> dict[tuple[str, str], list[tuple[object, ...]]]:
-        """What each person got of each query since the last time."""
-        with self.headgate.open() as now:
-            return {key: self._fetched(now, *key) for key in ((who, q) for who in WANTED for q in WANTED[who])}
+    def wait_for(self, count: int, progress: Callable[[str], None]) -> None:
+        """Until the server has processed so many tuples: then their results are out."""
+        while (done := self.counted("headgate_tuples_total")) < count:
+            progress(f"{done:,} tuples" if done else "starting Spark")
+            time.sleep(PAUSE)
 
-    def _fetched(self, now: CatalogSnapshot, who: str, stream: str) -> list[tuple[object, ...]]:
-        pushdown = (who, f"joe.{stream}")
-        mine = [x for x in now.subscribers if x.outgoing and (x.outgoing.user, x.outgoing.stream) == pushdown]
-        fetched = (self.mailbox.fetch(x.name, x.query, now) for x in mine)
-        return [x.values for result_batches in fetched for x in delivered_results(result_batches)]
+    def counted(self, name: str) -> int:
+        """The sum of a metric."""
+        lines = (line for line in self.joe.metrics().splitlines() if re.match(rf"{name}[ {{]", line))
+        return sum(int(float(line.rpartition(" ")[2])) for line in lines)
+
+    def received(self) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
+        """What each person got of each query since the last time."""
+        return {(who, stream): self._new(who, stream) for who, streams in WANTED.items() for stream in streams}
+
+    def _new(self, who: str, stream: str) -> list[Mapping[str, Any]]:
+        position = self._positions.get((who, stream), "")
+        found = list(self._people[who].subscribe(f"joe.{stream}", after=position, follow=False))
+        self._positions[who, stream] = next((x.position for x in reversed(found) if x.position), position)
+        return [x.values for x in found if x.values is not None]
 
 
 def measurements(minute: int) -> dict[str, list[dict[str, object]]]:
@@ -139,59 +167,64 @@ def measurements(minute: int) -> dict[str, list[dict[str, object]]]:
 
 def tell(picture: Path, progress: Callable[[str], None] = lambda _: None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
+        progress("starting a server")
         ward = Ward(Path(folder))
-        headgate = ward.headgate
-        headgate.execute(ward.joe, ward.policy())
-        headgate.execute(ward.joe, QUERIES)
-        ward.subscribe()
-        yield "# Patients decide who may see their measurements; each tuple carries its patient's policy:"
-        yield format_table(
-            ("patients", "policy"),
-            [
-                [", ".join(str(p) for p in range(PATIENTS) if p % len(POLICIES) == number), policy]
-                for number, policy in enumerate(POLICIES)
-            ],
-        )
-        yield ""
-        yield "# Four people with different roles subscribe to four queries that read the same two streams:"
-        yield QUERIES.split("START")[0].strip()
-        yield ""
-        progress("starting Spark")
-        work = Processing(headgate, Path(folder) / "engine", [ward.mailbox])
-        half = MINUTES // 2
-        count = ward.measure(range(half))
-        work.replay(lambda: progress(f"{work.counts.tuples.total():,} tuples"), end=False)
-        first = ward.received()
-        yield f"# {half} minutes, {count:,} measurements. Then nurses lose the heart rates:"
-        yield f"joe> {REVOCATION}"
-        yield headgate.execute(ward.joe, REVOCATION)[0].text
-        yield ""
-        count = ward.measure(range(half, MINUTES))
-        work.replay(lambda: progress(f"{work.counts.tuples.total():,} tuples"))
-        second = ward.received()
-        yield f"# Another {MINUTES - half} minutes, {count:,} measurements. What everyone received, before and after:"
-        yield format_table(
-            ("who", "roles", "query", "before", "after"),
-            [
-                [who, PEOPLE[who], query, f"{len(first[who, query]):,}", f"{len(second[who, query]):,}"]
-                for who, query in first
-            ],
-        )
-        yield ""
-        yield "# The nurse and the doctor asked the same; before the revocation each saw the patients who allow it:"
-        for who in ("dora", "nina"):
-            patients = sorted({int(str(values[0])) for values in first[who, "alarms"]})
-            yield f"{who}: alarms of patients {', '.join(map(str, patients))}"
-        yield ""
-        told = headgate.execute(ward.joe, "EXPLAIN QUERIES")[0]
-        picture.write_text(told.picture, encoding="utf-8")
-        yield f"# The shared plan: {told.text.splitlines()[0]}; drawn into {picture}"
-        yield "\n".join(told.text.splitlines()[2:])
-        yield ""
-        tuples, rejected = work.counts.tuples, work.counts.refused.total()
-        results = work.counts.received.total()
-        yield f"# {tuples.total():,} tuples in {work.counts.batches} batches, {rejected} rejected, {results:,} results"
-        work.close()
+        try:
+            yield from _play(ward, picture, progress)
+        finally:
+            ward.close()
+        headgate = Headgate.at_home(ward.home)
         faults = headgate.verify_audit()
         yield f"# The audit trail: {headgate.audit_head().count} records, {'intact' if not faults else 'DAMAGED'}."
         headgate.close()
+
+
+def _play(ward: Ward, picture: Path, progress: Callable[[str], None]) -> Iterator[str]:
+    ward.joe.execute(ward.policy())
+    ward.joe.execute(QUERIES)
+    ward.subscribe()
+    yield "# Patients decide who may see their measurements; each tuple carries its patient's policy:"
+    yield format_table(
+        ("patients", "policy"),
+        [
+            [", ".join(str(p) for p in range(PATIENTS) if p % len(POLICIES) == number), policy]
+            for number, policy in enumerate(POLICIES)
+        ],
+    )
+    yield ""
+    yield "# Four people with different roles subscribe to four queries that read the same two streams:"
+    yield QUERIES.split("START")[0].strip()
+    yield ""
+    half = MINUTES // 2
+    count = ward.measure(range(half))
+    ward.wait_for(count, progress)
+    first = ward.received()
+    yield f"# {half} minutes, {count:,} measurements. Then nurses lose the heart rates:"
+    yield f"joe> {REVOCATION}"
+    yield ward.joe.execute(REVOCATION)[0].text
+    yield ""
+    more = ward.measure(range(half, MINUTES))
+    ward.wait_for(count + more, progress)
+    second = ward.received()
+    yield f"# Another {MINUTES - half} minutes, {more:,} measurements. What everyone received, before and after:"
+    yield format_table(
+        ("who", "roles", "query", "before", "after"),
+        [
+            [who, PEOPLE[who], query, f"{len(first[who, query]):,}", f"{len(second[who, query]):,}"]
+            for who, query in first
+        ],
+    )
+    yield ""
+    yield "# The nurse and the doctor asked the same; before the revocation each saw the patients who allow it:"
+    for who in ("dora", "nina"):
+        patients = sorted({int(values["patient"]) for values in first[who, "alarms"]})
+        yield f"{who}: alarms of patients {', '.join(map(str, patients))}"
+    yield ""
+    text, drawn = ward.joe.explain("QUERIES", picture=True)
+    picture.write_text(drawn, encoding="utf-8")
+    yield f"# The shared plan: {text.splitlines()[0]}; drawn into {picture}"
+    yield "\n".join(text.splitlines()[2:])
+    yield ""
+    batches, rejected = ward.counted("headgate_batches_total"), ward.counted("headgate_rejected_total")
+    results = ward.counted("headgate_sent_total")
+    yield f"# {count + more:,} tuples in {batches} batches, {rejected} rejected, {results:,} results sent"

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headgate.clock import Clock, SystemClock
 from headgate.egress.log_records import AFTER, BEFORE, Record, decode, encode, places_of, record_of, records_in
 from headgate.egress.sinks import Sink, Verify
 from headgate.errors import StoreError
@@ -31,6 +32,10 @@ SEGMENT = 32 << 20
 """Bytes after which a new segment begins."""
 MOST = 1 << 30
 """Bytes that are kept, unless the operator chooses another number; the newest segment always is."""
+LONGEST = 7 * 86_400.0
+"""Seconds that results are kept, unless the operator chooses another time."""
+_PARTS = 24
+"""A segment holds this part of what is kept, or less."""
 _MOST_DECODED = 64 << 20
 _TRIMMED = "trimmed.json"
 
@@ -45,11 +50,14 @@ class Position:
 
 @dataclass(frozen=True)
 class Entry:
-    """Results or a notice for one reader. `positions` has the position of each result, or the one of the notice."""
+    """Results or a notice for one reader. `positions` has the position of each result, or the one of the notice.
+    `lost` is for the first that is read: the last position before it whose result was removed, if this reader had not
+    read that."""
 
     batch: ResultBatch
     version: int
     notice: int | None
+    lost: Position | None = None
 
     @property
     def positions(self) -> list[Position]:
@@ -66,11 +74,20 @@ class DeliveryLog(Sink):
     keeps = False
 
     def __init__(
-        self, folder: Path, *, most: int = MOST, segment: int = SEGMENT, wake: Callable[[set[str]], None] | None = None
+        self,
+        folder: Path,
+        *,
+        most: int = MOST,
+        longest: float = LONGEST,
+        segment: int = SEGMENT,
+        clock: Clock | None = None,
+        wake: Callable[[set[str]], None] | None = None,
     ) -> None:
         for place in (folder.parent, folder):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._folder, self._most, self._segment_size = folder, most, segment
+        self._folder, self._most, self._longest = folder, most, longest
+        self._segment_size = min(segment, max(1, most // _PARTS))
+        self._clock = clock or SystemClock()
         self.wake = wake or (lambda _: None)
         """Called with the queries that have new records; it must not wait for anything."""
         self._lock = threading.Lock()
@@ -78,8 +95,11 @@ class DeliveryLog(Sink):
         self._version = 0
         self._segment, self._size = "", 0
         self._sizes: dict[str, int] = {}
+        self._times: dict[str, tuple[float, float]] = {}
+        """When the first and the last record of each segment were written."""
         self._records: dict[str, list[Record]] = {}
-        self._trimmed: dict[str, int] = {}
+        self._trimmed: dict[str, Position] = {}
+        """By query and subscriber: the position of the last result that was removed."""
         self._ready: list[tuple[Record, int]] = []
         self._decoded: OrderedDict[tuple[str, int], tuple[ResultBatch, int]] = OrderedDict()
         self._decoded_size = 0
@@ -97,7 +117,7 @@ class DeliveryLog(Sink):
         if known is None or (known["segment"] and not (self._folder / known["segment"]).exists()):
             return  # `stage` begins anew
         with self._lock:
-            self._records, self._sizes, self._decoded_size = {}, {}, 0
+            self._records, self._sizes, self._times, self._decoded_size = {}, {}, {}, 0
             self._decoded.clear()
             self.history, self._version = known["history"], known["version"]
             self._segment, self._size = known["segment"], known["size"]
@@ -109,7 +129,8 @@ class DeliveryLog(Sink):
             for path in self._segments():
                 self._load(path)
             if (self._folder / _TRIMMED).exists():
-                self._trimmed = json.loads((self._folder / _TRIMMED).read_text())
+                known = json.loads((self._folder / _TRIMMED).read_text())
+                self._trimmed = {key: _removed(value) for key, value in known.items()}
 
     def _load(self, path: Path) -> None:
         self._sizes[path.name] = path.stat().st_size
@@ -120,8 +141,10 @@ class DeliveryLog(Sink):
         """Most records of a query are for the same subscribers, who are kept once."""
         records = self._records.setdefault(record.query, [])
         if records and records[-1].subscribers == record.subscribers:
-            record = replace(record, subscribers=records[-1].subscribers)
+            record = replace(record, subscribers=records[-1].subscribers, query=records[-1].query)
         records.append(record)
+        first, _ = self._times.get(record.segment, (record.written, 0.0))
+        self._times[record.segment] = first, record.written
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
         if not self.history:
@@ -143,7 +166,9 @@ class DeliveryLog(Sink):
         results = [x for x in results if is_for_subscriber(x)]
         if not results:
             return
-        if not self._segment or self._size >= self._segment_size:
+        now = self._clock.now()
+        first, _ = self._times.get(self._segment, (now, now))
+        if not self._segment or self._size >= self._segment_size or now - first > self._longest / _PARTS:
             self._segment, self._size = f"{self._version:015}.log", 0
         began: set[tuple[str, str]] = set()
         try:
@@ -152,7 +177,7 @@ class DeliveryLog(Sink):
                 os.ftruncate(descriptor, self._size)
                 end = os.lseek(descriptor, self._size, os.SEEK_SET)
                 for batch in results:
-                    frame = encode(self._version, batch, _notice_place(batch, began))
+                    frame = encode(self._version, batch, _notice_place(batch, began), now)
                     self._ready.append((record_of(self._segment, end, frame), len(frame)))
                     end += _write(descriptor, frame)
             finally:
@@ -188,7 +213,10 @@ class DeliveryLog(Sink):
         self._trim()
 
     def keep(self, now: CatalogSnapshot) -> None:
-        """Keeps everything: the limit of the log removes it, and rights decide who may read it."""
+        """Keeps all results: the limits of the log remove them, and rights decide who may read them."""
+        known = {f"{x.query} {x.name}" for x in now.standings}
+        with self._lock:
+            self._trimmed = {key: last for key, last in self._trimmed.items() if key in known}
 
     # For readers ------------------------------------------------------------------------------------------------------
 
@@ -196,6 +224,7 @@ class DeliveryLog(Sink):
         """What a reader receives after a position, in order: its notices and results of one version, up to `most`
         results and about `size` bytes, but at least one."""
         with self._lock:
+            lost = self.lost(subscriber, query, after)  # at the same moment: what is removed later is not before these
             records = self._records.get(query, [])
             first = bisect_left(records, after.version, key=lambda x: x.version)
             some: list[Record] = []
@@ -206,7 +235,12 @@ class DeliveryLog(Sink):
                     some.append(record)
         found: list[Entry] = []
         for record in some:
-            batch = self._batch(record).to((subscriber,))
+            try:
+                batch = self._batch(record).to((subscriber,))
+            except FileNotFoundError:
+                if self._holds(record):
+                    raise
+                return self.read(subscriber, query, after, most, size)  # removed meanwhile
             if record.notice is not None:
                 found.append(Entry(batch, record.version, record.notice))
                 continue
@@ -223,7 +257,11 @@ class DeliveryLog(Sink):
                 most -= len(rows)
         if some and not found:  # all of this version was read
             return self.read(subscriber, query, Position(some[0].version, AFTER), most, size)
-        return found
+        return [replace(x, lost=None if number else lost) for number, x in enumerate(found)]
+
+    def _holds(self, record: Record) -> bool:
+        with self._lock:
+            return record.segment in self._sizes
 
     @staticmethod
     def _is_after(record: Record, after: Position) -> bool:
@@ -235,9 +273,10 @@ class DeliveryLog(Sink):
         """The position after everything there is."""
         return Position(self._version, AFTER)
 
-    def is_lost(self, subscriber: str, query: str, after: Position) -> bool:
-        """Whether something was removed that this reader had not read."""
-        return self._trimmed.get(f"{query} {subscriber}", 0) > after.version
+    def lost(self, subscriber: str, query: str, after: Position) -> Position | None:
+        """The position of the last result that was removed, if this reader had not read it."""
+        removed = self._trimmed.get(f"{query} {subscriber}")
+        return removed if removed is not None and removed > after else None
 
     @property
     def size(self) -> int:
@@ -264,11 +303,11 @@ class DeliveryLog(Sink):
     # Retention --------------------------------------------------------------------------------------------------------
 
     def _trim(self) -> None:
-        """Removes the oldest segments until the rest is within the limit; notes first who loses what."""
+        """Removes the oldest segments until the rest is within the limits; notes first who loses what."""
         gone: list[str] = []
-        left = self.size
+        left, oldest = self.size, self._clock.now() - self._longest
         for name in sorted(self._sizes)[:-1]:
-            if left <= self._most:
+            if left <= self._most and self._times.get(name, (0.0, 0.0))[1] >= oldest:
                 break
             gone.append(name)
             left -= self._sizes[name]
@@ -279,19 +318,26 @@ class DeliveryLog(Sink):
                 for record in (x for x in records if x.segment in gone):
                     for name in record.subscribers:
                         key = f"{record.query} {name}"
-                        self._trimmed[key] = max(record.version, self._trimmed.get(key, 0))
+                        last = Position(record.version, record.last)
+                        self._trimmed[key] = max(last, self._trimmed.get(key, last))
                 records[:] = [x for x in records if x.segment not in gone]
             self._records = {query: records for query, records in self._records.items() if records}
             new = self._folder / f"{_TRIMMED}~"
             new.touch(mode=0o600)
-            new.write_text(json.dumps(self._trimmed))
+            new.write_text(json.dumps({key: [x.version, x.place] for key, x in self._trimmed.items()}))
             new.rename(self._folder / _TRIMMED)
             for name in gone:
                 del self._sizes[name]
+                self._times.pop(name, None)
                 (self._folder / name).unlink(missing_ok=True)
 
     def _segments(self) -> list[Path]:
         return sorted(self._folder.glob("*.log"))
+
+
+def _removed(known: int | list[int]) -> Position:
+    """As it was written; earlier versions wrote the version alone."""
+    return Position(known) if isinstance(known, int) else Position(*known)
 
 
 def is_for_subscriber(batch: ResultBatch) -> bool:

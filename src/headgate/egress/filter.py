@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
-from headgate.columns.narrow import of_kinds
+from headgate.egress.gathered import GatheredBatch, Gathering, Piece, joined
 from headgate.execution.results import moments_of, result_order
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.labels.conjunction import RoleHolder
@@ -70,9 +69,9 @@ class ResultFilter:
             together = {anybody: [name for names in together.values() for name in names]}
         result_batches = []
         for permitted, names in together.items():
-            result_batch = whole if all(permitted) else whole.where(of_kinds(whole.labels, permitted))
+            result_batch = whole if all(permitted) else whole.of_kinds(permitted)
             if len(result_batch):
-                result_batches.append(replace(result_batch, subscribers=tuple(names)))
+                result_batches.append(result_batch.to(tuple(names)))
         return result_batches
 
     def _permits(self, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[bool, ...]:
@@ -102,27 +101,20 @@ class ResultFilter:
         both = [(own, members) for batch, own in zip(batches, read, strict=True) for members in batch.sets]
         sets = {key: number for number, key in enumerate(dict.fromkeys(both))}
         kinds = self._labels_of(level, sets)
-        if not others:
+        if not others and first.written is None:
             blocks = np.full(len(first), first.block)
             come = moments_of(view, first) if view.readers else None
             return ResultBatch((), first.query, blocks, first.time, first.values, first.labels, kinds, moments=come)
+        numbers = [tuple(sets[own, x] for x in batch.sets) for batch, own in zip(batches, read, strict=True)]
+        workers = next((x.written.workers for x in batches if x.written is not None), None)
+        if workers is not None:
+            passing = [view.running.query.blocks[x.block].stateless for x in batches]
+            pieces = tuple(Piece.of(*x) for x in zip(batches, numbers, passing, strict=True))
+            return GatheredBatch((), Gathering(first.query, pieces, kinds), workers)
+        parts = [replace(x, labels=np.array(own, np.int64)[x.labels]) for x, own in zip(batches, numbers, strict=True)]
         order = result_order(view, batches)
         come = np.concatenate([moments_of(view, batch) for batch in batches])[order] if view.readers else None
-        return ResultBatch(
-            (),
-            first.query,
-            np.repeat([batch.block for batch in batches], [len(batch) for batch in batches])[order],
-            np.concatenate([batch.time for batch in batches])[order],
-            tuple(pa.concat_arrays(x).take(pa.array(order)) for x in zip(*(b.values for b in batches), strict=True)),
-            np.concatenate(
-                [
-                    np.array([sets[own, x] for x in batch.sets], np.int64)[batch.labels]
-                    for batch, own in zip(batches, read, strict=True)
-                ]
-            )[order],
-            kinds,
-            moments=come,
-        )
+        return replace(joined(first.query, parts, order, kinds), moments=come)
 
     def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:
         """The labels of results that combine these sets of labels, read in these ways, at the level of their query."""
@@ -169,8 +161,8 @@ def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBat
         if clearance is None or not snapshot.rules.order.dominates(clearance.level, query.level):
             continue
         here = replace(clearance, level=query.level)
-        allowed = np.array([snapshot.rules.permits(label, here) for label in kinds], np.bool_)
-        found.append(results.left(allowed[results.labels]).to((subscriber,)))
+        allowed = [snapshot.rules.permits(label, here) for label in kinds]
+        found.append(results.left_of_kinds(allowed).to((subscriber,)))
     return [x for x in found if len(x) or x.word]
 
 

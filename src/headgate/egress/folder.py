@@ -1,5 +1,10 @@
 """A folder for results. Below it no link is followed and no file is shared with others: a link could lead anywhere,
-disclose results to anyone, or have foreign files truncated or removed."""
+disclose results to anyone, or have foreign files truncated or removed.
+
+A process that was replaced by another of a later epoch changes nothing here any more. While it changes a file it holds
+a shared lock on the mark file, in which it has found its own epoch; a successor writes its epoch there under an
+exclusive lock. So no change is cut in two, and none comes after the successor has begun.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,12 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from headgate.errors import Conflict, StoreError
+from headgate.errors import Conflict, Fenced, StoreError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK
@@ -20,56 +26,86 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK
 
 _MARK = ".headgate"
 _HEX = "[0-9a-f]{32}"
+_PATIENCE, _PAUSE = 10.0, 0.01
+"""Seconds to wait for a process that changes a file at this moment, and between two tries."""
 
 
 class ResultFolder:
-    """Places in the folder are paths with `/` between plain names. A mark file holds the folder's identity and then
-    that of the state whose results it holds. INVARIANT: no other state writes here, and only one process at a time
-    does."""
+    """Places in the folder are paths with `/` between plain names. A mark file holds the folder's identity, that of the
+    state whose results it holds, and the process that writes here. INVARIANT: no other state writes here, and of all
+    processes only the last one that claimed the folder, unless a later epoch had it before."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.name = self.mark()
-        self._owner = ""
+        self._owner, self._writer = "", (0, "")
         self._claimed: int | None = None
+        self.name = self.mark()
         self.warnings: list[str] = []
 
     # Ownership --------------------------------------------------------------------------------------------------------
 
-    def claim(self, owner: str) -> None:
-        """Assigns the folder to this owner, and to this process until `let_go`."""
+    def claim(self, owner: str, epoch: int = 0) -> None:
+        """Assigns the folder to this owner, and to the process of this epoch until there is a later one."""
         self.name = self.mark()
         with self.reporting(_MARK), self.inside("") as here:
             descriptor = os.open(_MARK, os.O_RDWR | _FILE, dir_fd=here)
             try:
-                self._lock(descriptor)
-                self._own(descriptor, owner)
+                self._lock_alone(descriptor)
+                self._own(descriptor, owner, epoch)
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             except BaseException:
                 os.close(descriptor)
                 raise
         self._owner, self._claimed = owner, descriptor
 
-    def _lock(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(
-                f"cannot write results to `{self.path}`: another process writes there",
-                hint="end it first, or use another folder",
-            ) from None
+    def _lock_alone(self, descriptor: int) -> None:
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise Conflict(
+                        f"cannot write results to `{self.path}`: another process was stopped while it wrote there",
+                        hint="end that process, or use another folder",
+                    ) from None
+                time.sleep(_PAUSE)
 
-    def _own(self, descriptor: int, owner: str) -> None:
-        """Records the owner. One that is missing, or half written because of a crash, counts as none."""
-        mark, _, known = os.pread(descriptor, 100, 0).decode(errors="replace").partition(" ")
-        if known == owner:
-            return
-        if re.fullmatch(_HEX, known):
+    def _own(self, descriptor: int, owner: str, epoch: int) -> None:
+        """Records the owner and the epoch. One that is missing, or half written because of a crash, counts as none."""
+        mark, known, (last, _) = _marked(descriptor)
+        if known and known != owner:
             raise Conflict(
                 f"cannot write results to `{self.path}`: it holds the results of another engine",
                 hint="use another folder: each engine would truncate or remove the files of the other",
             )
-        os.pwrite(descriptor, f" {owner}".encode(), len(mark))
+        if last > epoch:
+            raise self._fenced()
+        self._writer = epoch, secrets.token_hex(4)
+        content = f"{mark} {owner} {epoch:06}-{self._writer[1]}".encode()
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
         os.fsync(descriptor)
+
+    @contextmanager
+    def change(self) -> Iterator[None]:
+        """The time in which this process changes files. It is short: a successor waits for it."""
+        if self._claimed is None:
+            yield
+            return
+        fcntl.flock(self._claimed, fcntl.LOCK_SH)
+        try:
+            if _marked(self._claimed)[2] != self._writer:
+                raise self._fenced()
+            yield
+        finally:
+            fcntl.flock(self._claimed, fcntl.LOCK_UN)
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"cannot write results to `{self.path}`: another process has taken over",
+            hint="nothing is lost: it goes on where this one was",
+        )
 
     def let_go(self) -> None:
         if self._claimed is not None:
@@ -90,7 +126,7 @@ class ResultFolder:
             pass
         self.warnings.append(f"the folder of results `{self.path}` was removed or replaced: results go on in a new one")
         self.let_go()
-        self.claim(self._owner)
+        self.claim(self._owner, self._writer[0])
         return True
 
     def mark(self) -> str:
@@ -100,7 +136,7 @@ class ResultFolder:
                 self._name(secrets.token_hex(16), here)
             with os.fdopen(known_file(_MARK, here), errors="replace") as file:
                 found = file.read(100)
-        if not re.fullmatch(f"{_HEX}( [0-9a-f]{{0,32}})?", found):
+        if not re.fullmatch(f"{_HEX}( [0-9a-f]{{0,32}}( [0-9a-f-]*)?)?", found):
             raise StoreError(
                 f"cannot write results to `{self.path}`: `{_MARK}` in it was changed", hint="use another folder"
             )
@@ -122,6 +158,8 @@ class ResultFolder:
         try:
             yield
         except OSError as error:
+            if self._claimed is not None and _marked(self._claimed)[2] != self._writer:
+                raise self._fenced() from None  # a successor removes what this process has not finished
             raise StoreError(
                 f"cannot write results to `{place}` in `{self.path}`: {error.strerror}",
                 hint="remove what is not a plain folder or file, and run again: nothing is lost",
@@ -148,7 +186,8 @@ class ResultFolder:
 
     @contextmanager
     def file(self, place: str, *, make: bool = True) -> Iterator[int]:
-        """A regular file with one link, opened for writing, which only this user may read."""
+        """A regular file with one link, opened for writing, which only this user may read. Whoever writes to it does so
+        in a `change`."""
         folder, _, name = place.rpartition("/")
         with self.inside(folder, make=make) as here:
             descriptor = os.open(name, os.O_RDWR | _FILE | (os.O_CREAT if make else 0), 0o600, dir_fd=here)
@@ -162,6 +201,14 @@ class ResultFolder:
             yield descriptor
         finally:
             os.close(descriptor)
+
+
+def _marked(descriptor: int) -> tuple[str, str, tuple[int, str]]:
+    """What a mark file holds: the identity of the folder, that of its owner, and who writes: an epoch and a name that
+    tells processes with copies of one state apart."""
+    mark, owner, writer, *_ = [*os.pread(descriptor, 100, 0).decode(errors="replace").split(" "), "", ""]
+    found = re.fullmatch("([0-9]{6,})-([0-9a-f]{8})", writer)
+    return mark, owner if re.fullmatch(_HEX, owner) else "", (int(found[1]), found[2]) if found else (0, "")
 
 
 def new_file(name: str, folder: int) -> int:

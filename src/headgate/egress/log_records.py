@@ -7,6 +7,7 @@ as an Arrow stream. The header alone says whom a record is for, so an index is b
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections.abc import Iterator
@@ -26,12 +27,14 @@ BEFORE, AFTER = -1, (1 << 63) - 1
 """The places of notices: those that stand before the results of their version, and those that stand after them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """Where a record is, and whom it is for.
 
     version: the version of the state whose results it holds
     notice: the place of the notice; None if it holds results
+    written: the clock when it was written, in seconds
+    last: the place of its last result, or of the notice
     """
 
     segment: str
@@ -41,14 +44,18 @@ class Record:
     query: str
     subscribers: frozenset[str]
     notice: int | None
+    written: float
+    last: int = BEFORE
 
 
-def encode(version: int, batch: ResultBatch, notice: int | None) -> bytes:
+def encode(version: int, batch: ResultBatch, notice: int | None, written: float) -> bytes:
     header: dict[str, Any] = {
         "version": version,
+        "written": written,
         "query": batch.query,
         "subscribers": list(batch.subscribers),
         "notice": notice,
+        "last": notice if notice is not None else int(places_of(batch).max(initial=BEFORE)),
         "word": batch.word,
         "kinds": plain_labels(batch.kinds),
     }
@@ -89,7 +96,10 @@ def records_in(segment: str, content: bytes) -> Iterator[Record]:
 def record_of(segment: str, offset: int, frame: bytes) -> Record:
     header = _header(frame)
     names = frozenset(header["subscribers"])
-    return Record(segment, offset, len(frame), header["version"], header["query"], names, header["notice"])
+    written = header.get("written", math.inf)  # records of earlier versions do not say it: the size removes them
+    last = header.get("last", BEFORE)  # nor this: readers who stopped inside one are not told that they lost the rest
+    place = segment, offset, len(frame)
+    return Record(*place, header["version"], header["query"], names, header["notice"], written, last)
 
 
 def _header(frame: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,28 @@ _TAIL = 4 << 20
 """Bytes at the end of a file in which its last lines are looked for."""
 
 
+MOST = 16 << 20
+"""Bytes of one file, from which on its older half is removed."""
+
+
 class OwnerFiles(FileSink):
+    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
+        super().stage(version, results, refused)
+        for path in [path for path, size in self._sizes.items() if size > MOST]:
+            self._halve(path)
+
+    def _halve(self, path: str) -> None:
+        """Before the version is committed: its state records the new size. The newest lines stay whole whenever this is
+        interrupted, because they are moved to where older ones are."""
+        here = self._folder.file(path, make=False)
+        with self._folder.reporting(path), suppress(FileNotFoundError), here as file, self._folder.change():
+            kept = os.pread(file, MOST // 2, max(0, os.fstat(file).st_size - MOST // 2))
+            kept = kept[kept.find(b"\n") + 1 :]
+            os.pwrite(file, kept, 0)
+            os.ftruncate(file, len(kept))
+            os.fsync(file)
+            self._sizes[path] = len(kept)
+
     def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:
         return super().state(_for_owners(results), refused)
 

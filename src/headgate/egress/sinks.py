@@ -37,8 +37,8 @@ class Sink(ABC):
     @abstractmethod
     def name(self) -> str: ...
 
-    def claim(self, owner: str) -> None:  # noqa: B027
-        """Binds the sink to the state of this name from now on, or refuses."""
+    def claim(self, owner: str, epoch: int = 0) -> None:  # noqa: B027
+        """Binds the sink to the state of this name, and to the process of this epoch, from now on, or refuses."""
 
     def let_go(self) -> None:  # noqa: B027
         """Releases the sink."""
@@ -125,8 +125,8 @@ class FileSink(Sink):
     def name(self) -> str:
         return f"files {self._folder.name}"
 
-    def claim(self, owner: str) -> None:
-        self._folder.claim(owner)
+    def claim(self, owner: str, epoch: int = 0) -> None:
+        self._folder.claim(owner, epoch)
 
     def let_go(self) -> None:
         self._folder.let_go()
@@ -146,7 +146,7 @@ class FileSink(Sink):
         for path, size in list(self._sizes.items()):
             here = self._folder.file(path, make=False)
             left = None
-            with self._folder.reporting(path), suppress(FileNotFoundError), here as file:
+            with self._folder.reporting(path), suppress(FileNotFoundError), here as file, self._folder.change():
                 if not out and os.fstat(file).st_size > size:
                     os.ftruncate(file, size)
                 left = self._end_of(path, file)
@@ -207,7 +207,7 @@ class FileSink(Sink):
         """Appends in pieces, so that a large write stops soon when the lease is lost; it can resume where it
         stopped."""
         content = self._ready[path]
-        with self._folder.file(path) as file:
+        with self._folder.file(path) as file, self._folder.change():
             if path not in self._begun:
                 self._sizes[path] = self._end_of(path, file)
                 self._begun[path] = 0
@@ -224,7 +224,7 @@ class FileSink(Sink):
     def _take_back(self) -> None:
         """Removes partly published content, which may no longer be permitted as it is."""
         for path in self._begun:
-            with self._folder.reporting(path), self._folder.file(path) as file:
+            with self._folder.reporting(path), self._folder.file(path) as file, self._folder.change():
                 os.ftruncate(file, self._sizes[path])
         self._begun = {}
 
@@ -313,7 +313,8 @@ def lines_of(result_batch: ResultBatch, address: Address) -> list[str]:
     """Each result as one JSON object, or the notice that stands instead of results."""
     if result_batch.word:
         return [json_line(result_batch.word)]
-    kinds, columns = shown_kinds(result_batch.kinds, address.named), address.columns
+    kinds = shown_kinds(result_batch.kinds, address.named)
+    columns = address.columns[: len(result_batch.values)]  # the stream may have got more columns since
     values = zip(*(column.to_pylist() for column in result_batch.values), strict=True)
     return [
         json_line(
@@ -333,12 +334,17 @@ def rejected_lines(part: RejectedRows) -> list[str]:
     details = part.details or [""] * len(part.rows)
     reasons = [f"{part.reason}: {detail}" if detail else part.reason for detail in details]
     lines: list[dict[str, object]] = [
-        {"reason": reason, **({"values": row} if row.get(MALFORMED) is None else {"row": row[MALFORMED]})}
+        {"reason": reason, **({"values": row} if row.get(MALFORMED) is None else _malformed(row))}
         for reason, row in zip(reasons, part.rows, strict=True)
     ]
     if part.more:
         lines.append({"reason": part.reason, "more": part.more})
     return [json_line(line) for line in lines]
+
+
+def _malformed(row: Mapping[str, object]) -> dict[str, object]:
+    """The text of a malformed row, and where it was if that is known."""
+    return {"row": row[MALFORMED]} | {name: value for name, value in row.items() if name != MALFORMED}
 
 
 def plain_rejected(part: RejectedRows) -> list[Any]:

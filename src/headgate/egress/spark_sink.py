@@ -4,18 +4,20 @@ All results are rows of one table with the same `COLUMNS`, whatever their querie
 sink would write, and `key` stays the same if a result is written again. A crash can leave results whose writing was not
 recorded; they are written again with the same keys, so that a reader who needs each result once can drop duplicates. An
 external system may take any time, so no change of rights waits for it: the decision is made when writing begins.
-Batches are numbered separately for each subscriber and stream, so numbers reveal nothing of others.
+Results are numbered one by one, separately for each subscriber and stream, so numbers reveal nothing of others, and not
+where batches end.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headgate.egress.sinks import Addresses, Sink, Verify, address_of, file_path, lines_of, rejected_lines, shown_kinds
 from headgate.errors import StoreError
@@ -31,15 +33,12 @@ COLUMNS = pa.schema(
         "user": pa.string(),
         "level": pa.string(),
         "stream": pa.string(),
-        "batch": pa.int64(),
-        "row": pa.int64(),
+        "number": pa.int64(),
         "time": pa.timestamp("us", "UTC"),
         "label": pa.string(),
         "value": pa.string(),
     }
 )
-WORD = -1
-"""The row number of a notice, which is written instead of results."""
 
 
 class SparkSink(Sink):
@@ -56,35 +55,46 @@ class SparkSink(Sink):
         self._options = options
         self._addresses = addresses
         self._ready: list[pa.Table] = []
+        self._words = Counter[str]()
         self._begin()
 
     def _begin(self) -> None:
         """Starts a new history with a name of its own. When the state is deleted, numbers begin again under another
         name."""
         self._history = secrets.token_hex(8)
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, tuple[int, int]] = {}
+        """How many results and how many notices have a number, by place."""
+        self._begun: dict[str, tuple[int, int]] = {}
+        """The same before the batch in delivery."""
 
     def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
-        return {self.name: {"history": self._history, "numbers": dict(self._numbers)}}
+        return {self.name: {"history": self._history, "numbers": dict(self._numbers), "begun": dict(self._begun)}}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:  # noqa: ARG002
         known = states.get(self.name)
         if known is None:
             self._begin()
         else:
-            self._history, self._numbers = known["history"], dict(known["numbers"])
+            self._history = known["history"]
+            self._numbers = {place: (rows, words) for place, (rows, words) in known["numbers"].items()}
+            self._begun = {place: (rows, words) for place, (rows, words) in known["begun"].items()}
 
     def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
-        """Every computed batch gets its number now, whether or not it will be permitted at delivery: fewer results may
+        """Every computed result gets its number now, whether or not it will be permitted at delivery: fewer results may
         be permitted when they are written again, and their keys must still be the same."""
-        paths = {address_of(self._addresses, x, name).path for x in results for name in x.subscribers}
-        for place in map(file_path, paths | {self._addresses.of_refused(x.stream) for x in refused}):
-            self._numbers[place] = self._numbers.get(place, 0) + 1
+        coming = [(address_of(self._addresses, x, name).path, x) for x in results for name in x.subscribers]
+        sizes = [(path, len(x), int(bool(x.word))) for path, x in coming]
+        sizes += [(self._addresses.of_refused(x.stream), len(rejected_lines(x)), 0) for x in refused]
+        self._begun = {place: self._numbers.get(place, (0, 0)) for place in (file_path(path) for path, _, _ in sizes)}
+        for path, rows, words in sizes:
+            before = self._numbers.get(file_path(path), (0, 0))
+            self._numbers[file_path(path)] = before[0] + rows, before[1] + words
 
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
     def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+        self._words = Counter[str]()
         self._ready = [
             self._results(name, result_batch) for result_batch in results for name in result_batch.subscribers
         ]
@@ -100,12 +110,20 @@ class SparkSink(Sink):
             return
         try:
             frame = frame_of(self._spark(), pa.concat_tables(tables).combine_chunks()).coalesce(1)
-            frame.write.format(self._format).options(**self._options).mode("append").save()
+            self._shaped(frame).write.format(self._format).options(**self._options).mode("append").save()
         except Exception as error:
             raise StoreError(
                 f"cannot write results as `{self._format}`: {kind_of(error)}",
                 hint="solve this and run again: nothing is lost",
             ) from None
+
+    def _shaped(self, frame: DataFrame) -> DataFrame:
+        """The rows as the format takes them."""
+        return frame
+
+    def _place(self, path: tuple[str, ...], size: int) -> dict[str, pa.Array]:  # noqa: ARG002
+        """Further columns of as many rows: where the format puts what belongs to this path."""
+        return {}
 
     def keep(self, now: CatalogSnapshot) -> None:
         """Keeps all numbers: a user who subscribes again must not get the same numbers again."""
@@ -113,18 +131,19 @@ class SparkSink(Sink):
     def _results(self, subscriber: str, result_batch: ResultBatch) -> pa.Table:
         address = address_of(self._addresses, result_batch, subscriber)
         lines = lines_of(result_batch, address)
-        rows = np.arange(len(result_batch)) if result_batch.places is None else result_batch.places
+        places = np.arange(len(result_batch)) if result_batch.places is None else result_batch.places
+        numbers: list[int | None] = (places + self._begun[file_path(address.path)][0] + 1).tolist()
         times = pa.array(result_batch.times, pa.timestamp("ms", "UTC"))
         labels = pa.array(shown_kinds(result_batch.kinds, address.named), pa.string()).take(
             pa.array(result_batch.labels)
         )
         if result_batch.word:
-            rows, times, labels = np.array([WORD]), pa.nulls(1, times.type), pa.nulls(1, labels.type)
+            numbers, times, labels = [None], pa.nulls(1, times.type), pa.nulls(1, labels.type)
         who = (address.path[0], address.level, address.stream or address.path[-1])
-        return self._table(address.path, who, rows.tolist(), times, labels, lines)
+        return self._table(address.path, who, numbers, times, labels, lines)
 
     def _refused(self, refused: Sequence[RejectedRows]) -> list[pa.Table]:
-        """Rejected rows, for the owners of streams; several reasons of one stream form one batch."""
+        """Rejected rows, for the owners of streams."""
         by_stream: dict[str, list[str]] = {}
         for part in refused:
             by_stream.setdefault(part.stream, []).extend(rejected_lines(part))
@@ -132,28 +151,36 @@ class SparkSink(Sink):
         for stream, lines in by_stream.items():
             path, size = self._addresses.of_refused(stream), len(lines)
             nothing = pa.nulls(size, pa.string())
-            tables.append(self._table(path, (path[0], "", path[-1]), list(range(size)), nothing, nothing, lines))
+            before = self._begun[file_path(path)][0]
+            numbers = list(range(before + 1, before + size + 1))
+            tables.append(self._table(path, (path[0], "", path[-1]), numbers, nothing, nothing, lines))
         return tables
 
     def _table(
         self,
         path: tuple[str, ...],
         who: tuple[str, str, str],
-        rows: list[int],
+        numbers: Sequence[int | None],
         times: pa.Array,
         labels: pa.Array,
         lines: list[str],
     ) -> pa.Table:
         place, size = file_path(path), len(lines)
-        batch = self._numbers[place]
         columns = [
-            [f"{self._history}/{place}/{batch}/{row}" for row in rows],
+            [f"{self._history}/{place}/{self._notice(place) if x is None else x}" for x in numbers],
             *([word] * size for word in who),
-            [batch] * size,
-            rows,
+            numbers,
             times.cast(COLUMNS.field("time").type),
             labels,
             lines,
         ]
         arrays = [pa.array(x, field.type) for x, field in zip(columns, COLUMNS, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=COLUMNS)
+        table = pa.Table.from_arrays(arrays, schema=COLUMNS)
+        for name, column in self._place(path, size).items():
+            table = table.append_column(name, column)
+        return table
+
+    def _notice(self, place: str) -> str:
+        """The key of the next notice of this batch at a place. Notices are numbered apart from results."""
+        self._words[place] += 1
+        return f"notice {self._begun[place][1] + self._words[place]}"

@@ -13,8 +13,9 @@ from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY,
 from headgate.plan import nodes as n
 from headgate.plan import queries
 from headgate.plan.expressions import Type
-from headgate.plan.lowering import lower
 from headgate.plan.reserved import LEVEL
+from headgate.plan.secure import SecurePlan
+from headgate.plan.steps import blocks_of
 
 FIELDS = [
     (TIME, pa.int64()),
@@ -39,10 +40,14 @@ def compile_program(running: Iterable[ContinuousQuery]) -> tuple[Program, pa.Sch
                 # The name does not depend on which other queries run.
                 columns[stream, name] = f"{len(stream)}:{stream}.{name}"
                 fields.append((columns[stream, name], ARROW[type_]))
-    blocks = [block for query in ordered for block in _blocks(query)]
+    plan, blocks = SecurePlan(), list[Block]()
+    for query in ordered:
+        own = _blocks(query)
+        plan.add(query.name, query.root, mode=query.mode, level=query.level)
+        blocks += own
     windowed = tuple(block for block in blocks if isinstance(block.top, n.ToStream))
     passing = tuple(block for block in blocks if not isinstance(block.top, n.ToStream))
-    return Program(windowed, passing, streams, columns), pa.schema(fields)
+    return Program(windowed, passing, streams, columns, plan), pa.schema(fields)
 
 
 def part_of(
@@ -53,7 +58,7 @@ def part_of(
     chosen = tuple(block for block in program.blocks if (block.query, block.number) in blocks)
     columns = {key: name for key, name in program.columns.items() if key in read}
     kept = {*columns.values(), *(name for name, _ in FIELDS)}
-    return Program(chosen, (), program.streams, columns), pa.schema([x for x in schema if x.name in kept])
+    return Program(chosen, (), program.streams, columns, program.plan), pa.schema([x for x in schema if x.name in kept])
 
 
 def _columns(running: list[ContinuousQuery], stream: str) -> tuple[tuple[str, Type], ...]:
@@ -62,9 +67,7 @@ def _columns(running: list[ContinuousQuery], stream: str) -> tuple[tuple[str, Ty
 
 
 def _blocks(query: ContinuousQuery) -> list[Block]:
-    root = lower(query.query)
-    tops = root.blocks if isinstance(root, n.Union) else (root,)
-    return [Block(query.name, number, top) for number, top in enumerate(tops)]
+    return [Block(query.name, number, top) for number, top in enumerate(blocks_of(query.root))]
 
 
 def _read(query: ContinuousQuery, stream: str) -> set[str]:

@@ -4,25 +4,31 @@ partition computes its part alone."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Ints, distinct
+from headgate.execution.compile import FIELDS
 from headgate.execution.partition_groups import PartitionGroup
-from headgate.execution.partitions import WHOLE, PartitionName, PartitionStates, renumbered_visibility, split
+from headgate.execution.partitions import WHOLE, PartitionName, PartitionStates, fitted, gathered, split
 from headgate.execution.results import Numbered, packed
 from headgate.expressions.limits import Evaluate
 from headgate.model.results import BlockResults
-from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
+from headgate.model.times import NO_TIME
+from headgate.model.visibility import Visibility, VisibilityRows
 from headgate.operators.evaluation import BlockEmitted
-from headgate.operators.partition import Partition, PartitionState
-from headgate.operators.program import TIME, VISIBILITY, Program
-from headgate.operators.stateless import stateless_results
+from headgate.operators.partition import Partition, PartitionState, StoredPartition
+from headgate.operators.profile import Step, side_by_side
+from headgate.operators.program import Program
+from headgate.operators.segments import Numbers, Write
+from headgate.operators.stateless import Stateless
 from headgate.visibility.role_limits import Changes
+
+Partitions = Mapping[PartitionName, PartitionState] | Mapping[PartitionName, StoredPartition]
 
 
 class Executor(Protocol):
@@ -33,7 +39,12 @@ class Executor(Protocol):
 
     @property
     def partitions(self) -> PartitionStates:
-        """The state of every partition, as it can be written down."""
+        """The state of every partition, whole, in memory."""
+        ...
+
+    def save(self, write: Write, identities: Ints) -> dict[PartitionName, dict[str, Any]]:
+        """Write what changed in each partition since the last call; returns their records, for a manifest.
+        `identities` are those of visibility rows, by their number."""
         ...
 
     def __len__(self) -> int:
@@ -53,8 +64,24 @@ class Executor(Protocol):
         """Replace each visibility row by another: rights have changed."""
         ...
 
-    def restore(self, partition: PartitionState) -> None:
-        """Continue from the state of other partitions, gathered into one."""
+    def restore(
+        self, partitions: Partitions, streams: tuple[str, ...], visibility: Visibility, numbers: Numbers
+    ) -> None:
+        """Continue from the state of other partitions, of a program with these streams, as it was after its last batch.
+        `numbers` gives the numbers of visibility rows from their identities."""
+        ...
+
+    def waits(self, since: int, until: int) -> bool:
+        """Whether a tuple with a time in [since, until) waits for a view."""
+        ...
+
+    @property
+    def latest(self) -> int:
+        """The latest time of all tuples that came."""
+        ...
+
+    def counted(self) -> Callable[[int], dict[str, Step]]:
+        """What the steps of the plan did for each view, by their names, from the start of this executor to now."""
         ...
 
     def run(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> list[BlockResults]:
@@ -76,6 +103,7 @@ class LocalExecutor(Executor):
         self._program = program
         self._schema = schema
         self._evaluate = evaluate
+        self._stateless = Stateless(program, evaluate)
         self._partition = Partition(program, schema, evaluate)
 
     @property
@@ -94,12 +122,36 @@ class LocalExecutor(Executor):
     def renumber_visibility(self, changed: Ints) -> None:
         self._partition.renumber_visibility(changed)
 
-    def restore(self, partition: PartitionState) -> None:
+    def save(self, write: Write, identities: Ints) -> dict[PartitionName, dict[str, Any]]:
+        return {WHOLE: self._partition.save(write, identities)}
+
+    def restore(
+        self, partitions: Partitions, streams: tuple[str, ...], visibility: Visibility, numbers: Numbers
+    ) -> None:
         self._partition = Partition(self._program, self._schema, self._evaluate)
-        self._partition.load(partition)
+        whole = partitions.get(WHOLE)
+        if isinstance(whole, StoredPartition) and len(partitions) == 1:
+            self._partition.load(whole, visibility, numbers)
+        else:
+            states = in_memory(partitions, self._partition_of_all, visibility, numbers)
+            self._partition.adopt(fitted(gathered(states), streams, self._program, self._schema))
+
+    def _partition_of_all(self) -> Partition:
+        return Partition(self._program, self._schema, self._evaluate)
+
+    def waits(self, since: int, until: int) -> bool:
+        return self._partition.waits(since, until)
+
+    @property
+    def latest(self) -> int:
+        return self._partition.latest
+
+    def counted(self) -> Callable[[int], dict[str, Step]]:
+        held, passed = self._partition.counted(), self._stateless.counted()
+        return lambda view: {**held.of(view), **passed.of(view)}
 
     def run(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> list[BlockResults]:
-        passed = stateless_results(self._program, arriving, visibility, self._evaluate)
+        passed = self._stateless.results(arriving, visibility)
         found = self._partition.advance(arriving, visibility, tables)
         blocks = Counter(block.query for block in (*self._program.blocks, *self._program.passing))
         return [
@@ -124,58 +176,71 @@ class PartitionedExecutor(Executor):
         self._shares = shares
         self._count = partitions
         self._evaluate = evaluate
-        self._partitions = {
-            (share.name, number): Partition(share.program, share.schema, evaluate)
-            for share in shares
-            for number in range(self._partitions_of(share))
-        }
-        self._restored: PartitionState | None = None
+        self._stateless = Stateless(program, evaluate)
+        self._schema = pa.unify_schemas([pa.schema(FIELDS), *(share.schema for share in shares)])
+        self._partitions = self._empty()
         self._dealt: tuple[pa.Table, dict[PartitionName, pa.Table]] | None = None
         self._tables: tuple[pa.Table, dict[PartitionName, pa.Table]] | None = None
 
     @property
     def partitions(self) -> PartitionStates:
-        if self._restored is not None:
-            return {WHOLE: self._restored}
         return {name: partition.state() for name, partition in self._partitions.items()}
 
+    def save(self, write: Write, identities: Ints) -> dict[PartitionName, dict[str, Any]]:
+        return {name: partition.save(write, identities) for name, partition in self._partitions.items()}
+
     def __len__(self) -> int:
-        kept = 0 if self._restored is None else self._restored.table.num_rows
-        return kept + sum(map(len, self._partitions.values()))
+        return sum(map(len, self._partitions.values()))
 
     def visibilities(self) -> Ints:
         found = [partition.visibilities() for partition in self._partitions.values()]
-        if self._restored is not None:
-            found.append(self._restored.table.column(VISIBILITY).to_numpy())
         return distinct(np.concatenate([np.empty(0, np.int64), *found]))
 
     def waiting(self, views: Sequence[int], table: VisibilityRows, since: int) -> Ints:
-        if self._restored is not None:
-            kept = self._restored.table
-            visibilities, times = (kept.column(x).to_numpy() for x in (VISIBILITY, TIME))
-            seen = (table[:, views] != HIDDEN).any(axis=1)[visibilities]
-            return np.asarray(times[seen & (times >= since)], np.int64)
         parts = [partition.waiting(views, table, since) for partition in self._partitions.values()]
         arrivals, times = (np.concatenate([np.empty(0, np.int64), *x]) for x in zip(*parts, strict=True))
         _, first = np.unique(arrivals, return_index=True)
         return np.asarray(times[first], np.int64)
 
+    def waits(self, since: int, until: int) -> bool:
+        return any(partition.waits(since, until) for partition in self._partitions.values())
+
+    @property
+    def latest(self) -> int:
+        return max((partition.latest for partition in self._partitions.values()), default=NO_TIME)
+
     def renumber_visibility(self, changed: Ints) -> None:
-        if self._restored is not None:
-            self._restored = renumbered_visibility(self._restored, changed)
         for partition in self._partitions.values():
             partition.renumber_visibility(changed)
 
-    def restore(self, partition: PartitionState) -> None:
-        """The state is split among the partitions with the next batch: the levels of labels, which may be keys, are
-        known only then."""
-        self._restored = partition
+    def restore(
+        self, partitions: Partitions, streams: tuple[str, ...], visibility: Visibility, numbers: Numbers
+    ) -> None:
+        self._partitions = self._empty()
+        if are_divided_so(partitions, self._shares, self._count):
+            for name, stored in partitions.items():
+                if isinstance(stored, StoredPartition):
+                    share = next(x for x in self._shares if x.name == name[0])
+                    self._partitions[name].load(stored, of_share(share, visibility), numbers)
+            return
+        states = in_memory(partitions, self._partition_of_all, visibility, numbers)
+        whole = fitted(gathered(states), streams, self._program, self._schema)
+        for share in self._shares:
+            for name, state in divided(share, whole, visibility, self._count):
+                self._partitions[name].adopt(state)
+
+    def _partition_of_all(self) -> Partition:
+        return Partition(self._program, self._schema, self._evaluate)
+
+    def counted(self) -> Callable[[int], dict[str, Step]]:
+        parts, passed = [x.counted() for x in self._partitions.values()], self._stateless.counted()
+        return lambda view: {**side_by_side(x.of(view) for x in parts), **passed.of(view)}
 
     def run(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> list[BlockResults]:
         found: list[tuple[BlockEmitted, Numbered]] = []
         for own, partition, coming, there in self._each(arriving, visibility, tables):
             found += partition.advance(coming, own, there)
-        passed = stateless_results(self._program, arriving, visibility, self._evaluate)
+        passed = self._stateless.results(arriving, visibility)
         return [
             *(packed(x, tuples, stateless=False) for x, tuples in found),
             *(packed(x, tuples, stateless=True) for x, tuples in passed),
@@ -194,21 +259,23 @@ class PartitionedExecutor(Executor):
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None
     ) -> Iterator[tuple[Visibility, Partition, pa.Table, pa.Table | None]]:
         """Every partition, with its group's visibility, its part of the arriving tuples, and its part of the tables."""
-        if self._restored is not None:
-            for share in self._shares:
-                for name, state in self._anew(share, self._restored, visibility):
-                    self._partitions[name].load(state)
-            self._restored = None
         if self._dealt is None or self._dealt[0] is not arriving:
             self._dealt = arriving, self._parts(arriving, visibility)
         if tables is not None and (self._tables is None or self._tables[0] is not tables):
             self._tables = tables, self._parts(tables, visibility)
         for share in self._shares:
-            own = _of_share(share, visibility)
+            own = of_share(share, visibility)
             for number in range(self._partitions_of(share)):
                 name = share.name, number
                 there = None if tables is None or self._tables is None else self._tables[1][name]
                 yield own, self._partitions[name], self._dealt[1][name], there
+
+    def _empty(self) -> dict[PartitionName, Partition]:
+        return {
+            (share.name, number): Partition(share.program, share.schema, self._evaluate)
+            for share in self._shares
+            for number in range(self._partitions_of(share))
+        }
 
     def _partitions_of(self, share: PartitionGroup) -> int:
         return self._count if share.deal else 1
@@ -223,18 +290,46 @@ class PartitionedExecutor(Executor):
                 found[share.name, number] = part.filter(pa.array(numbers == number))
         return found
 
-    def _anew(
-        self, share: PartitionGroup, partition: PartitionState, visibility: Visibility
-    ) -> Iterator[tuple[PartitionName, PartitionState]]:
-        """Split a state that holds the tuples of all groups into the partitions of one group."""
-        own = replace(partition, table=partition.table.select(share.schema.names))
-        numbers = share.partition_numbers(own.table, visibility.levels, self._count)
-        views = _views(_of_share(share, visibility)) | {old for _, old in visibility.copied}
-        for number, part in enumerate(split(own, numbers, self._partitions_of(share), views)):
-            yield (share.name, number), part
+
+def divided(
+    share: PartitionGroup, partition: PartitionState, visibility: Visibility, count: int
+) -> Iterator[tuple[PartitionName, PartitionState]]:
+    """Split a state that holds the tuples of all groups into the partitions of one group."""
+    own = replace(partition, table=partition.table.select(share.schema.names))
+    numbers = share.partition_numbers(own.table, visibility.levels, count)
+    views = _views(of_share(share, visibility)) | {old for _, old in visibility.copied}
+    for number, part in enumerate(split(own, numbers, count if share.deal else 1, views)):
+        yield (share.name, number), part
 
 
-def _of_share(share: PartitionGroup, visibility: Visibility) -> Visibility:
+def are_divided_so(partitions: Partitions, shares: Sequence[PartitionGroup], count: int) -> bool:
+    """Whether partitions that were written are divided into these groups, and compute the same blocks."""
+    stored = {name: x.record["blocks"] for name, x in partitions.items() if isinstance(x, StoredPartition)}
+    own = {(share.name, x): share for share in shares for x in range(count if share.deal else 1)}
+    return (
+        bool(stored)
+        and stored.keys() == own.keys()
+        and all(sorted(map(tuple, blocks)) == sorted(own[name].targets()) for name, blocks in stored.items())
+    )
+
+
+def in_memory(
+    partitions: Partitions, new: Callable[[], Partition], visibility: Visibility, numbers: Numbers
+) -> PartitionStates:
+    """The states of partitions that may have been written."""
+    found = {}
+    for name, state in partitions.items():
+        if isinstance(state, StoredPartition):
+            partition = new()
+            partition.load(state, visibility, numbers)
+            whole, own = partition.state(), set(state.record["columns"])
+            found[name] = replace(whole, table=whole.table.select([x for x in whole.table.schema.names if x in own]))
+        else:
+            found[name] = state
+    return found
+
+
+def of_share(share: PartitionGroup, visibility: Visibility) -> Visibility:
     """The visibility as the partitions of one group need it: views of other groups' blocks have no target here."""
     pushdown = share.targets()
     return replace(

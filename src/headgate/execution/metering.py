@@ -16,11 +16,15 @@ import pyarrow as pa
 from headgate.columns.sorting import Bools
 from headgate.execution.executors import Executor
 from headgate.execution.results import moments_of, result_order
+from headgate.model.budget import Budget
+from headgate.model.limits import NEAR
 from headgate.model.results import BlockResults
 from headgate.model.view import View
 from headgate.model.visibility import Visibility
 from headgate.visibility.index import VisibilityIndex
-from headgate.visibility.role_limits import HOLDS, NEVER, YIELDS, too_many_results, too_much_held
+from headgate.visibility.role_limits import HOLDS, NEARLY, NEVER, YIELDS, too_many_results, too_much_held
+
+_STATE, _RESULTS = "MAX STATE", "MAX RESULTS"
 
 
 def begin(visibility_index: VisibilityIndex, coming: int, executor: Executor) -> None:
@@ -28,7 +32,7 @@ def begin(visibility_index: VisibilityIndex, coming: int, executor: Executor) ->
     view that could exceed its limit with them."""
     for view in _limited(visibility_index.views):
         view.scratch.waiting, view.scratch.cutoff = None, None
-        if coming and len(executor) + coming > _most_state(view) and view.windowed:
+        if coming and _kept_at_most(view, coming, executor) > _most_state(view) and view.windowed:
             view.scratch.waiting = executor.waiting(view.windowed, visibility_index.table, view.passed)
 
 
@@ -37,8 +41,7 @@ def with_cutoffs(
 ) -> Visibility:
     """Compute a cutoff for each view whose windows would hold too much: from that position on the view sees nothing.
     This happens before anything is joined, so an excess costs nothing."""
-    rows = arriving.num_rows + len(executor)
-    near = [view for view in _limited(views) if _holds_at_most(view, rows) > _most_state(view)]
+    near = [x for x in _limited(views) if _holds_at_most(x, arriving.num_rows, executor) > _first_state(x)]
     if not near:
         return visibility
     columns = frozenset(column for view in near for column in view.windowed)
@@ -50,6 +53,8 @@ def with_cutoffs(
             view.scratch.ending = HOLDS
             if view.scratch.course is not None:
                 view.scratch.ended_at = int(view.scratch.course.final(np.array([view.scratch.cutoff.time]))[0])
+        elif mine and too_much_held(mine, _first_state(view)) is not None:
+            view.scratch.near[_STATE] = NEARLY[_STATE]
     return replace(
         visibility,
         cutoff={column: view.scratch.cutoff for view in near if view.scratch.cutoff for column in view.columns},
@@ -64,8 +69,36 @@ def _most_state(view: View) -> int:
     return NEVER if view.running.most_state is None else view.running.most_state
 
 
-def _holds_at_most(view: View, rows: int) -> int:
-    return rows * sum(len(block.readings) for block in view.running.query.blocks if not block.stateless)
+def _first_state(view: View) -> int:
+    """How many tuples concern somebody: the limit, or what is near to it as long as nobody was warned."""
+    most = _most_state(view)
+    return most if _STATE in view.warned or most == NEVER else int(NEAR * most)
+
+
+def _kept_at_most(view: View, coming: int, executor: Executor) -> int:
+    """How many tuples are kept for a view when these have come, at most."""
+    return coming + (len(executor) if view.held is None else min(view.held, len(executor)))
+
+
+def _holds_at_most(view: View, coming: int, executor: Executor) -> int:
+    readings = sum(len(block.readings) for block in view.running.query.blocks if not block.stateless)
+    return readings * _kept_at_most(view, coming, executor)
+
+
+def note_use(view: View, budget: Budget | None) -> None:
+    """After a batch: keep what it used that the next batches go by, and the limits that it came near to."""
+    if budget is not None:
+        view.scratch.spent = budget.spent
+        view.scratch.near |= budget.near()
+        windows, waiting = zip((0, 0), *budget.held.values(), strict=True)
+        view.held = sum(windows) + max(waiting)
+
+
+def warnings(view: View) -> list[str]:
+    """The warnings that nobody was given yet. They count as given from now on."""
+    new = [text for limit, text in view.scratch.near.items() if limit not in view.warned]
+    view.warned |= view.scratch.near.keys()
+    return new
 
 
 def within_limits(views: Iterable[View], found: Sequence[BlockResults]) -> list[BlockResults]:
@@ -98,6 +131,8 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
         order = order[~np.repeat(passes, sizes)[order] | (comes[order] < view.scratch.ended_at)]
     most = view.running.most_results
     if most is not None:
+        if too_many_results(times[order], int(NEAR * most), view.second, view.yielded)[0] is not None:
+            view.scratch.near[_RESULTS] = NEARLY[_RESULTS]
         beyond, view.second, view.yielded = too_many_results(times[order], most, view.second, view.yielded)
         if beyond is not None:
             if view.scratch.course is not None:

@@ -90,7 +90,7 @@ def partition_of(keys: pa.Array, partitions: int) -> Ints:
     is
 
     - `COALESCE(CAST(k AS BIGINT), 0L)` for whole numbers and BOOLEAN,
-    - `COALESCE(crc32(encode(k, 'UTF-8')), 0L)` for STRING,
+    - `COALESCE(crc32(encode(k, 'UTF-8')), 0L)` for STRING, `COALESCE(crc32(k), 0L)` for BINARY,
     - `COALESCE(unix_micros(k), 0L)` for TIMESTAMP, `COALESCE(unix_date(k), 0L)` for DATE,
     - `FLOOR(GREATEST(LEAST(COALESCE(CAST(k AS DOUBLE), 0D), 8796093022208D), -8796093022208D) * 1024)` for FLOAT and
       DOUBLE; the COALESCE is innermost because LEAST ignores NULL.
@@ -102,9 +102,9 @@ def partition_of(keys: pa.Array, partitions: int) -> Ints:
 def _whole_numbers(keys: pa.Array) -> Ints:
     """Map values to whole numbers: equal for equal values (-0.0 and 0.0, an INT and the same BIGINT), 0 for NULL."""
     kind = keys.type
-    if pa.types.is_string(kind):
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
         encoded = keys.dictionary_encode()
-        sums = [zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()]
+        sums = [zlib.crc32(data) for data in encoded.dictionary.cast(pa.binary()).to_pylist()]
         places: Ints = encoded.indices.fill_null(len(sums)).to_numpy(zero_copy_only=False)
         return np.array([*sums, 0], np.int64)[places]
     if pa.types.is_floating(kind):

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headgate.columns.sorting import Ints
 from headgate.execution.compile import FIELDS
+from headgate.model.times import NO_TIME
 from headgate.operators.partition import PartitionState, ViewGroup, empty
 from headgate.operators.program import ARRIVAL, STREAM, VISIBILITY, Program
 
@@ -119,11 +120,14 @@ def _classes(partitions: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGrou
     for numbers, views in together.items():
         held: dict[str, list[Ints]] = {}
         last: dict[str, int] = {}
+        until = NO_TIME
         for (partition, places), number in zip(partitions, numbers, strict=True):
             if number >= 0:
+                until = max(until, partition.classes[number].until)
                 for key, own in partition.classes[number].held.items():
                     held.setdefault(key, []).append(places[own])
                 for key, time in partition.classes[number].last.items():
                     last[key] = max(time, last.get(key, time))
-        found.append(ViewGroup(tuple(views), {key: np.sort(np.concatenate(own)) for key, own in held.items()}, last))
+        windows = {key: np.sort(np.concatenate(own)) for key, own in held.items()}
+        found.append(ViewGroup(tuple(views), windows, last, until))
     return found

@@ -17,23 +17,35 @@ import pyarrow as pa
 from headgate.columns.sorting import Constant, Ints
 from headgate.execution import metering
 from headgate.execution.compile import compile_program
+from headgate.execution.entering import entering_table
 from headgate.execution.executors import Executor
-from headgate.execution.partitions import PartitionStates, fitted, gathered, renumbered_visibility
+from headgate.execution.partitions import PartitionName, PartitionStates, renumbered_visibility
 from headgate.execution.results import end_notice
+from headgate.execution.tasks.adaptive import AdaptiveExecutor
+from headgate.execution.tasks.executor import TaskExecutor
+from headgate.execution.tasks.step import Intake, Outcome, Refused
+from headgate.ingress.pushdown import Pushdown
+from headgate.ingress.splits import Split
 from headgate.labels import Clearance, Label, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import BlockResults, ResultBatch
-from headgate.model.times import NO_TIME
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View
-from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Block, Program
+from headgate.model.visibility import HIDDEN, Visibility
+from headgate.operators.partition import StoredPartition
+from headgate.operators.profile import Step
+from headgate.operators.program import ARRIVAL, Block, Program
+from headgate.operators.segments import Write
 from headgate.plan import nodes as n
 from headgate.plan import normal
 from headgate.plan.expressions import Expr
 from headgate.plan.reserved import LEVEL
 from headgate.plan.secure import Mode
 from headgate.visibility.index import Fate, VisibilityIndex
+from headgate.visibility.splits import SplitSummary, SplitTimes
 from headgate.visibility.watermarks import Moments
 
 MOST_ROWS = 1000
@@ -65,6 +77,8 @@ class Processor:
         self.program, self.schema = compile_program(running)
         self._executor = executor(self.program, self.schema)
         self._index = VisibilityIndex(rules, limits)
+        if isinstance(self._executor, TaskExecutor | AdaptiveExecutor):
+            self._executor.index = self._index
         self._labels: dict[int, Label] = {}
         self._result_filter = result_filter
         self._filter = result_filter(rules, self._labels)
@@ -75,6 +89,8 @@ class Processor:
         self._fed: tuple[TupleBatch, ...] = ()
         self._tables: pa.Table | None = None
         self._ended: list[View] = []
+        self.warned: list[tuple[View, str]] = []
+        """The views that came near to a limit with the last batch, each with a warning."""
 
     # Views and rights -------------------------------------------------------------------------------------------------
 
@@ -90,6 +106,11 @@ class Processor:
         """Collect renumberings of visibility rows; the partitions receive them with the next batch."""
         before = np.arange(len(after)) if self._changed is None else self._changed
         self._changed = np.concatenate([after[before], after[len(before) :]])
+
+    def _renumber_partitions(self) -> None:
+        if self._changed is not None:
+            self._executor.renumber_visibility(self._changed)
+            self._changed = None
 
     def part(self, view: View, subscribers: Collection[str]) -> View:
         """Move some subscribers of a view into a view of their own, which keeps all that the view has seen."""
@@ -118,6 +139,15 @@ class Processor:
             self._index.policies.rules = rules
             self._filter = self._result_filter(rules, self._labels)
             self.decide_anew()
+
+    def declare(self, labels: Mapping[str, Label]) -> None:
+        """Take the label that all tuples of a stream have at least, by stream, from the declarations of streams."""
+        self._index.declare(labels)
+
+    def open(self, view: View, closed: Mapping[str, Collection[str]]) -> None:
+        """Decide anew which streams hold the watermark of a view back. `closed` are outputs of which nothing can come,
+        by subscriber."""
+        self._index.open(view, closed)
 
     def decide_anew(self) -> None:
         """Decide visibility anew: views lose what they have seen under other rules and may not see under the current
@@ -158,46 +188,65 @@ class Processor:
             if any(isinstance(node, n.Source) and node.stream == stream for node in block.top.walk())
         ]
         for block in self.program.passing:
-            _, conditions, own = block.passes
-            if own == stream:
+            _, select, own = block.passes
+            if own.stream == stream:
                 seen = self._index.seen_by(block.target, stream, labels)
                 # Every visible tuple advances the query's time, which windows and other queries follow.
                 timed = any(query == block.query for query, _ in self.program.windowed) or any(
                     view.readers for view in self.views if view.running.name == block.query
                 )
-                found.append((tuple(seen), None if timed else self._condition(block, conditions)))
+                found.append((tuple(seen), None if timed or select is None else self._condition(block, select)))
         return found
 
-    def _condition(self, block: Block, conditions: frozenset[Expr]) -> Expr | None:
+    def _condition(self, block: Block, select: n.Select) -> Expr | None:
         """The condition that a tuple must meet to have a result for any view. None if a condition reads a labelled
         column, which is NULL for some views and not for others, or LEVEL, which is not a column."""
         (reading,) = self.running[block.query].query.blocks[block.number].readings
         differing = {LEVEL, *(name for name, _ in reading.stream.labels)}
-        if not conditions or any(column.name in differing for x in conditions for column in x.columns):
+        if any(column.name in differing for x in select.conditions for column in x.columns):
             return None
-        return normal.conjunction(sorted(conditions, key=str))
+        return normal.conjunction(sorted(select.conditions, key=str))
 
     # Saving and restoring ---------------------------------------------------------------------------------------------
 
-    def save(self) -> tuple[PartitionStates, dict[str, Any]]:
-        """The whole state, to be stored before the results of a batch are delivered."""
-        rest = {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._index.plain()}
-        partitions = self._executor.partitions
+    def save(self, write: Write) -> tuple[dict[PartitionName, dict[str, Any]], dict[str, Any]]:
+        """Write what changed since the last call, before the results of a batch are delivered. Returns the records of
+        the partitions, and the rest as plain values."""
+        identities = self._index.identities
         if self._changed is not None:  # the partitions have not received the change yet
+            identities = np.append(identities, -1)[self._changed]
+        return self._executor.save(write, identities), self._rest()
+
+    def state(self) -> tuple[PartitionStates, dict[str, Any]]:
+        """The whole state, in memory, for a processor of other queries."""
+        partitions = self._executor.partitions
+        if self._changed is not None:
             partitions = {
                 name: renumbered_visibility(partition, self._changed) for name, partition in partitions.items()
             }
-        return partitions, rest
+        return partitions, self._rest()
+
+    def _rest(self) -> dict[str, Any]:
+        return {"streams": list(self.program.streams), "arrived": self._arrived, "sights": self._index.plain()}
 
     def restore(
-        self, partitions: PartitionStates, rest: Mapping[str, Any], kept: Collection[str] | None = None
+        self,
+        partitions: PartitionStates | Mapping[PartitionName, StoredPartition],
+        rest: Mapping[str, Any],
+        kept: Collection[str] | None = None,
     ) -> None:
         """Continue where another processor stopped, with the queries that both run (or only those in `kept`); other
-        queries begin empty. The partitions may differ from those of the other processor."""
+        queries begin empty. The partitions may differ from those of the other processor. The labels are known."""
         self._arrived = rest["arrived"]
         known = self.running if kept is None else {name: self.running[name] for name in kept}
         self._index.restore(rest["sights"], known)
-        self._executor.restore(fitted(gathered(partitions), tuple(rest["streams"]), self.program, self.schema))
+        visibility = self._index.after_batch()
+        self._executor.restore(partitions, tuple(rest["streams"]), visibility, self._index.numbers_of)
+
+    @property
+    def held(self) -> int:
+        """How many tuples it keeps."""
+        return len(self._executor)
 
     @property
     def views(self) -> list[View]:
@@ -239,16 +288,17 @@ class Processor:
             self.forget_visibilities()
         tables = self._there()
         coming = sum(len(x.times) for x in arrivals)
-        if self._changed is not None:
-            self._executor.renumber_visibility(self._changed)
-            self._changed = None
+        self._renumber_partitions()
         metering.begin(self._index, coming, self._executor)
         table = self._entered(arrivals, clock, moments or Moments(coming, last=last))
         visibility = metering.with_cutoffs(self.views, self._index.batch(last=last), table, tables, self._executor)
         found = self._executor.run(table, visibility, tables)
+        return self._judged(visibility, found)
+
+    def _judged(self, visibility: Visibility, found: Sequence[BlockResults]) -> list[ResultBatch]:
+        """The results of a batch for all subscribers: what the views' limits and rights permit."""
         for view in self.views:
-            budget = visibility.budgets.get(view.columns[0])
-            view.scratch.spent = budget.spent if budget else 0
+            metering.note_use(view, visibility.budgets.get(view.columns[0]))
         owners = {column: view for view in self._index.views for column in view.columns}
         for batch in (batch for batch in found if batch.exceeded):
             for view in (owners[column] for column in batch.views):
@@ -257,9 +307,86 @@ class Processor:
         result_batches = self._filter.result_batches(going_on, metering.within_limits(going_on, found))
         for view in (view for view in going_on if view.scratch.ending):
             self.end(view, view.scratch.ending)
+        self.warned = [(view, x) for view in going_on if not view.ended for x in metering.warnings(view)]
         ended, self._ended = self._ended, []
         words = (end_notice(view, self._index.policies.rules) for view in ended)
         return [*result_batches, *(word for word in words if word.subscribers)]
+
+    @property
+    def outcomes(self) -> Sequence[Outcome]:
+        """What tasks did with each partition in the last batch."""
+        return self._tasks.outcomes if self._tasks is not None else ()
+
+    def delivered(self) -> None:
+        """The results of the last batch are delivered: files of them may go."""
+        if self._tasks is not None:
+            self._tasks.delivered()
+
+    # Batches that tasks read ------------------------------------------------------------------------------------------
+
+    @property
+    def _tasks(self) -> TaskExecutor | None:
+        """The executor in tasks, if the next batch runs there."""
+        if isinstance(self._executor, AdaptiveExecutor):
+            return self._executor.in_tasks
+        return self._executor if isinstance(self._executor, TaskExecutor) else None
+
+    def place(self, size: int) -> None:
+        """Decide where a batch of so many bytes runs, if that is open."""
+        if isinstance(self._executor, AdaptiveExecutor):
+            self._renumber_partitions()
+            self._executor.place(size)
+
+    def reads_splits(self) -> bool:
+        """Whether tasks can read the next batch: they know no moments, and no limits of the owner's roles."""
+        return self._tasks is not None and not any(
+            view.charted or view.running.limited for view in self.views if not view.ended
+        )
+
+    def split_batch(
+        self,
+        descriptor: StreamDescriptor,
+        pushdown: Pushdown,
+        splits: Sequence[Split],
+        now: int,
+        floors: Mapping[str, int],
+    ) -> tuple[list[ResultBatch], Sequence[SplitSummary]] | Refused:
+        """Process the next tuples of a stream, which tasks read. Returns the results and what there was; or why tasks
+        did not take the batch, and then nothing has changed."""
+        executor, index = self._tasks, self._index
+        assert executor is not None  # noqa: S101
+        if len(index) > self._most_rows:
+            self.forget_visibilities()
+        tables = self._there()
+        self._renumber_partitions()
+        metering.begin(index, 0, executor)
+        rows = index.rows_of_labels(descriptor.name, sorted(set(pushdown.labels.values())))
+        seen = {label: row for label, row in rows.items() if (index.table[row] != HIDDEN).any()}
+        sent = replace(pushdown, snapshot=CatalogSnapshot(), keep=None)
+        intake = Intake(descriptor, sent, now, seen, index.levels)
+        if descriptor.labels and not pushdown.labels:
+            unknown = executor.label_texts(intake, splits)
+            if unknown:
+                return Refused(frozenset(unknown))
+        outcomes = executor.run_splits(intake, splits, tables, self._arrived, floors)
+        refused = next((x.refused for x in outcomes if x.refused is not None), None)
+        if refused is not None:
+            return refused
+        summaries = next(x.splits for x in outcomes if x.splits or not splits)
+        index.arrive_splits(descriptor.name, SplitTimes(summaries), Moments(0, floors=floors))
+        self._arrived += sum(x.tuples for x in summaries)
+        visibility = index.batch()
+        return self._judged(visibility, executor.take(outcomes, visibility)), summaries
+
+    def counted(self) -> Callable[[View], dict[str, Step]]:
+        """What the steps of the plan did for each view, by their names, from the start of this processor to now."""
+        found, copied = self._executor.counted(), self._index.copied
+        return lambda view: {
+            name: step for column in view.columns for name, step in found(copied.get(column, column)).items()
+        }
+
+    def profile(self, view: View) -> dict[str, Step]:
+        return self.counted()(view)
 
     @property
     def fates(self) -> Mapping[str, Fate]:
@@ -290,6 +417,10 @@ class Processor:
         table = tables[0] if len(tables) == 1 else pa.concat_tables(tables)
         return table if order is None else table.sort_by(ARRIVAL)
 
+    def pass_time(self, floors: Mapping[str, int]) -> None:
+        """Take the watermarks that the clock gives streams."""
+        self._index.pass_time(floors)
+
     def is_due(self, floors: Mapping[int, Mapping[str, int]]) -> bool:
         """Whether something that is held could be final with these watermarks of streams, by view (its identity): a
         tuple that waits, or the next slide of a window."""
@@ -298,10 +429,9 @@ class Processor:
         spans = [span for span in ahead if span[1] > span[0]]
         if not spans:
             return False
-        times = np.concatenate([x.table.column(TIME).to_numpy() for x in self._executor.partitions.values()])
-        latest = int(times.max(initial=NO_TIME))
+        latest = self._executor.latest
         return any(
-            bool(((times >= since) & (times < until)).any())
+            self._executor.waits(since, until)
             or any((min(until, latest + held) - 1) // slide * slide >= since for slide, held in slides)
             for since, until, slides in spans
         )
@@ -313,30 +443,5 @@ class Processor:
 
     def _table(self, arrivals: TupleBatch, arrived: Ints, visibilities: Ints, rows: Ints | None = None) -> pa.Table:
         """Tuples in the schema of partitions: all of them, or only `rows`."""
-        known = {
-            TIME: arrivals.times,
-            ARRIVAL: arrived,
-            LABEL: self._same.spelt_out(arrivals.labels),
-            VISIBILITY: visibilities,
-        }
-        size = len(visibilities) if rows is None else len(rows)
-        columns = {
-            field: arrivals.columns[name]
-            for (stream, name), field in self.program.columns.items()
-            if stream == arrivals.stream
-        }
-        if rows is not None:
-            known = {name: numbers[rows] for name, numbers in known.items()}
-            columns = {field: column.take(pa.array(rows)) for field, column in columns.items()}
-        known[STREAM] = np.full(size, self.program.streams.index(arrivals.stream), np.int16)
-        return pa.Table.from_arrays(
-            [
-                pa.array(known[field.name], field.type)
-                if field.name in known
-                else columns[field.name].cast(field.type)
-                if field.name in columns
-                else pa.nulls(size, field.type)
-                for field in self.schema
-            ],
-            schema=self.schema,
-        )
+        spelt_out = self._same.spelt_out
+        return entering_table(self.program, self.schema, arrivals, arrived, visibilities, rows, spelt_out)

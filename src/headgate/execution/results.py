@@ -59,16 +59,24 @@ def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
     """The order of a view's results: by the moment at which they come; of one moment those of windowed blocks first, by
     instant and then block; then those of stateless blocks, by arrival."""
     passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
+    come = [moments_of(view, batch) for batch in batches] if view.mixed else []
+    return merged_order(passing, batches, come)
+
+
+def merged_order(passing: Sequence[bool], batches: Sequence[BlockResults], come: Sequence[Ints] = ()) -> Ints:
+    """As `result_order`: `passing` says which batches are of stateless blocks, `come` when results come, if some have
+    windows and some have none."""
     widest = max(len(batch.order) for batch in batches)
     columns: list[list[Ints]] = [[] for _ in range(widest + 3)]
-    for batch, passes in zip(batches, passing, strict=True):
+    for number, (batch, passes) in enumerate(zip(batches, passing, strict=True)):
         at, block = np.full(len(batch), int(passes)), np.full(len(batch), batch.block)
-        come = moments_of(view, batch) if view.mixed else at
         instant, rows = batch.order[: 1 if passes else 4], batch.order[1 if passes else 4 :]
-        keys = (come, at, *instant, block, *rows)
-        for number, column in enumerate(columns):
-            column.append(keys[number] if number < len(keys) else np.zeros(len(batch), np.int64))
-    return np.lexsort([np.concatenate(column) for column in reversed(columns)])
+        keys = (come[number] if come else at, at, *instant, block, *rows)
+        for place, column in enumerate(columns):
+            column.append(keys[place] if place < len(keys) else np.zeros(len(batch), np.int64))
+    keys = tuple(np.concatenate(column) for column in reversed(columns))
+    telling = [key for key in keys if len(key) and (key != key[0]).any()]
+    return np.lexsort(telling) if telling else np.arange(len(keys[0]))
 
 
 def moments_of(view: View, batch: BlockResults) -> Ints:

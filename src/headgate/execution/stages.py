@@ -4,7 +4,8 @@ receive from them.
 Each subscriber of a query is also, with the same rights, a subscriber of every query whose results it reads. This extra
 subscriber is a *consumer*: its results become tuples that only the subscriber's view sees. The subscribers of a
 cumulative query share one view: each query that it reads runs once more for it, cumulative as well, and emits once what
-any of them may see.
+any of them may see. A cumulative query that is read has a copy for the subscribers of each level: windows that are
+shared by subscribers never cross levels.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Stages:
     @classmethod
     def of(cls, snapshot: CatalogSnapshot) -> Stages:
         read = {stream for query in snapshot.queries for stream in query.streams}
-        producers = {query.output: query.name for query in snapshot.queries if query.output in read}
+        producers = {query.output: query.base or query.name for query in snapshot.queries if query.output in read}
         running = dict(snapshot.running)
         subscribers, waiting = [], list(snapshot.subscribers)
         while waiting:
@@ -50,8 +51,12 @@ class Stages:
             for producer in (running[producers[stream]] for stream in sorted(query.streams) if stream in producers):
                 if query.mode == Mode.CUMULATIVE:
                     producer = _shadow(producer, query)
-                    running[producer.name] = producer
+                elif producer.mode == Mode.CUMULATIVE and subscriber.level:
+                    producer = producer.at(subscriber.level)
+                running.setdefault(producer.name, producer)
                 waiting.append(consumer_name(subscriber, producer.name))
+        copied = {query.base for query in running.values() if query.base}
+        running = {name: query for name, query in running.items() if name not in copied}
         deepest = max((query.stage for query in running.values()), default=0)
         stages = tuple(
             tuple(running[name] for name in sorted(running) if running[name].stage == stage)
@@ -66,10 +71,17 @@ def _shadow(producer: ContinuousQuery, query: ContinuousQuery) -> ContinuousQuer
 
 
 def consumer_name(subscriber: Subscriber, producer: str) -> Subscriber:
-    return Subscriber(f"{subscriber.name}{_THROUGH}{subscriber.query}", producer, subscriber.clearance)
+    return Subscriber(
+        f"{subscriber.name}{_THROUGH}{subscriber.query}", producer, subscriber.clearance, level=subscriber.level
+    )
 
 
 def consumer_of(consumer_name: str) -> tuple[str, str] | None:
     """The subscriber and the query for which this consumer reads a producer; None for a subscriber of its own."""
     name, through, query = consumer_name.rpartition(_THROUGH)
     return (name, query) if through else None
+
+
+def first_subscriber(name: str) -> str:
+    """The subscriber for whom, in the end, a consumer reads; a subscriber's own name."""
+    return name.partition(_THROUGH)[0]

@@ -1,9 +1,9 @@
 """Evaluate simple expressions with Arrow, where the result cannot differ from DuckDB's, to save the milliseconds of a
 DuckDB query.
 
-Only safe cases are here: columns and literals; whole numbers, finite doubles and texts compared as one type; SQL's
-three-valued logic; sums and products of whole numbers that surely fit; IEEE sums, products and quotients of doubles.
-For everything else the answer is None, and DuckDB computes it.
+Only safe cases are here: columns and literals; whole numbers, finite doubles, texts and bytes compared as one type;
+SQL's three-valued logic; sums and products of whole numbers that surely fit; IEEE sums, products and quotients of
+doubles. For everything else the answer is None, and DuckDB computes it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ _COMPARISONS = {
     ">=": pc.greater_equal,
 }
 _OPERATORS = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
-_COMPARED = frozenset({Type.INT, Type.BIGINT, Type.DOUBLE, Type.STRING})
+_COMPARED = frozenset({Type.INT, Type.BIGINT, Type.DOUBLE, Type.STRING, Type.BINARY})
 _DOUBLES = frozenset({Type.INT, Type.DOUBLE})
 """Types that convert to DOUBLE without rounding."""
+_BYTES = ({Type.STRING}, {Type.BINARY})
+"""Types that are compared byte by byte; the order of UTF-8 is that of code points."""
 _ROOM = 62
 """Whole numbers of at most this many bits surely fit a BIGINT."""
 
@@ -88,7 +90,7 @@ def _ways(exprs: tuple[Expr, ...]) -> list[Direct] | None:
 
 def _comparison(expr: e.Compare) -> Direct | None:
     types = {expr.left.type, expr.right.type}
-    if not (types <= INTEGERS or types <= _DOUBLES or types == {Type.STRING}):
+    if not (types <= INTEGERS or types <= _DOUBLES or types in _BYTES):
         return None
     common = wider(expr.left.type, expr.right.type)
     left, right = _as(expr.left, common), _as(expr.right, common)
@@ -97,11 +99,11 @@ def _comparison(expr: e.Compare) -> Direct | None:
 
 
 def _membership(expr: e.In) -> Direct | None:
-    """IN over whole numbers or over texts, none of them NULL."""
+    """IN over whole numbers, texts or bytes, none of them NULL."""
     types = {expr.operand.type, *(item.type for item in expr.items)}
-    if not (types <= INTEGERS or types == {Type.STRING}) or any(item.value is None for item in expr.items):
+    if not (types <= INTEGERS or types in _BYTES) or any(item.value is None for item in expr.items):
         return None
-    common = Type.BIGINT if types <= INTEGERS else Type.STRING
+    common = Type.BIGINT if types <= INTEGERS else expr.operand.type
     items = pa.array(sorted(item.value for item in expr.items), arrow_type(common))  # type: ignore[type-var]
     operand = _as(expr.operand, common)
 

@@ -7,7 +7,7 @@ share its computation; everything else continues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.logs import failure
-from headgate.model.budget import LimitExceeded, Meter, charge, metered
+from headgate.model.budget import LimitExceeded, Meter, charge, look_at, metered
 from headgate.model.limits import Limits
 from headgate.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Type
 
 Values = Mapping[Column | AggregateCall, pa.Array]
 Evaluate = Callable[[Sequence[Expr], Values, int], list[pa.Array]]
 
-CANNOT = "it needs more memory than there is"
+CANNOT = "it needs more memory than there is; use smaller windows, or give the engine more memory"
 FAILS = "it cannot be computed"
 
 
@@ -56,15 +56,10 @@ def limited(limits: Limits, meter: Meter) -> Iterator[None]:
 
 def few_rows(counts: npt.NDArray[np.int64]) -> None:
     """Check the sum of the counts. It is computed in doubles, because integers would overflow."""
-    most = _LIMITS.get().rows
-    if counts.sum(dtype=np.float64) > most:
-        raise LimitExceeded(f"it has more than {most:,} rows at once")
-
-
-def few_tuples(count: int) -> None:
-    most = _LIMITS.get().tuples
-    if count > most:
-        raise LimitExceeded(f"its windows hold more than {most:,} tuples")
+    limits, count = _LIMITS.get(), float(counts.sum(dtype=np.float64))
+    if count > limits.rows:
+        raise LimitExceeded(limits.exceeded("rows"))
+    look_at(int(count))
 
 
 def taken(column: pa.Array, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -74,8 +69,8 @@ def taken(column: pa.Array, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bo
 
 
 def lengths_of(column: pa.Array) -> npt.NDArray[np.int32] | None:
-    """The lengths of texts in bytes; None if the column does not hold texts."""
-    if not pa.types.is_string(column.type):
+    """The lengths of texts in bytes; None if the column does not hold texts or bytes."""
+    if not (pa.types.is_string(column.type) or pa.types.is_binary(column.type)):
         return None
     found: npt.NDArray[np.int32] = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     return found
@@ -93,18 +88,21 @@ def bounded(evaluate: Evaluate) -> Evaluate:
     is charged. A column passed on unchanged is charged only from the second time on."""
 
     def within(exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
-        given, cost = set[Expr](), 0
-        for expr in exprs:
-            cost += sum(_text(part, values, size) for part in _joining(expr) if part is not expr)
-            if expr in given or not isinstance(expr, Column | AggregateCall):
-                cost += (
-                    _text(expr, values, size) if expr.type == Type.STRING else _WIDTHS.get(expr.type, _NUMBER) * size
-                )
-            given.add(expr)
-        charge(cost)
+        charge(cost_of(exprs, values, size))
         return evaluate(exprs, values, size)
 
     return within
+
+
+def cost_of(exprs: Iterable[Expr], values: Values, size: int) -> int:
+    """The bytes that computing these expressions is charged. The values matter only where texts are made."""
+    given, cost = set[Expr](), 0
+    for expr in exprs:
+        cost += sum(_text(part, values, size) for part in _joining(expr) if part is not expr)
+        if expr in given or not isinstance(expr, Column | AggregateCall):
+            cost += _text(expr, values, size) if expr.type in _LONG else _WIDTHS.get(expr.type, _NUMBER) * size
+        given.add(expr)
+    return cost
 
 
 def _joining(expr: Expr) -> Iterator[Expr]:
@@ -119,29 +117,33 @@ def _joining(expr: Expr) -> Iterator[Expr]:
 def _text(expr: Expr, values: Values, size: int) -> int:
     """An upper bound of the size in bytes of an expression's texts."""
     longest, together = _most(expr, values, size)
-    if longest > (most := _LIMITS.get().text):
-        raise LimitExceeded(f"a text of it may have more than {most:,} bytes")
+    if longest > _LIMITS.get().text:
+        raise LimitExceeded(_LIMITS.get().exceeded("text"))
     return together + _OFFSET * size
 
 
 def _most(expr: Expr, values: Values, size: int) -> tuple[int, int]:
     """Upper bounds of the bytes of one text, and of all texts together."""
     match expr:
-        case Column() | AggregateCall() if expr.type == Type.STRING:
+        case Column() | AggregateCall() if expr.type in _LONG:
             lengths = pc.binary_length(values[expr])
             return pc.max(lengths).as_py() or 0, pc.sum(lengths).as_py() or 0
         case Literal(str(value)):
             found = len(value.encode(errors="replace"))
             return found, found * size
-        case Cast(operand) if operand.type != Type.STRING:
+        case Literal(bytes(data)):
+            return len(data), len(data) * size
+        case Cast(operand) if operand.type not in _LONG:
             return 64, 64 * size
-    parts = [_most(part, values, size) for part in expr.parts if part.type == Type.STRING] or [(0, 0)]
+    parts = [_most(part, values, size) for part in expr.parts if part.type in _LONG] or [(0, 0)]
     if isinstance(expr, Call) and expr.function == "CONCAT":
         return sum(longest for longest, _ in parts), sum(together for _, together in parts)
     longest = max(longest for longest, _ in parts)
     return longest, min(sum(together for _, together in parts), longest * size)
 
 
+_LONG = (Type.STRING, Type.BINARY)
+"""Types whose values have any length."""
 _OFFSET, _NUMBER = 4, 8
 """Bytes that each text needs for its offset, and bytes of any other value unless `_WIDTHS` says less."""
 _WIDTHS = {Type.BOOLEAN: 1, Type.INT: 4, Type.FLOAT: 4, Type.DATE: 4}

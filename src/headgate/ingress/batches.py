@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.splits import Split
 from headgate.ingress.validation import Whole
 from headgate.model.rejected import RejectedRows
 from headgate.model.tuples import TupleBatch
@@ -24,6 +25,14 @@ class SourceBatch(Protocol):
 
     def whole(self) -> Whole:
         """Reads all rows and columns."""
+        ...
+
+    def size(self) -> int:
+        """How many bytes it has, as far as that is known without reading it."""
+        ...
+
+    def splits(self) -> list[Split] | None:
+        """The parts that tasks can read by themselves; None: tasks cannot."""
         ...
 
 
@@ -63,3 +72,9 @@ class TableBatch:
 
     def whole(self) -> Whole:
         return Whole(self.table)
+
+    def size(self) -> int:
+        return int(self.table.nbytes)
+
+    def splits(self) -> None:
+        pass

@@ -15,7 +15,7 @@ import shutil
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from headgate.access.definitions import PUBLISH as PUBLISH
 from headgate.errors import Conflict, HeadgateError, StoreError
-from headgate.logs import failure
+from headgate.logs import event, failure
 
 MOST_PRODUCERS = 1_000
 """Producers of one user in one stream: their sequence numbers are kept for ever."""
@@ -85,6 +85,8 @@ class IngressLog:
         self._named: list[int] = []
         self.rows = 0
         self.repeats = 0
+        self.removed = 0
+        """Files of tuples that were removed because nobody read them."""
         descriptor = os.open(folder / "ingress.db", os.O_RDWR | os.O_CREAT, 0o600)
         os.close(descriptor)
         self._store = sqlite3.connect(folder / "ingress.db", isolation_level=None, check_same_thread=False, timeout=0.5)
@@ -119,6 +121,31 @@ class IngressLog:
 
     def is_full(self, stream: str) -> bool:
         return self.waiting(stream) >= self._most_bytes
+
+    def keep(self, streams: Collection[str]) -> None:
+        """Removes what is left of other streams, which were dropped: no stream gets their names again. For the start,
+        before anything is published."""
+        folders = {folder_name(stream) for stream in streams}
+        for place in [x for x in self._folder.iterdir() if x.is_dir() and x != self._new and x.name not in folders]:
+            shutil.rmtree(place)
+        known = [name for (name,) in self._store.execute("SELECT DISTINCT stream FROM producers").fetchall()]
+        gone = [(name,) for name in known if name not in streams]
+        self._store.executemany("DELETE FROM producers WHERE stream = ?", gone)
+
+    def make_room(self, stream: str) -> None:
+        """Removes the oldest tuples of a stream that nobody reads. To refuse new ones would tell senders that nobody
+        does, at whatever level: a reader who begins while this happens begins with the tuples that are left."""
+        left, removed = self.waiting(stream), 0
+        for path in sorted(self.folder_of(stream).glob("*.parquet")):
+            if left <= self._most_bytes // 2:
+                break
+            with suppress(FileNotFoundError):
+                left -= path.stat().st_size
+                path.unlink()
+                removed += 1
+        self._sizes.pop(stream, None)
+        self.removed += removed
+        event("ingress", "tuples that nobody reads were removed", stream=stream, files=removed)
 
     def waiting(self, stream: str) -> int:
         """Bytes that the engine has not read, or has read only just."""

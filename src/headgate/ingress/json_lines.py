@@ -30,6 +30,7 @@ _KINDS: Mapping[Type, tuple[str, ...]] = {
     Type.DOUBLE: (*_WHOLE, "DOUBLE"),
     Type.TIMESTAMP: ("VARCHAR",),
     Type.DATE: ("VARCHAR",),
+    Type.BINARY: ("VARCHAR",),
 }
 """The JSON types, as DuckDB names them, that a value of each column type may have; a STRING may have any."""
 _NOT_FINITE = "^[+-]?(NaN|INF|Infinity)$"

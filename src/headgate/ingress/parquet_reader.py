@@ -45,12 +45,13 @@ _LEGACY = b"org.apache.spark.legacyDateTime"
 @dataclass(frozen=True)
 class Files:
     """Local Parquet files in order of arrival; each has the stream's columns with their types. `notes` are messages for
-    the owner of the stream."""
+    the owner of the stream. `groups` are the row groups to read of each; None: all."""
 
     descriptor: StreamDescriptor
     opened: Sequence[pq.ParquetFile]
     paths: Sequence[str] = ()
     notes: Sequence[str] = ()
+    groups: Sequence[Sequence[int]] | None = None
 
     def read(self, names: Iterable[str]) -> pa.Table:
         columns = list(dict.fromkeys(names))
@@ -65,9 +66,17 @@ class Files:
 
     def _read(self, number: int, columns: list[str]) -> pa.Table:
         try:
+            if self.groups is not None:
+                return self.opened[number].read_row_groups(self.groups[number], columns)
             return self.opened[number].read(columns)
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.descriptor, self.paths[number], f"it is damaged ({type(error).__name__})") from None
+
+    def label_texts(self) -> list[tuple[str | None, ...]]:
+        """The different texts that the labels of these tuples are read from."""
+        names = list(self.descriptor.labels.values())
+        table = self.read(names) if names else None
+        return [] if table is None else _kinds([table.column(name) for name in names])[0]
 
     def whole(self) -> Whole:
         table = self.read(name for name, _ in self.descriptor.columns)
@@ -79,7 +88,7 @@ class Files:
         if self.notes:
             return None
         descriptor = self.descriptor
-        texts = [name for name, type_ in descriptor.columns if type_ == Type.STRING]
+        texts = [name for name, type_ in descriptor.columns if type_ in (Type.STRING, Type.BINARY)]
         unsure = [name for name in texts if self._largest(name) > pushdown.longest]
         own = [descriptor.event_time] if descriptor.event_time else []
         names = [*pushdown.columns, *own, *descriptor.labels.values(), *unsure]
@@ -143,7 +152,11 @@ def opened(descriptor: StreamDescriptor, addresses: Sequence[str]) -> Files | No
     here = local_paths(addresses)
     if here is None or len(here) > MOST or any("=" in path for path, _ in here):  # folders may be columns
         return None
-    found, notes = in_order_of_time(here)
+    return opened_paths(descriptor, *in_order_of_time(here))
+
+
+def opened_paths(descriptor: StreamDescriptor, found: Sequence[str], notes: Sequence[str] = ()) -> Files | None:
+    """Opens files by their paths; None: Spark must read them."""
     if not all(stat.S_ISREG(os.stat(path).st_mode) for path in found):  # opening a pipe would wait for its writer
         return None
     labels = list(descriptor.labels.values())
@@ -186,6 +199,8 @@ def _is(found: pa.DataType, type_: pa.DataType) -> bool:
     if pa.types.is_string(type_):
         found = found.value_type if pa.types.is_dictionary(found) else found
         return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
+    if pa.types.is_binary(type_):
+        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
     if pa.types.is_timestamp(type_):
         return pa.types.is_timestamp(found) and found.tz is not None and found.unit in ("ms", "us")
     return bool(found == type_)

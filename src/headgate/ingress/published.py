@@ -17,7 +17,7 @@ import pyarrow as pa
 from headgate.errors import SourceError
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.records import Form, pieces
-from headgate.ingress.text_files import json_rows
+from headgate.ingress.text_files import as_lines, json_rows
 from headgate.ingress.text_formats import Text
 from headgate.ingress.validation import Ingress
 from headgate.labels import Label, Level, Rules
@@ -70,7 +70,7 @@ def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
     for piece in pieces(io.BytesIO(body), text.form):
         if piece.too_long:
             raise _whole("a line is too long")
-        found = json_rows(text, piece)
+        found = json_rows(text.columns, as_lines(piece.lines))
         for place in np.flatnonzero(found.refused).tolist():
             wrong.add(lines + place + 1, found.why(place))
         lines += len(found.bad)
@@ -142,8 +142,10 @@ _TAKEN: dict[Type, Sequence[Callable[[pa.DataType], bool]]] = {
     Type.STRING: (pa.types.is_string, pa.types.is_large_string),
     Type.TIMESTAMP: (lambda type_: pa.types.is_timestamp(type_) and type_.tz is not None,),
     Type.DATE: (pa.types.is_date32,),
+    Type.BINARY: (pa.types.is_binary, pa.types.is_large_binary),
 }
 """The types of Arrow that a column of each type takes."""
+_LONG = (*_TAKEN[Type.STRING], *_TAKEN[Type.BINARY])
 
 
 def _check_columns(descriptor: StreamDescriptor, schema: pa.Schema) -> None:
@@ -153,9 +155,7 @@ def _check_columns(descriptor: StreamDescriptor, schema: pa.Schema) -> None:
     for found in schema:
         if schema.names.count(found.name) > 1:
             raise _whole(f"it has a column twice: `{found.name}`")
-        plain = (
-            pa.types.is_primitive(found.type) or pa.types.is_string(found.type) or pa.types.is_large_string(found.type)
-        )
+        plain = pa.types.is_primitive(found.type) or any(fits(found.type) for fits in _LONG)
         wanted = types.get(found.name)
         if not plain or (wanted is not None and not any(fits(found.type) for fits in _TAKEN[wanted])):
             raise _whole(f"{found.name}: {found.type} is not {wanted or 'a plain type'}")

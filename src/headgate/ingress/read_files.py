@@ -56,7 +56,9 @@ class ReadFiles:
         return found
 
     def _follow(self) -> None:
-        new = [x for x in self._log.glob("*") if not x.name.startswith(".") and x.name not in self._known]
+        there = [x for x in self._log.glob("*") if not x.name.startswith(".")]
+        self._known &= {x.name for x in there}  # Spark removes old ones
+        new = [x for x in there if x.name not in self._known]
         for file in sorted(new, key=lambda x: int(x.name.partition(".")[0])):
             with suppress(OSError, ValueError, KeyError, TypeError):  # Spark may change the format
                 for line in file.read_text().splitlines()[1:]:

@@ -1,7 +1,7 @@
 """Sources of streams and tables: any format that Spark reads, restricted to the columns of the stream.
 
 Spark only lists the files of CSV and JSON lines; `text_files` reads them. Files are read in order of modification time,
-then path, whatever order Spark returns them in.
+then path, whatever order Spark returns them in. Spark fetches messages of Kafka as bytes; `kafka_messages` reads them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headgate.errors import SourceError
 from headgate.ingress.ingress_log import PUBLISH
+from headgate.ingress.kafka_jars import check_connector
+from headgate.ingress.kafka_messages import fetched, message_columns, read_messages
+from headgate.ingress.kafka_options import KAFKA, STREAMING, Topic, topic_of
 from headgate.ingress.read_files import local_path
 from headgate.ingress.records import Stream
 from headgate.ingress.spark_reader import BLOCK, FILE, MODIFIED
@@ -41,11 +44,12 @@ SPARK: dict[Type, t.DataType] = {
     Type.STRING: t.StringType(),
     Type.TIMESTAMP: t.TimestampType(),
     Type.DATE: t.DateType(),
+    Type.BINARY: t.BinaryType(),
 }
 """The Spark type with which columns of each type are read."""
 
 FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
-_OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket", "kafka"})
+_OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket"})
 """Formats that define their columns themselves."""
 _ENDLESS = frozenset({"rate", "rate-micro-batch", "socket"})
 """Formats without an end; a finite replay cannot read them."""
@@ -53,8 +57,9 @@ _PLACE = (MODIFIED, FILE, BLOCK)
 _LISTED = "path string, modificationTime timestamp, length bigint, content binary"
 _AT_MOST = str(256 << 20)
 """Bytes of text files in one batch, unless a single file is larger. Results do not depend on this number."""
-_PACKED, _PACKED_AT_MOST = ("parquet", "orc"), str(64 << 20)
-"""The same for formats that are compressed, of which as many bytes hold more tuples."""
+_PACKED = ("parquet", "orc")
+PACKED_AT_MOST = 16 << 20
+"""The same for formats that are compressed, of which as many bytes hold more tuples: some two million small ones."""
 
 
 Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
@@ -62,11 +67,13 @@ Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
 
 @dataclass(frozen=True)
 class StreamSource:
-    """A stream and its source. `repr` leaves the options out: one may be a password."""
+    """A stream and its source. `repr` leaves the options out: one may be a password. `packed_at_most`: how many bytes
+    of compressed files a batch has, unless the options say so or a single file is larger."""
 
     descriptor: StreamDescriptor
     format: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    packed_at_most: int = PACKED_AT_MOST
 
     @property
     def name(self) -> str:
@@ -88,6 +95,11 @@ class StreamSource:
         return text_of(self.descriptor, self.format, self.options)
 
     @property
+    def topic(self) -> Topic | None:
+        """The topic of Kafka that it reads; None if it is another source."""
+        return topic_of(self.descriptor, self.options) if self.format == KAFKA else None
+
+    @property
     def path(self) -> str | None:
         """The path of its files; None if the source is not files."""
         paths = [value for name, value in self.options.items() if name.lower() == "path"]
@@ -102,6 +114,9 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
         source = _in_folder(source)
         if source.text is not None:
             return _listing(spark.readStream, source).load().select("path", "modificationTime")
+        if (topic := source.topic) is not None:
+            check_connector()
+            return message_columns(spark.readStream.format(KAFKA).options(**topic.spark_options()).load(), topic)
         frame = _reader(spark.readStream, source).load()
         if source.format in _OWN_COLUMNS:
             _check_columns(frame, source)
@@ -113,6 +128,11 @@ def read_table(spark: SparkSession, source: StreamSource) -> Whole:
     with _short_errors(source, "table"):
         if source.text is not None:
             return read_texts(source.text, _listing(spark.read, source).load().select("path", "modificationTime"))
+        if (topic := source.topic) is not None:
+            check_connector()
+            options = {name: value for name, value in topic.spark_options().items() if name not in STREAMING}
+            frame = message_columns(spark.read.format(KAFKA).options(**options).load(), topic)
+            return read_messages(topic, fetched(frame))
         return Whole(in_order(_shaped(_reader(spark.read, source).load(), source).toArrow()))
 
 
@@ -150,7 +170,7 @@ def takes_all(source: StreamSource, sizes: Sequence[int]) -> bool:
     first one always. So if this batch and the one before it are, the one before left nothing over that it had found:
     a small file is left over by a batch that is nearly full only, and a large one would be in this batch."""
     given = {name.lower(): value for name, value in source.options.items()}
-    usual = _PACKED_AT_MOST if source.format in _PACKED else _AT_MOST
+    usual = source.packed_at_most if source.format in _PACKED else _AT_MOST
     most = None if "maxfilespertrigger" in given else int(given.get("maxbytespertrigger", usual))
     if most is None:
         return len(sizes) < int(given["maxfilespertrigger"])
@@ -176,7 +196,7 @@ def _in_folder(source: StreamSource) -> StreamSource:
 def _reader(reader: Reader, source: StreamSource) -> Reader:
     reader = reader.format(source.format).options(**dict(source.options))
     if isinstance(reader, DataStreamReader) and source.format in _PACKED and not _bounded(source.options):
-        reader = reader.option("maxBytesPerTrigger", _PACKED_AT_MOST)
+        reader = reader.option("maxBytesPerTrigger", str(source.packed_at_most))
     return reader if source.format in _OWN_COLUMNS else reader.schema(source.schema)
 
 
@@ -201,6 +221,7 @@ def kind_of(error: Exception) -> str:
     tuples or name files and folders of the machine."""
     name, words, file = type(error).__name__, "", ""
     for cause in _causes(error):
+        name = _name_in_kafka(cause) or name
         with suppress(Exception):  # the cause has no such name, or the JVM is gone
             found, more = cause.getCondition(), cause.getMessageParameters()
             if found and not found.startswith("_LEGACY"):
@@ -210,6 +231,14 @@ def kind_of(error: Exception) -> str:
                 column = more["column"].strip("[]")
                 words = f"column {column} is {more['actualType']} there, {more['expectedType']} in the stream"
     return ": ".join(x for x in (name, f"`{file}`" if file else "", words) if x)
+
+
+def _name_in_kafka(cause: Any) -> str:
+    """Errors of Kafka have classes and no names of Spark's."""
+    with suppress(Exception):
+        found = str(cause.getClass().getName())
+        return found.rpartition(".")[2] if found.startswith("org.apache.kafka.") else ""
+    return ""
 
 
 def _plain_path(path: str) -> str:

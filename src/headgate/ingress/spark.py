@@ -6,16 +6,20 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import HeadgateError
 from headgate.expressions.sql.spark import SETTINGS as EXPRESSIONS
+from headgate.ingress.kafka_jars import connector_settings
 from headgate.ingress.masters import check_answers
+from headgate.ingress.spark_settings import CHOSEN, SparkSettings
 from headgate.standard_error import errors_to
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
@@ -35,6 +39,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "10s",  # of logs that were compacted; nobody else reads them
     "spark.sql.streaming.noDataProgressEventInterval": "400",  # how often a stream says that it finds nothing, in ms
     # It renames as atomically on local disks, and forks no process for each file of a checkpoint
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming.checkpointing."
@@ -46,30 +51,62 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+_SUBMITTED, _ARGUMENTS = "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"
+"""Environment variables of `spark-submit`: set in programs that it runs; its words where PySpark runs it."""
 _SECRETS = ("HEADGATE_PASSWORD", "HEADGATE_STORE", "HEADGATE_OPTIONS", "PGPASSWORD")
 """Environment variables that Spark's processes must not inherit: the URL of a store may contain a password."""
 
 
-def spark_session(home: Path, *, master: str = "local[2]", **more: str) -> SparkSession:
-    """The one session of the process; files that Spark writes on its own go below `home`."""
-    check_answers(master)
+LOCAL = "local[2]"
+"""Where Spark runs unless an operator, or `spark-submit`, says otherwise."""
+
+
+def spark_session(home: Path, *, master: str | None = LOCAL, settings: SparkSettings | None = None) -> SparkSession:
+    """The one session of the process; files that Spark writes on its own go below `home`. Under `spark-submit` there is
+    a Java process already, and without `master` it runs where that was told to."""
+    submitted = _SUBMITTED in os.environ
+    if master is None and not submitted:
+        master = LOCAL
+    if master is not None:
+        check_answers(master)
+    asked = settings or SparkSettings()
+    asked.check({*EXPRESSIONS, *SETTINGS, *_LOCAL})
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    local = master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", asked.python or sys.executable)
+    local = master is not None and master.startswith("local")
     if local:  # Spark listens on this machine only, and accepts only connections with its secret
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(home / "tmp"))
-    builder = SparkSession.builder.master(master).appName("headgate")
-    settings = EXPRESSIONS | SETTINGS | {"spark.sql.warehouse.dir": str(home / "warehouse")}
-    for key, value in (settings | (_LOCAL if local else {}) | more).items():
+    builder = SparkSession.builder.appName("headgate")
+    if master is not None:
+        builder = builder.master(master)
+    own = (
+        EXPRESSIONS | SETTINGS | connector_settings(local=local) | {"spark.sql.warehouse.dir": str(home / "warehouse")}
+    )
+    chosen = asked.names | (_of_submit() if submitted else frozenset())
+    usual = {name: value for name, value in (own | (_LOCAL if local else {})).items() if name not in chosen}
+    for key, value in (usual | dict(asked.given)).items():
         builder = builder.config(key, value)
     log = home / "spark.err"  # the Java process writes its errors there, not between the program's lines
     try:
-        with errors_to(log), _nothing_left_behind(), _in_private():
-            return builder.getOrCreate()
+        with errors_to(log), _nothing_left_behind(), _ctrl_c_kept(), _in_private(), _with_file(asked):
+            session = builder.getOrCreate()
+        if submitted:  # its Java process began with logs of its own, and logs contain values of tuples
+            session.sparkContext.setLogLevel("OFF")
+        return session
     except Exception as error:
         hint = f"it needs Java 17 or later; `--master` names where it runs; its own messages are in `{log}`"
         raise HeadgateError(f"cannot start Spark: {type(error).__name__}", hint=hint) from None
+
+
+def session_beside(given: SparkSession) -> SparkSession:
+    """A session of our own in the Spark that somebody else has started. Its settings are ours as far as Spark lets them
+    be changed; those of the given session stay as they are."""
+    own = given.newSession()
+    for key, value in (EXPRESSIONS | SETTINGS).items():
+        if own.conf.isModifiable(key):
+            own.conf.set(key, value)
+    return own
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
@@ -83,6 +120,26 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
         spark.conf.set(_AT_ONCE, str(usual))
 
 
+def _of_submit() -> frozenset[str]:
+    """The settings that `spark-submit` was given, of those that an operator may choose."""
+    SparkContext._ensure_initialized()  # connects to the Java process that there is
+    return CHOSEN & {name for name, _ in SparkConf().getAll()}
+
+
+@contextmanager
+def _with_file(settings: SparkSettings) -> Iterator[None]:
+    """Spark's Java process, if it starts inside, reads the file of settings."""
+    before = os.environ.get(_ARGUMENTS)
+    os.environ[_ARGUMENTS] = settings.submit_arguments(before or "pyspark-shell")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_ARGUMENTS]
+        else:
+            os.environ[_ARGUMENTS] = before
+
+
 @contextmanager
 def _in_private() -> Iterator[None]:
     """Processes that start inside do not inherit secrets, and the files they write are private."""
@@ -93,6 +150,17 @@ def _in_private() -> Iterator[None]:
     finally:
         os.umask(mask)
         os.environ.update(kept)
+
+
+@contextmanager
+def _ctrl_c_kept() -> Iterator[None]:
+    """PySpark puts its own handler of Ctrl-C in place of the program's, whenever Spark starts in the main thread."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread() and before is not None:
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

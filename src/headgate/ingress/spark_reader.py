@@ -191,7 +191,7 @@ def _number(descriptor: StreamDescriptor, pushdown: Pushdown) -> SparkColumn:
     long = " OR ".join(
         f"COALESCE(octet_length({spark_name(name)}), 0) > {pushdown.longest}"
         for name, type_ in descriptor.columns
-        if type_ == Type.STRING
+        if type_ in (Type.STRING, Type.BINARY)
     )
     timeless = "FALSE"
     if descriptor.event_time is not None:

@@ -32,6 +32,7 @@ from headgate.ingress.validation import MOST_KEPT, NO_FORM, Whole, as_texts
 from headgate.ingress.values import values_of, wrong_value
 from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.stream import StreamDescriptor
+from headgate.plan.expressions import Type
 
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _WORKERS = min(4, os.cpu_count() or 1)
@@ -241,7 +242,7 @@ def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
         if other[record]:
             return f"it has {piece.fields[record]} values, not {len(names)}"
         row = int(np.searchsorted(places, record))
-        return _first_wrong(text, values.wrong, row, lambda name: str(texts[name][row].as_py()))
+        return _first_wrong(text.columns, values.wrong, row, lambda name: str(texts[name][row].as_py()))
 
     malformed = _any(values.wrong, len(places))
     bad = (piece.damaged | other) & ~piece.blank
@@ -252,13 +253,13 @@ def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
 def _objects(text: Text, piece: Piece) -> _Part:
     """Reads JSON lines. A line that is not one object, has a duplicate key, or has a value that does not fit its column
     is rejected whole."""
-    found = json_rows(text, piece)
+    found = json_rows(text.columns, as_lines(piece.lines))
     return _part(text, piece, found.columns, ~found.bad, found.refused, found.why)
 
 
 @dataclass(frozen=True)
 class JsonRows:
-    """The columns of a piece of JSON lines; which lines are no tuples, which of these are not just blank, and why."""
+    """The columns of JSON lines; which lines are no tuples, which of these are not just blank, and why."""
 
     columns: Mapping[str, pa.Array]
     bad: Bools
@@ -266,10 +267,10 @@ class JsonRows:
     why: Callable[[int], str]
 
 
-def json_rows(text: Text, piece: Piece) -> JsonRows:
-    lines = _text(pa.chunked_array([piece.lines]))
-    objects = objects_of(lines, text.columns)
-    values = values_of(objects.texts, text.columns)
+def json_rows(columns: Sequence[tuple[str, Type]], lines: pa.Array) -> JsonRows:
+    """Reads texts, each of which should be one JSON object."""
+    objects = objects_of(lines, columns)
+    values = values_of(objects.texts, columns)
     wrong = {
         name: objects.wrong.get(name, False) | values.wrong.get(name, np.zeros(len(lines), np.bool_))
         for name in objects.wrong.keys() | values.wrong.keys()
@@ -280,7 +281,7 @@ def json_rows(text: Text, piece: Piece) -> JsonRows:
             return NO_OBJECT
         if objects.twice[record]:
             return TWICE
-        return _first_wrong(text, wrong, record, lambda name: objects.raw(name, record))
+        return _first_wrong(columns, wrong, record, lambda name: objects.raw(name, record))
 
     bad = objects.no_object | objects.twice | _any(wrong, len(lines))
     refused = bad
@@ -293,8 +294,10 @@ def _any(wrong: Mapping[str, Bools], size: int) -> Bools:
     return np.asarray(np.logical_or.reduce([*wrong.values(), np.zeros(size, np.bool_)]), np.bool_)
 
 
-def _first_wrong(text: Text, wrong: Mapping[str, Bools], row: int, shown: Callable[[str], str]) -> str:
-    name, type_ = next((name, type_) for name, type_ in text.columns if name in wrong and wrong[name][row])
+def _first_wrong(
+    columns: Sequence[tuple[str, Type]], wrong: Mapping[str, Bools], row: int, shown: Callable[[str], str]
+) -> str:
+    name, type_ = next((name, type_) for name, type_ in columns if name in wrong and wrong[name][row])
     return wrong_value(name, shown(name), type_)
 
 
@@ -306,6 +309,10 @@ def _part(
     first = np.flatnonzero(bad)
     kept = [(piece.record(x), why(x)) for x in first[:MOST_KEPT].tolist()]
     return _Part(table if good.all() else table.filter(pa.array(good)), len(first), kept)
+
+
+def as_lines(data: pa.Array) -> pa.Array:
+    return _text(pa.chunked_array([data]))
 
 
 def _text(column: pa.ChunkedArray) -> pa.Array:

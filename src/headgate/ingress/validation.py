@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -197,7 +198,7 @@ class Ingress:
         return pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
 
     def _too_long(self, batch: pa.Table) -> pa.Array:
-        texts = [batch.column(name) for name, type_ in self._descriptor.columns if type_ == Type.STRING]
+        texts = [batch.column(name) for name, type_ in self._descriptor.columns if type_ in (Type.STRING, Type.BINARY)]
         long = [pc.greater(pc.binary_length(x), self._longest).fill_null(False).combine_chunks() for x in texts]
         return reduce(pc.or_, long, pa.array(np.zeros(batch.num_rows, np.bool_)))
 
@@ -206,12 +207,9 @@ class Ingress:
         if not self._descriptor.labels:
             return repeated(int(self._numbers([()])[0]), batch.num_rows), np.ones(batch.num_rows, np.bool_)
         columns = [batch.column(name).combine_chunks() for name in self._descriptor.labels.values()]
-        kinds, kind = dense(codes(columns, null_is_a_value=True))
-        example = np.empty(len(kinds), np.int64)
-        example[kind] = np.arange(len(kind))
-        texts = zip(*(column.take(pa.array(example)).to_pylist() for column in columns), strict=True)
-        known = self._numbers(list(texts))
-        numbers = known[kind] if len(kinds) else np.empty(0, np.int64)
+        texts, kind = _distinct_text(columns[0]) if len(columns) == 1 else _distinct_texts(columns)
+        known = self._numbers(texts)
+        numbers = known[kind] if len(texts) else np.empty(0, np.int64)
         return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
 
     def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
@@ -244,9 +242,30 @@ class Ingress:
         return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
 
 
+def _distinct_text(column: pa.Array) -> tuple[list[tuple[str | None, ...]], Ints]:
+    """The different texts of a column, and for each row which one it has."""
+    encoded = column.dictionary_encode()
+    texts: list[tuple[str | None, ...]] = [(text,) for text in encoded.dictionary.to_pylist()]
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(texts))
+        texts.append((None,))
+    return texts, indices.to_numpy()
+
+
+def _distinct_texts(columns: Sequence[pa.Array]) -> tuple[list[tuple[str | None, ...]], Ints]:
+    """The different rows of texts, and for each row which one it has."""
+    kinds, kind = dense(codes(columns, null_is_a_value=True))
+    example = np.empty(len(kinds), np.int64)
+    example[kind] = np.arange(len(kind))
+    return list(zip(*(column.take(pa.array(example)).to_pylist() for column in columns), strict=True)), kind
+
+
 def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A text column with valid UTF-8. Files can hold other bytes, on which later stages would fail, and a failure there
     would concern every query: invalid UTF-8 becomes U+FFFD."""
+    if all(map(_is_ascii, column.chunks)):
+        return column
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -254,6 +273,20 @@ def as_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
         texts = pa.array([None if x is None else x.decode(errors="replace") for x in given], pa.string())
         return pa.chunked_array([texts]).cast(column.type)
     return column
+
+
+def _is_ascii(array: pa.Array) -> bool:
+    """Whether all bytes of an array of texts are ASCII, and so valid UTF-8, however they are cut into texts."""
+    if not pa.types.is_string(array.type) or not len(array):
+        return not len(array)
+    _, offsets, data = array.buffers()
+    places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    size = 0 if data is None else data.size
+    if places[0] < 0 or places[-1] > size or (places[1:] < places[:-1]).any():
+        return False  # Arrow says what is wrong with it
+    if data is None or places[0] == places[-1]:
+        return True
+    return bool(np.frombuffer(data, np.int8)[places[0] : places[-1]].min() >= 0)
 
 
 def fitting(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
@@ -294,7 +327,9 @@ def shortened(value: object) -> object:
 
 
 def plain_value(value: object) -> Any:
-    """A value for JSON, which has only finite numbers: others become texts."""
+    """A value for JSON, which has only finite numbers: others become texts, and bytes become base64."""
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value.isoformat() if isinstance(value, dt.date) else value

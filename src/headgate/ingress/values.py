@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.columns.sorting import Bools
-from headgate.expressions.duck import evaluate
+from headgate.expressions.duck import evaluate, kernel_answer
 from headgate.expressions.sql import forms
 from headgate.expressions.sql.types import ARROW
 from headgate.plan.expressions import Cast, Column, Type
@@ -22,6 +22,8 @@ _NUMBERS = f"^ *(({forms.NUMBER})|[+-]?(?i:nan|inf|infinity)) *$"
 """Texts that are numbers. Those without a finite value become NULL and do not make the row malformed."""
 _FINE = "([.][0-9]{6})[0-9]+"
 _FLOATING = frozenset({Type.FLOAT, Type.DOUBLE})
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+"""BINARY as text: base64 of RFC 4648, padded and in one line."""
 _MOST_SHOWN = 100
 
 
@@ -49,7 +51,11 @@ def values_of(texts: Mapping[str, pa.Array], columns: Sequence[tuple[str, Type]]
 
 
 def _cast(text: pa.Array, type_: Type) -> pa.Array:
-    """Converts texts to one type. A TIMESTAMP may be a date only, or finer than microseconds (cut off)."""
+    """Converts texts to one type. A BINARY is base64. A TIMESTAMP may be a date only, or finer than microseconds (cut
+    off)."""
+    if type_ == Type.BINARY:
+        sql = f"SELECT CASE WHEN regexp_matches(text, '{_BASE64}') THEN from_base64(text) END AS data FROM given"  # noqa: S608
+        return kernel_answer(sql, pa.table({"text": text})).column("data").combine_chunks().cast(ARROW[type_])
     column = Column(0, "text", Type.STRING)
     if type_ == Type.TIMESTAMP:
         text = pc.replace_substring_regex(text, _FINE, "\\1")
@@ -63,4 +69,5 @@ def _cast(text: pa.Array, type_: Type) -> pa.Array:
 def wrong_value(name: str, text: str, type_: Type) -> str:
     """The reason why a row is malformed."""
     shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
-    return f"{name}: `{shown}` is not {type_}"
+    what = "BINARY in base64" if type_ == Type.BINARY else type_
+    return f"{name}: `{shown}` is not {what}"

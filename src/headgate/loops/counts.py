@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headgate.loops.arrays import zeros
 from headgate.loops.compiled import compiled, inlined
 from headgate.loops.siphash import hash_pair, new_seed
 
@@ -104,7 +105,7 @@ class Counts:
         needed, size = 2 * (len(self) + changes), len(self.table)
         if size // 16 <= needed <= size or needed <= size == _FEWEST:
             return
-        into = np.zeros((max(_FEWEST, 1 << (needed - 1).bit_length()), 3), np.int64)
+        into = zeros((max(_FEWEST, 1 << (needed - 1).bit_length()), 3), np.int64)
         _rehash(self.table, self.seed, into)
         self.table = into
 

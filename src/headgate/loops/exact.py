@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headgate.loops.arrays import grown
 from headgate.loops.compiled import compiled, inlined
 
 Ints = npt.NDArray[np.int64]
@@ -93,32 +94,6 @@ def carry(limbs: Ints, group: int) -> None:
         limbs[group, limb] &= DIGIT
 
 
-@inlined
-def add_whole(limbs: Ints, group: int, value: int, sign: int) -> None:
-    """Adds a whole number to a sum of whole numbers (`WholeSums`), or removes it."""
-    limbs[group, 0] += sign * (value & DIGIT)
-    limbs[group, 1] += sign * (value >> 32)
-    carry(limbs, group)
-
-
-@inlined
-def add_whole_square(limbs: Ints, group: int, value: int, sign: int) -> None:
-    """Adds or removes the square of a whole number."""
-    lower, upper = _square(abs(value))
-    limbs[group, 0] += sign * np.int64(lower & np.uint64(DIGIT))
-    limbs[group, 1] += sign * np.int64(lower >> np.uint64(32))
-    limbs[group, 2] += sign * np.int64(upper & np.uint64(DIGIT))
-    limbs[group, 3] += sign * np.int64(upper >> np.uint64(32))
-    carry(limbs, group)
-
-
-@inlined
-def clear(limbs: Ints, group: int) -> None:
-    """Makes the sum 0, for a group that is new or gone."""
-    for limb in range(limbs.shape[1]):
-        limbs[group, limb] = 0
-
-
 @compiled
 def _carry_all(limbs: Ints) -> int:
     """Carries in every row; returns the greatest magnitude of a highest limb."""
@@ -140,40 +115,23 @@ def _exponents(values: Doubles) -> tuple[int, int]:
     return least, greatest
 
 
-class _Rows:
-    """Sums by group. `limbs` is replaced when it grows: read it again after `grow` and `cover`."""
+class ExactSums:
+    """Sums of doubles, or of their squares, by group. `limbs` is replaced when it grows: read it again after `grow` and
+    `cover`."""
 
-    def __init__(self, width: int) -> None:
-        self.limbs: Ints = np.zeros((0, width), np.int64)
+    def __init__(self, *, squares: bool = False) -> None:
+        self.limbs: Ints = np.zeros((0, 0), np.int64)
         self.low = 0
+        self._squares = squares
+        self._added = 0
 
     def grow(self, groups: int) -> None:
         """Makes room for this many groups; new sums are 0."""
-        held, width = self.limbs.shape
-        if groups > held:
-            wider = np.zeros((max(groups, held + held // 2), width), np.int64)
-            wider[:held] = self.limbs
-            self.limbs = wider
+        self.limbs = grown(self.limbs, groups)
 
     @property
     def nbytes(self) -> int:
         return self.limbs.nbytes
-
-
-class WholeSums(_Rows):
-    """Sums of 64-bit whole numbers, or of their squares."""
-
-    def __init__(self, *, squares: bool = False) -> None:
-        super().__init__(4 if squares else 2)
-
-
-class ExactSums(_Rows):
-    """Sums of doubles, or of their squares."""
-
-    def __init__(self, *, squares: bool = False) -> None:
-        super().__init__(0)
-        self._squares = squares
-        self._added = 0
 
     def cover(self, values: Doubles) -> None:
         """Makes limbs that can hold these values; a loop may then add each of them once, and remove it any time."""

@@ -142,14 +142,6 @@ def total(limbs: Ints, low: int, group: int) -> tuple[float, float]:
 
 
 @inlined
-def whole_total(limbs: Ints, group: int) -> tuple[int, bool]:
-    """The sum of whole numbers, and whether it fits 64 bits."""
-    carry(limbs, group)
-    high = limbs[group, 1]
-    return (high << 32) + limbs[group, 0], -(1 << 31) <= high < (1 << 31)
-
-
-@inlined
 def _subtract_square_of(limbs: Ints, group: int, into: Ints, start: int) -> None:
     """Subtracts the square of the positive sum, by digits, from the row `into`, whose digit `start` has the unit of the
     square of the lowest limb. The highest limb counts as two digits."""

@@ -1,4 +1,4 @@
-"""Groups of rows that come and go: which groups a block emits at each step, and which labels they have then.
+"""Groups of rows that come and go: which groups a block emits at each step.
 
 The changes of a batch are arrays: the row, its group, 1 (enters) or -1 (leaves), and the step. An *emission* is a group
 after so many changes. All aggregates of a group are computed for the same emissions, each by a loop of its own.
@@ -16,12 +16,9 @@ from headgate.loops.compiled import compiled, inlined
 
 Ints = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
-Counts = npt.NDArray[np.int32]
 
 GAINED, APPEARED, GONE = range(3)
 """Which groups are emitted at a step: those that gained a row, that had none before, that have none left."""
-WORD = 62
-"""Labels in one word of bits."""
 
 
 @inlined
@@ -115,34 +112,6 @@ def every_group(
         s += 1
     progress[0], progress[1] = k, s
     return found
-
-
-@inlined
-def _change_label(group: int, kind: int, sign: int, count: Counts, word: Ints) -> None:
-    count[group, kind] += sign
-    if sign > 0:
-        if count[group, kind] == 1:
-            word[group, kind // WORD] |= np.int64(1) << np.int64(kind % WORD)
-    elif count[group, kind] == 0:
-        word[group, kind // WORD] &= ~(np.int64(1) << np.int64(kind % WORD))
-
-
-@compiled
-def label_words(
-    row: Ints, group: Ints, sign: Signs, kinds: Ints, after: Ints, of: Ints, count: Counts, word: Ints, found: Ints
-) -> None:
-    """The labels that each emitted group has, as bits. `kinds[row, side]` are the labels of a row's tuples; `count`
-    counts them by group and label, `word` has the bits of those that are there."""
-    k = 0
-    for m in range(len(after) + 1):
-        end = after[m] if m < len(after) else len(row)
-        while k < end:
-            for side in range(kinds.shape[1]):
-                _change_label(group[k], kinds[row[k], side], sign[k], count, word)
-            k += 1
-        if m < len(after):
-            for w in range(word.shape[1]):
-                found[m, w] = word[of[m], w]
 
 
 @compiled

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.loops.arguments import whole
+from headgate.loops.arrays import grown, zeros
 from headgate.loops.compiled import inlined
 from headgate.loops.siphash import hash_pair, new_seed
 
@@ -31,10 +32,11 @@ class Interner:
     empty while all second parts are 0), `size` (one element) and `seed`. Growing replaces the arrays.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, paired: bool = False) -> None:
+        """`paired`: loops add keys with second parts."""
         self.table: Words = np.zeros(2 * _LEAST, np.uint64)
         self.a: Ints = np.zeros(_LEAST, np.int64)
-        self.b: Ints = np.zeros(0, np.int64)
+        self.b: Ints = np.zeros(_LEAST if paired else 0, np.int64)
         self.size: Ints = np.zeros(1, np.int64)
         self.seed = new_seed()
 
@@ -72,10 +74,10 @@ class Interner:
             room *= 2
         if room == len(self.a):
             return
-        self.a = np.concatenate((self.a, np.zeros(room - len(self.a), np.int64)))
+        self.a = grown(self.a, room)
         if len(self.b):
-            self.b = np.concatenate((self.b, np.zeros(room - len(self.b), np.int64)))
-        self.table = np.zeros(2 * room, np.uint64)
+            self.b = grown(self.b, room)
+        self.table = zeros(2 * room, np.uint64)
         _fill(self.table, self.a, self.b, len(self), self.seed)
 
     def _second(self, a: Ints, b: Ints | None) -> Ints:

@@ -1,7 +1,7 @@
 """Pairs of rows with equal keys that are there at the same time: the new rows of both inputs meet the rows of the other
 input, in the order in which they come.
 
-Each input keeps its rows in chains by key, the latest row first. A row is there until a time (`until`), and until the
+Each input keeps its rows in chains by key, the latest row first. A row is there until a time (`UNTIL`), and until the
 tuple at a position displaces it (`gone`). Rows that leave in the order in which they came (`fifo`) need no removal from
 their chains: behind the first row that has left, all have left. Their numbers may be used again; such a row has another
 key, or came later than the row before it in the chain.
@@ -9,168 +9,117 @@ key, or came later than the row before it in the chain.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from headgate.loops.compiled import compiled
+from headgate.loops.compiled import compiled, inlined
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+BEFORE, KEY, CAME, UNTIL = range(4)
+"""What a chain has of each row, side by side, so that most rows are left after one look at memory: the row before it,
+its key (-1: it is in no chain), the position at which it came, the time until which it is there."""
+LINKS = 4
 
-@compiled
-def link(row: int, key: int, head: Ints, before: Ints, behind: Ints, key_of: Ints, fifo: bool) -> None:
+
+class Side(NamedTuple):
+    """One input of a join.
+
+    rows, keys, times: its new rows in order, the key of each (-1: it equals none), the time at which it came
+    came, until, gone: by row
+    head, links: the chains, by key and by row
+    behind: by row, the next row in the chain; only if rows do not leave in the order in which they came
+    """
+
+    rows: Ints
+    keys: Ints
+    times: Ints
+    came: Ints
+    until: Ints
+    gone: Ints
+    head: Ints
+    links: Ints
+    behind: Ints
+    fifo: bool
+
+
+@inlined
+def _link(side: Side, row: int, key: int) -> None:
     """Put a row at the head of the chain of its key."""
-    before[row] = head[key]
-    key_of[row] = key
-    if not fifo:
-        behind[row] = -1
-        if head[key] >= 0:
-            behind[head[key]] = row
-    head[key] = row
+    links, first = side.links, side.head[key]
+    links[row, BEFORE], links[row, KEY] = first, key
+    links[row, CAME], links[row, UNTIL] = side.came[row], side.until[row]
+    if not side.fifo:
+        side.behind[row] = -1
+        if first >= 0:
+            side.behind[first] = row
+    side.head[key] = row
 
 
 @compiled
-def unlink(rows: Ints, head: Ints, before: Ints, behind: Ints, key_of: Ints) -> None:
+def unlink(rows: Ints, head: Ints, links: Ints, behind: Ints) -> None:
     """Take rows out of their chains."""
     for row in rows:
-        if key_of[row] < 0:
+        key, before = links[row, KEY], links[row, BEFORE]
+        if key < 0:
             continue
         if behind[row] >= 0:
-            before[behind[row]] = before[row]
+            links[behind[row], BEFORE] = before
         else:
-            head[key_of[row]] = before[row]
-        if before[row] >= 0:
-            behind[before[row]] = behind[row]
-        key_of[row] = -1
+            head[key] = before
+        if before >= 0:
+            behind[before] = behind[row]
+        links[row, KEY] = -1
 
 
-@compiled
-def _probe(
-    key: int,
-    position: int,
-    time: int,
-    head: Ints,
-    before: Ints,
-    key_of: Ints,
-    came: Ints,
-    until: Ints,
-    gone: Ints,
-    fifo: bool,
-    own: int,
-    swapped: bool,
-    count: int,
-    left: Ints,
-    right: Ints,
-    at: Ints,
-) -> int:
-    row, latest = head[key], np.int64(1) << 62
+@inlined
+def _meet(own: Side, new: int, other: Side, count: int, mine: Ints, others: Ints, at: Ints) -> int:
+    """Let a new row meet the rows of the other input; returns how many pairs there are now, more than fit if there is
+    no room."""
+    key, position, time = own.keys[new], own.came[own.rows[new]], own.times[new]
+    links, fifo = other.links, other.fifo
+    row, latest = other.head[key], np.int64(1) << 62
     while row >= 0:
-        if fifo and (key_of[row] != key or came[row] >= latest):
+        if fifo and (links[row, KEY] != key or links[row, CAME] >= latest):
             break
-        latest = came[row]
-        if until[row] >= time and gone[row] > position:
-            if count < len(left):
-                left[count], right[count] = (row, own) if swapped else (own, row)
-                at[count] = position
+        latest = links[row, CAME]
+        if links[row, UNTIL] >= time and other.gone[row] > position:
+            if count < len(mine):
+                mine[count], others[count], at[count] = own.rows[new], row, position
             count += 1
         elif fifo:
             break
-        row = before[row]
+        row = links[row, BEFORE]
     return count
 
 
 @compiled
-def meetings(
-    left_rows: Ints,
-    left_keys: Ints,
-    left_came: Ints,
-    left_times: Ints,
-    right_rows: Ints,
-    right_keys: Ints,
-    right_came: Ints,
-    right_times: Ints,
-    left_head: Ints,
-    left_before: Ints,
-    left_behind: Ints,
-    left_key_of: Ints,
-    left_position: Ints,
-    left_until: Ints,
-    left_gone: Ints,
-    left_fifo: bool,
-    right_head: Ints,
-    right_before: Ints,
-    right_behind: Ints,
-    right_key_of: Ints,
-    right_position: Ints,
-    right_until: Ints,
-    right_gone: Ints,
-    right_fifo: bool,
-    progress: Ints,
-    left: Ints,
-    right: Ints,
-    at: Ints,
-) -> int:
+def meetings(left: Side, right: Side, progress: Ints, of_left: Ints, of_right: Ints, at: Ints) -> int:
     """Let the new rows of both inputs meet the rows of the other, and put them into their chains. Where a row of each
     came with the same tuple, the two meet once. Stops before a row whose meetings do not fit; `progress` says how far
     it came (new rows of the left, of the right), and the caller goes on with more room. Returns how many pairs were
     found, or, negative, how many fit so far and at least one more."""
     i, j, count = progress[0], progress[1], 0
-    while i < len(left_rows) or j < len(right_rows):
-        before_count = count
-        if j >= len(right_rows) or (i < len(left_rows) and left_came[i] <= right_came[j]):
-            if left_keys[i] >= 0:
-                count = _probe(
-                    left_keys[i],
-                    left_came[i],
-                    left_times[i],
-                    right_head,
-                    right_before,
-                    right_key_of,
-                    right_position,
-                    right_until,
-                    right_gone,
-                    right_fifo,
-                    left_rows[i],
-                    False,
-                    count,
-                    left,
-                    right,
-                    at,
-                )
-                if count > len(left):
-                    progress[0], progress[1], progress[2] = i, j, count - before_count
-                    return -1 - before_count
-                link(left_rows[i], left_keys[i], left_head, left_before, left_behind, left_key_of, left_fifo)
-            else:
-                left_key_of[left_rows[i]] = -1
+    while i < len(left.rows) or j < len(right.rows):
+        before = count
+        first = j >= len(right.rows) or (i < len(left.rows) and left.came[left.rows[i]] <= right.came[right.rows[j]])
+        if first and left.keys[i] >= 0:
+            count = _meet(left, i, right, count, of_left, of_right, at)
+        elif not first and right.keys[j] >= 0:
+            count = _meet(right, j, left, count, of_right, of_left, at)
+        if count > len(at):
+            progress[0], progress[1], progress[2] = i, j, count - before
+            return -1 - before
+        if first:
+            if left.keys[i] >= 0:
+                _link(left, left.rows[i], left.keys[i])
             i += 1
         else:
-            if right_keys[j] >= 0:
-                count = _probe(
-                    right_keys[j],
-                    right_came[j],
-                    right_times[j],
-                    left_head,
-                    left_before,
-                    left_key_of,
-                    left_position,
-                    left_until,
-                    left_gone,
-                    left_fifo,
-                    right_rows[j],
-                    True,
-                    count,
-                    left,
-                    right,
-                    at,
-                )
-                if count > len(left):
-                    progress[0], progress[1], progress[2] = i, j, count - before_count
-                    return -1 - before_count
-                link(right_rows[j], right_keys[j], right_head, right_before, right_behind, right_key_of, right_fifo)
-            else:
-                right_key_of[right_rows[j]] = -1
+            if right.keys[j] >= 0:
+                _link(right, right.rows[j], right.keys[j])
             j += 1
     progress[0], progress[1], progress[2] = i, j, 0
     return count

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.loops.arguments import whole
+from headgate.loops.arrays import few_slots, grown
 from headgate.loops.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Slots = npt.NDArray[np.int32]
 
 _LEAST = 16
 
@@ -30,7 +32,7 @@ class SlotPool:
         self.used = 0
         self._fresh = 0  # slots from here on were never taken
         self._taken: Bools = np.zeros(0, np.bool_)
-        self._queue: Ints = np.empty(0, np.int64)  # a ring: the freed slots, from `_first` on
+        self._queue: Ints = np.empty(_LEAST, np.int64)  # a ring: the freed slots, from `_first` on
         self._first = 0
 
     def take(self, count: int) -> Ints:
@@ -48,7 +50,10 @@ class SlotPool:
 
     def give(self, slots: Ints) -> None:
         """Takes slots back. A slot that is not taken is an error: two rows would get it."""
-        last = self._first + self._fresh - self.used
+        freed = self._fresh - self.used
+        if freed + len(slots) > len(self._queue):
+            self._widen(freed, freed + len(slots))
+        last = self._first + freed
         given = _give(whole(slots), self._taken, self._queue, last)
         self.used -= given
         if given < len(slots):
@@ -62,16 +67,58 @@ class SlotPool:
             self._first = (self._first + len(into)) % len(self._queue)
 
     def _grow(self, needed: int) -> None:
-        freed = np.empty(self._fresh - self.used, np.int64)
-        self._pop(freed)
+        few_slots(needed)
         self.capacity = max(needed, self.capacity + self.capacity // 2, _LEAST)
-        self._queue = np.empty(self.capacity, np.int64)
-        self._queue[: len(freed)], self._first = freed, 0
-        self._taken = np.concatenate((self._taken, np.zeros(self.capacity - len(self._taken), np.bool_)))
+        self._taken = grown(self._taken, self.capacity)
+
+    def _widen(self, freed: int, needed: int) -> None:
+        """Make room in the ring. It is as long as the most slots that were ever free at once: mostly few are."""
+        queue = np.empty(2 * needed, np.int64)
+        self._pop(queue[:freed])
+        self._queue, self._first = queue, 0
 
 
 @compiled
-def unheld(slots: Ints, holders: Ints, found: Ints) -> int:
+def count_holders(slots: Ints, holders: Slots, step: int) -> None:
+    """One holder more (`step` 1) or less (-1) for each of these slots."""
+    for slot in slots:
+        holders[slot] += step
+
+
+@compiled
+def count_kinds(slots: Ints, kinds: Ints, counts: Ints, step: int) -> int:
+    """Count the kinds of these slots up or down; returns how many were counted: fewer than all where `counts` has no
+    room for a kind."""
+    for n in range(len(slots)):
+        kind = kinds[slots[n]]
+        if kind >= len(counts):
+            return n
+        counts[kind] += step
+    return len(slots)
+
+
+@compiled
+def seen_of(slots: Ints, rows: Ints, seen: Bools, found: Ints) -> int:
+    """The slots whose visibility row is seen, in the same order. Returns how many there are."""
+    count = 0
+    for slot in slots:
+        if seen[rows[slot]]:
+            found[count] = slot
+            count += 1
+    return count
+
+
+@compiled
+def renumber(holders: Slots, rows: Ints, changed: Ints, counts: Ints) -> None:
+    """Replace the row of every slot that somebody holds, and count the new rows."""
+    for slot in range(len(holders)):
+        if holders[slot] > 0:
+            rows[slot] = changed[rows[slot]]
+            counts[rows[slot]] += 1
+
+
+@compiled
+def unheld(slots: Ints, holders: Slots, found: Ints) -> int:
     """The slots, each once, that nobody holds; from now on they count -1 holders. Returns how many there are."""
     count = 0
     for slot in slots:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.errors import HeadgateError
+from headgate.loops.arrays import grown
 from headgate.loops.arrow import (
     MOST_BYTES,
     Array,
@@ -114,9 +115,9 @@ class ColumnStore:
 
     def _grow(self, capacity: int) -> None:
         for name, values in self._numbers.items():
-            self._numbers[name] = np.concatenate((values, np.zeros(capacity - self.capacity, values.dtype)))
+            self._numbers[name] = grown(values, capacity)
         for name, valid in self._valid.items():
-            self._valid[name] = np.concatenate((valid, np.ones(capacity - self.capacity, np.bool_)))
+            self._valid[name] = grown(valid, capacity, 1)
         for texts in self._texts.values():
             texts.grow(capacity)
         self.capacity = capacity

@@ -10,13 +10,14 @@ import numpy.typing as npt
 
 from headgate.loops import counts as multiset
 from headgate.loops import exact, exact_results, heaps
-from headgate.loops.compiled import compiled
+from headgate.loops.compiled import compiled, inlined
 
 Ints = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
 Bools = npt.NDArray[np.bool_]
 Doubles = npt.NDArray[np.float64]
 SUM, MEAN = range(2)
+_EXACT = 1 << 53
 
 
 @compiled
@@ -33,23 +34,59 @@ def counted(row: Ints, group: Ints, sign: Signs, known: Bools, after: Ints, of: 
             found[m] = count[of[m]]
 
 
+@inlined
+def _add_whole(
+    row: Ints, group: Ints, sign: Signs, value: Any, known: Bools, start: int, end: int, count: Ints, high: Ints,
+    low: Ints,
+) -> None:  # fmt: skip
+    every = len(known) == 0
+    for k in range(start, end):
+        if every or known[row[k]]:
+            x, g = np.int64(value[row[k]]), group[k]
+            count[g] += sign[k]
+            high[g] += sign[k] * (x >> 32)
+            low[g] += sign[k] * (x & 0xFFFFFFFF)
+
+
 @compiled
 def whole_sums(
-    row: Ints, group: Ints, sign: Signs, value: Any, known: Bools, after: Ints, of: Ints, high: Ints, low: Ints,
-    high_found: Ints, low_found: Ints,
+    row: Ints, group: Ints, sign: Signs, value: Any, known: Bools, after: Ints, of: Ints, count: Ints, high: Ints,
+    low: Ints, counts_found: Ints, high_found: Ints, low_found: Ints,
 ) -> None:  # fmt: skip
     """Exact sums of whole numbers in two parts, high * 2^32 + low, because a sum may not fit 64 bits."""
-    every, k = len(known) == 0, 0
-    for m in range(len(after) + 1):
-        end = after[m] if m < len(after) else len(row)
-        while k < end:
-            if every or known[row[k]]:
-                x, g = np.int64(value[row[k]]), group[k]
-                high[g] += sign[k] * (x >> 32)
-                low[g] += sign[k] * (x & 0xFFFFFFFF)
-            k += 1
-        if m < len(after):
-            high_found[m], low_found[m] = high[of[m]], low[of[m]]
+    k = 0
+    for m in range(len(after)):
+        _add_whole(row, group, sign, value, known, k, after[m], count, high, low)
+        k = max(k, after[m])
+        g = of[m]
+        counts_found[m], high_found[m], low_found[m] = count[g], high[g], low[g]
+    _add_whole(row, group, sign, value, known, k, len(row), count, high, low)
+
+
+@compiled
+def whole_means(
+    row: Ints, group: Ints, sign: Signs, value: Any, known: Bools, after: Ints, of: Ints, count: Ints, high: Ints,
+    low: Ints, found: Doubles, counts_found: Ints, great: Ints, high_found: Ints, low_found: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Means of whole numbers. Sums that are no doubles are left to the caller: `great` are their emissions, with both
+    parts of the sum. Returns how many groups have no value, and how many sums are great."""
+    k = missing = many = 0
+    for m in range(len(after)):
+        _add_whole(row, group, sign, value, known, k, after[m], count, high, low)
+        k = max(k, after[m])
+        g = of[m]
+        counts_found[m] = count[g]
+        total = np.float64(high[g]) * 4294967296.0 + np.float64(low[g])
+        if count[g] == 0:
+            missing += 1
+            found[m] = 0.0
+        elif abs(total) < _EXACT:
+            found[m] = total / count[g]
+        else:
+            great[many], high_found[many], low_found[many] = m, high[g], low[g]
+            many += 1
+    _add_whole(row, group, sign, value, known, k, len(row), count, high, low)
+    return missing, many
 
 
 @compiled

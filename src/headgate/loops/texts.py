@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headgate.loops.arguments import whole
+from headgate.loops.arrays import grown, zeros
 from headgate.loops.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
@@ -35,15 +36,13 @@ class TextHeap:
 
     def grow(self, capacity: int) -> None:
         """Makes room for slots below `capacity`."""
-        more = capacity - len(self.begin)
-        self.begin = np.concatenate((self.begin, np.zeros(more, np.int64)))
-        self.length = np.concatenate((self.length, np.zeros(more, np.int32)))
+        self.begin, self.length = grown(self.begin, capacity), grown(self.length, capacity)
 
     def put(self, slots: Ints, data: Bytes, places: Ints) -> None:
         """Gives each slot the text between its place in `data` and the next one. Slots are below the capacity."""
         end = self._end + len(data)
         if end > len(self.heap):
-            heap = np.empty(max(end, len(self.heap) + len(self.heap) // 2), np.uint8)
+            heap = zeros(max(end, len(self.heap) + len(self.heap) // 2), np.uint8)
             heap[: self._end] = self.heap[: self._end]
             self.heap = heap
         self.heap[self._end : end] = data
@@ -66,7 +65,7 @@ class TextHeap:
         """A rewrite visits all slots and all live bytes, so it waits until as many bytes are garbage: then each byte
         that became garbage pays for a constant part of it."""
         if self._end - self._live > self._live + len(self.begin):
-            heap = np.empty(self._live + self._live // 2, np.uint8)
+            heap = zeros(self._live + self._live // 2, np.uint8)
             self._end = _rewrite(self.begin, self.length, self.heap, heap)
             self.heap = heap
 

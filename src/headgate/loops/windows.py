@@ -12,13 +12,71 @@ from headgate.loops.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
 Signs = npt.NDArray[np.int8]
+_NEAR = 8
+
+
+@compiled
+def steps_after(values: Ints, bounds: Ints, found: Ints) -> None:
+    """For each value, how many of the bounds, which ascend, are not greater, as `np.searchsorted` says; but
+    values nearly always ascend too, so the search goes on where the last one ended."""
+    place = 0
+    for i in range(len(values)):
+        value = values[i]
+        if place and bounds[place - 1] > value:
+            place = np.searchsorted(bounds[:place], value, side="right")
+        for _ in range(_NEAR):
+            if place == len(bounds) or bounds[place] > value:
+                break
+            place += 1
+        else:
+            place += np.searchsorted(bounds[place:], value, side="right")
+        found[i] = place
+
+
+@compiled
+def is_ordered(rows: Ints, time: Ints, stream: npt.NDArray[np.int16], arrival: Ints) -> bool:
+    """Whether rows are in the order of SPEC.md, 4.2: by time, stream and arrival."""
+    for i in range(1, len(rows)):
+        a, b = rows[i - 1], rows[i]
+        if time[a] > time[b]:
+            return False
+        if time[a] == time[b] and (stream[a] > stream[b] or (stream[a] == stream[b] and arrival[a] > arrival[b])):
+            return False
+    return True
+
+
+@compiled
+def first_from(rows: Ints, time: Ints, stream: npt.NDArray[np.int16], arrival: Ints, key: tuple[int, int, int]) -> int:
+    """How many of these rows, which are in order, come before a time, stream and arrival."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        row = rows[middle]
+        before = time[row] < key[0] or (
+            time[row] == key[0] and (stream[row] < key[1] or (stream[row] == key[1] and arrival[row] < key[2]))
+        )
+        if before:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def is_ascending(first: Ints, second: Ints) -> bool:
+    """Whether rows are in order by a first key and then by a second one, given as [row, 0]."""
+    for i in range(1, len(first)):
+        if first[i - 1] > first[i] or (first[i - 1] == first[i] and second[i - 1, 0] > second[i, 0]):
+            return False
+    return True
 
 
 @compiled
 def interleaved(
-    entering: Ints, enters_at: Ints, leaving: Ints, leaves_at: Ints, row: Ints, sign: Signs, step: Ints
+    entering: Ints, enters_at: Ints, leaving: Ints, leaves_at: Ints, row: Ints, sign: Signs, step: Ints, entered: Ints
 ) -> None:
-    """Merge the rows that enter and those that leave, both in the order of their steps."""
+    """Merge the rows that enter and those that leave, both in the order of their steps. `entered` are the positions of
+    those that enter."""
     i = j = 0
     for k in range(len(row)):
         if j < len(leaving) and (i >= len(entering) or leaves_at[j] <= enters_at[i]):
@@ -26,6 +84,7 @@ def interleaved(
             j += 1
         else:
             row[k], sign[k], step[k] = entering[i], 1, enters_at[i]
+            entered[i] = k
             i += 1
 
 

@@ -1,4 +1,4 @@
-"""The memory budget of one view in one batch (SPEC.md, 4.3, Limits), over all columns, blocks and stages.
+"""The budget of one view in one batch (SPEC.md, 4.3, Limits), over all columns, blocks, partitions and stages.
 
 Bytes are charged before they are computed. Input tuples are free; derived data is charged: texts that CONCAT makes,
 results of expressions, columns of rows that joins and instants multiply. Views that see the same tuples are computed
@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from headgate.model.limits import NEAR, Limits
+
 Value = TypeVar("Value")
 
 
@@ -22,22 +24,67 @@ class LimitExceeded(Exception):
 
 
 class Budget:
-    """The bytes that one view may compute in one batch. The lock is there because its blocks may run in parallel."""
+    """What one view may use in one batch, and what it has used. The lock is there because its blocks may run in
+    parallel.
 
-    def __init__(self, most: int, spent: int = 0) -> None:
-        self.most = most
+    spent: bytes that were computed
+    rows: the most rows that were combined or read at once
+    held: tuples in windows, and tuples that wait, by the rows of blocks; partitions add up
+    """
+
+    def __init__(self, limits: Limits, spent: int = 0) -> None:
+        self.limits = limits
         self.spent = spent
+        self.rows = 0
+        self.held: dict[Hashable, tuple[int, int]] = {}
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        used = {"rows": self.rows, "held": self.held}
+        return Budget, (self.limits, self.spent), used  # a lock cannot be sent to another process
 
     def spend(self, size: int) -> bool:
         """Adds `size` bytes; returns whether the budget still holds."""
         with self._lock:
             self.spent += size
-            return self.spent <= self.most
+            return self.spent <= self.limits.bytes
 
-    @property
-    def exceeded(self) -> str:
-        return f"what is computed for it at once may have more than {self.most:,} bytes"
+    def hold(self, rows: Hashable, windows: int, waiting: int) -> str:
+        """Adds the tuples that the windows of some rows hold in one partition, and those that wait. Returns the limit
+        that is exceeded, if any."""
+        with self._lock:
+            windows, waiting = (x + y for x, y in zip(self.held.get(rows, (0, 0)), (windows, waiting), strict=True))
+            self.held[rows] = windows, waiting
+            return _held(windows, waiting) if windows + waiting > self.limits.tuples else ""
+
+    def look_at(self, rows: int) -> None:
+        with self._lock:
+            self.rows = max(self.rows, rows)
+
+    def add(self, other: Budget, before: int) -> Iterator[str]:
+        """Adds what was used in another process, where `before` bytes had been spent already. Returns the limits that
+        are exceeded with it."""
+        if not self.spend(other.spent - before):
+            yield "bytes"
+        self.look_at(other.rows)
+        yield from filter(None, [self.hold(rows, *held) for rows, held in other.held.items()])
+
+    def near(self) -> dict[str, str]:
+        """The limits that are near, each with a warning."""
+        found = {}
+        if self.spent >= NEAR * self.limits.bytes:
+            found["bytes"] = self.limits.near("bytes")
+        if self.rows >= NEAR * self.limits.rows:
+            found["rows"] = self.limits.near("rows")
+        for windows, waiting in self.held.values():
+            if windows + waiting >= NEAR * self.limits.tuples:
+                found["tuples"] = self.limits.near(_held(windows, waiting))
+        return found
+
+
+def _held(windows: int, waiting: int) -> str:
+    """What to name where there are too many tuples: those that are more."""
+    return "waiting" if waiting > windows else "tuples"
 
 
 class Meter:
@@ -80,8 +127,27 @@ class Meter:
     def _spend(self, size: int) -> None:
         for view, budget in list(self._budgets.items()):
             if not budget.spend(size):
-                self.exceeded[view] = budget.exceeded
-                del self._budgets[view]
+                self._exceed(view, budget.limits.exceeded("bytes"))
+        self._check()
+
+    def hold(self, rows: Hashable, windows: int, waiting: int) -> None:
+        """Counts the tuples that the windows of some rows hold, and those that wait. Raises as `charge` does."""
+        for view, budget in list(self._budgets.items()):
+            exceeded = budget.hold(rows, windows, waiting)
+            if exceeded:
+                self._exceed(view, budget.limits.exceeded(exceeded))
+        self._check()
+
+    def look_at(self, rows: int) -> None:
+        """Counts rows that are combined or read at once."""
+        for budget in self._budgets.values():
+            budget.look_at(rows)
+
+    def _exceed(self, view: int, why: str) -> None:
+        self.exceeded[view] = why
+        del self._budgets[view]
+
+    def _check(self) -> None:
         if self.exceeded and not self._budgets:
             raise LimitExceeded(next(iter(self.exceeded.values())))
 
@@ -102,6 +168,18 @@ def charge(size: int) -> None:
     meter = _METER.get()
     if meter is not None and size:
         meter.charge(size)
+
+
+def hold(rows: Hashable, windows: int, waiting: int) -> None:
+    meter = _METER.get()
+    if meter is not None:
+        meter.hold(rows, windows, waiting)
+
+
+def look_at(rows: int) -> None:
+    meter = _METER.get()
+    if meter is not None:
+        meter.look_at(rows)
 
 
 class Remembered:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from headgate.labels import Label, Level
 from headgate.plan.expressions import Column, Expr
 from headgate.plan.lowering import lower
+from headgate.plan.nodes import Node
 from headgate.plan.queries import Block, Query
 from headgate.plan.secure import Mode
 
@@ -24,6 +25,7 @@ class ContinuousQuery:
     output: the stream that its results form for consumer queries; empty if none
     stage: how many producer queries stand at most between it and its sources
     together: whether its subscribers share the tuples that any of them may see
+    base: the query that it is a copy of, for the subscribers of one level; empty: it is no copy
     most_state, most_results: how many tuples of state, and results per second, the owner's roles allow each view now
     """
 
@@ -35,12 +37,17 @@ class ContinuousQuery:
     output: str = ""
     stage: int = 0
     together: bool = False
+    base: str = ""
     most_state: int | None = None
     most_results: int | None = None
 
     @cached_property
     def streams(self) -> frozenset[str]:
         return frozenset(reading.stream.name for block in self.query.blocks for reading in block.readings)
+
+    def at(self, level: str) -> ContinuousQuery:
+        """The copy of a cumulative query for the subscribers of one level: windows are never shared between levels."""
+        return replace(self, name=name_at(self.name, level), base=self.name)
 
     @property
     def limited(self) -> bool:
@@ -58,9 +65,18 @@ class ContinuousQuery:
         return tuple(tuple(dict.fromkeys(_column_labels(block))) for block in self.query.blocks)
 
     @cached_property
+    def root(self) -> Node:
+        """Its tree of operators."""
+        return lower(self.query)
+
+    @cached_property
     def meaning(self) -> str:
         """A key for its semantics: stored state can be used again only while this key is the same."""
-        return f"{self.mode} {self.level} {lower(self.query).key}"
+        return f"{self.mode} {self.level} {self.root.key}"
+
+
+def name_at(query: str, level: str) -> str:
+    return f"{query}@{level}"
 
 
 def _column_labels(block: Block) -> Iterator[Label]:

@@ -2,16 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.narrow import positions_of, renumbered, used
+from headgate.columns.narrow import of_kinds, positions_of, renumbered, used
 from headgate.columns.sorting import Bools, Ints
 from headgate.labels import LEAST, Label
+from headgate.storage import Storage
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Workers(Protocol):
+    """Processes other than the driver."""
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether all of them have the driver's folders."""
+        ...
+
+    def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
+        """Do the work with each item there. `what` names the job for people."""
+        ...
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where results are that a task wrote to a file, so that they need not pass the driver.
+
+    counts: how many results have each set of labels
+    workers: who can read them; None in a worker
+    """
+
+    storage: Storage
+    file: str
+    counts: tuple[int, ...]
+    workers: Workers | None = None
 
 
 @dataclass(frozen=True)
@@ -34,9 +66,11 @@ class BlockResults:
     order: tuple[Ints, ...]
     exceeded: str = ""
     """Why there are no results, now and later: the limit that was exceeded. Empty if none was."""
+    written: Written | None = None
+    """If they are in a file: then only their sets of labels are here."""
 
     def __len__(self) -> int:
-        return len(self.time)
+        return len(self.time) if self.written is None else sum(self.written.counts)
 
     def where(self, chosen: Bools, views: tuple[int, ...]) -> BlockResults:
         """The chosen results, for the given views."""
@@ -77,8 +111,9 @@ class ResultBatch:
     subscribers: all of them receive the same results
     blocks: for each result the block that it comes from, in a query of several blocks
     labels: for each result the number of its label in `kinds`
-    ended, waits, suspended: the reason of a notice: the query ended for the subscribers, waits until a stream can be
-        read again, or is suspended until they have the rights
+    ended, waits, suspended, changed, continues, warned: the reason of a notice: the query ended for the subscribers,
+        waits until a stream can be read again, is suspended until they have the rights, is another one from here on, no
+        longer waits, or nears a limit
     outgoing: the recipient of a notice whose subscription is no longer in the catalog snapshot
     """
 
@@ -92,6 +127,9 @@ class ResultBatch:
     ended: str = ""
     waits: str = ""
     suspended: str = ""
+    changed: str = ""
+    continues: str = ""
+    warned: str = ""
     outgoing: Recipient | None = None
     places: Ints | None = None
     """For each result its position among all computed results, if some of those are no longer permitted."""
@@ -104,7 +142,8 @@ class ResultBatch:
     @property
     def word(self) -> dict[str, str]:
         """The kind of the notice and its reason; empty if this batch holds results."""
-        words = (("ended", self.ended), ("waits", self.waits), ("suspended", self.suspended))
+        names = ("ended", "waits", "suspended", "changed", "continues", "warned")
+        words = ((name, getattr(self, name)) for name in names)
         return {name: text for name, text in words if text}
 
     def to(self, subscribers: tuple[str, ...]) -> ResultBatch:
@@ -119,6 +158,14 @@ class ResultBatch:
         moments = None if self.moments is None else self.moments[rows]
         left = replace(self, blocks=self.blocks[rows], times=self.times[rows], values=values, labels=self.labels[rows])
         return replace(left, moments=moments)._of_own_kinds()
+
+    def of_kinds(self, chosen: Sequence[bool]) -> ResultBatch:
+        """The results whose labels are chosen, with these labels only."""
+        return self.where(of_kinds(self.labels, chosen))
+
+    def left_of_kinds(self, chosen: Sequence[bool]) -> ResultBatch:
+        """As `of_kinds`; each result keeps its position among the computed results."""
+        return self.left(of_kinds(self.labels, chosen))
 
     def _of_own_kinds(self) -> ResultBatch:
         there = used(self.labels, len(self.kinds))
@@ -140,10 +187,14 @@ def notice(
     ended: str = "",
     waits: str = "",
     suspended: str = "",
+    changed: str = "",
+    continues: str = "",
+    warned: str = "",
     outgoing: Recipient | None = None,
 ) -> ResultBatch:
     nothing = np.empty(0, np.int64)
-    return ResultBatch(subscribers, query, nothing, nothing, (), nothing, (), ended, waits, suspended, outgoing)
+    words = ended, waits, suspended, changed, continues, warned
+    return ResultBatch(subscribers, query, nothing, nothing, (), nothing, (), *words, outgoing=outgoing)
 
 
 @dataclass(frozen=True)

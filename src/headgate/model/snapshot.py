@@ -16,12 +16,14 @@ from headgate.model.stream import StreamDescriptor
 
 @dataclass(frozen=True)
 class Subscriber:
-    """A subscriber of one query; without a clearance it receives no results."""
+    """A subscriber of one query; without a clearance it receives no results. `level` is that of the subscription, which
+    never changes; empty: not known."""
 
     name: str
     query: str
     clearance: Clearance | None
     outgoing: Recipient | None = None
+    level: str = ""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class SubscriptionStatus:
     word: str = ""
     """`ended`, `waits` or `suspended`; empty while results are delivered."""
     why: str = ""
+    revision: int | None = None
+    """Changes when the query is replaced, or when the stream gets a column; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +97,12 @@ class CatalogSnapshot:
 
     def protected(self, label: Label) -> Label:
         """A label combined with the current policies of its sources. The policies at the time of arrival are already
-        part of the label and remain."""
-        policies = [self.descriptors[source].policy for source in label.sources & self.descriptors.keys()]
+        part of the label and remain. A policy protects only aggregates where the label does."""
+        policies = [
+            policy.as_aggregate() if source in label.aggregated else policy
+            for source in label.sources & self.descriptors.keys()
+            for policy in [self.descriptors[source].policy]
+        ]
         return self.rules.combine_all((label, *policies)) if policies else label
 
     def concerned(self, stream: str) -> list[tuple[str, str]]:

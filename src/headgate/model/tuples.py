@@ -26,9 +26,10 @@ class TupleBatch:
     """The moments of the batch at which they arrive; None: each is a moment of its own, after those before it."""
 
 
-def in_moments(arrivals: Sequence[TupleBatch]) -> list[TupleBatch]:
-    """Tuples that come one after the other, each at a moment of its own, in the order given."""
-    found, count = list[TupleBatch](), 0
+def in_moments(arrivals: Sequence[TupleBatch], first: int = 0) -> list[TupleBatch]:
+    """Tuples that come one after the other, each at a moment of its own, in the order given, from the moment `first`
+    on."""
+    found, count = list[TupleBatch](), first
     for x in arrivals:
         if x.moments is None:
             x = replace(x, moments=np.arange(count, count + len(x.times)))

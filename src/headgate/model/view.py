@@ -38,6 +38,17 @@ class ViewScratch:
     """The moment of the batch with which a query ended whose results it reads: it sees no later one."""
     ended_at: int | None = None
     """The moment of the batch with which it ended."""
+    near: dict[str, str] = field(default_factory=dict)
+    """Limits that it or a query that it reads came near to in this batch, each with a warning."""
+
+
+@dataclass
+class ReaderTime:
+    """How far time has come for one subscriber of a cumulative view: `greatest`, `passed` and `open` as in View."""
+
+    greatest: dict[str, int] = field(default_factory=dict)
+    passed: int = NO_TIME
+    open: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -48,9 +59,11 @@ class View:
     clearances: the clearance of each subscriber, by name
     columns: its columns in the visibility rows, one for each block
     greatest: by stream, the latest event time that it has seen; of another query's output, its watermark
-    passed: the watermark up to which instants have been evaluated
+    passed: the watermark up to which instants have been evaluated; it never falls
+    open: the streams that it may read tuples of, as grants and declarations say; the others do not hold the watermark
+        back
     floors: by stream with a declared delay, the watermark that the clock has given it
-    own: what `greatest` is for single subscribers, who see different tuples if the query is cumulative; of `readers`
+    own: how far time has come for single subscribers, who see different tuples if the query is cumulative; of `readers`
     """
 
     running: ContinuousQuery
@@ -66,7 +79,12 @@ class View:
     scratch: ViewScratch = field(default_factory=ViewScratch)
     """What the current batch has computed for it so far; no version stores it."""
     floors: dict[str, int] = field(default_factory=dict)
-    own: dict[str, dict[str, int]] = field(default_factory=dict)
+    own: dict[str, ReaderTime] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+    warned: frozenset[str] = frozenset()
+    """The limits that its owner and the operator were warned about."""
+    held: int | None = None
+    """How many tuples its windows held after the last batch, over all blocks; None: not known. No version stores it."""
     readers: tuple[str, ...] = ()
     """Those of its subscribers that stand for other queries, which read its results."""
 
@@ -107,11 +125,12 @@ class View:
         return bool(self.readers) or self.mixed
 
     def watermark(self) -> int:
-        return min(map(self.reached, self.timed))
+        return self.watermark_with({})
 
     def watermark_with(self, floors: Mapping[str, int]) -> int:
         """The watermark if the clock gives streams these."""
-        return min(max(self.reached(x), floors.get(x, NO_TIME)) for x in self.timed)
+        least = min((max(self.reached(x), floors.get(x, NO_TIME)) for x in self.open), default=NO_TIME)
+        return max(least, self.passed)
 
     @cached_property
     def slides(self) -> tuple[tuple[int, int], ...]:

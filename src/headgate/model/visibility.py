@@ -40,7 +40,7 @@ class Visibility:
     copied: pairs (new, old) of columns: a new view starts with the state of an old one
     limits: the limits of each view
     cutoff: by column, the position from which on a view that ends with this batch sees nothing
-    budgets: by column, the memory that its view has left for this batch
+    budgets: by column, what its view may use in this batch, and has used
     """
 
     targets: tuple[tuple[str, int], ...]
@@ -56,7 +56,7 @@ class Visibility:
 
     def meter(self, views: Iterable[int]) -> Meter:
         """The meter of a block that these columns share."""
-        return Meter({view: self.budgets.get(view) or Budget(self.limits.bytes) for view in views})
+        return Meter({view: self.budgets.get(view) or Budget(self.limits) for view in views})
 
     def visible(self, view: int) -> Bools:
         """The visibility rows whose tuples the view sees."""

@@ -16,6 +16,7 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.sql import arrow_type
 from headgate.loops import sums
 from headgate.loops.arrays import grown
+from headgate.loops.arrow import from_numbers, is_text
 from headgate.loops.counts import Counts
 from headgate.loops.exact import ExactSums
 from headgate.loops.heaps import GREATEST, LEAST, Heaps
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _NONE = np.empty(0, np.int64)
 _ALL: Bools = np.empty(0, np.bool_)
-_SAFE, _BIGINT, _EXACT = 1 << 62, 1 << 63, 1 << 53
+_SAFE, _BIGINT = 1 << 62, 1 << 63
 _VALUE = "value"
 
 
@@ -71,9 +72,14 @@ class Accumulator:
         self._capacity = capacity
         self._prepare(argument, groups)
         values = self._advance((changes.row, group, sign), (found.after, found.of))
-        if self._store is not None:
-            self._store.drop(changes.row[changes.sign < 0])
+        if self._store is not None and is_text(self._store.schema.field(_VALUE).type):
+            self._store.drop(changes.row[changes.left])
         return values
+
+    @property
+    def keys(self) -> int:
+        """How many values it knows, of rows that are there or were; 0 if it does not tell values apart."""
+        return 0 if self._once is None else len(self._once)
 
     def _prepare(self, argument: pa.Array | None, groups: int) -> None:
         """Make room for these values and groups."""
@@ -99,6 +105,9 @@ class _Once:
         self._codes = KeyCodes(arrow_type(call.argument.type))
         self._code = _NONE
         self._counts = Counts()
+
+    def __len__(self) -> int:
+        return len(self._codes)
 
     def counting(
         self, changes: Changes, group: Ints, new: Ints, argument: pa.Array | None, known: Bools, capacity: int
@@ -140,18 +149,28 @@ class WholeSum(Accumulator):
         self._count, self._high, self._low = (grown(x, groups) for x in (self._count, self._high, self._low))
 
     def _advance(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
-        count, high, low = (np.empty(len(found[0]), np.int64) for _ in range(3))
-        known = self._known()
-        sums.counted(*changes, known, *found, self._count, count)
-        sums.whole_sums(*changes, self._values(), known, *found, self._high, self._low, high, low)
         if self.call.function == "SUM":
-            return _whole(high, low, count == 0)
-        total = high.astype(np.float64) * 2.0**32 + low
-        if not (np.abs(total) < _EXACT).all():
-            with np.errstate(all="ignore"):
-                return _doubles((high.astype(np.longdouble) * 2.0**32 + low) / count, count == 0)
-        with np.errstate(all="ignore"):
-            return _doubles(total / count, count == 0)
+            return self._sums(changes, found)
+        return self._means(changes, found)
+
+    def _kept(self) -> tuple[Ints, Ints, Ints]:
+        return self._count, self._high, self._low
+
+    def _sums(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
+        count, high, low = (np.empty(len(found[0]), np.int64) for _ in range(3))
+        sums.whole_sums(*changes, self._values(), self._known(), *found, *self._kept(), count, high, low)
+        return _whole(high, low, count == 0)
+
+    def _means(self, changes: tuple[Any, ...], found: tuple[Ints, Ints]) -> pa.Array:
+        size = len(found[0])
+        means, (count, great, high, low) = np.empty(size), (np.empty(size, np.int64) for _ in range(4))
+        missing, many = sums.whole_means(
+            *changes, self._values(), self._known(), *found, *self._kept(), means, count, great, high, low
+        )
+        if many:
+            at, total = great[:many], high[:many].astype(np.longdouble) * 2.0**32 + low[:many]
+            means[at] = np.asarray(total / count[at], np.float64)
+        return _doubles(means, count == 0) if missing or many else from_numbers(pa.float64(), means, None)
 
 
 class DoubleSum(Accumulator):
@@ -220,7 +239,7 @@ class Extreme(Accumulator):
             heaps.previous, rows,
         )  # fmt: skip
         missing = rows < 0
-        if pa.types.is_string(self._store.schema.field(_VALUE).type):
+        if is_text(self._store.schema.field(_VALUE).type):
             charge(int(self._store.lengths(_VALUE, rows[~missing]).sum()))
         found_values = self._store.take(_VALUE, np.where(missing, 0, rows))
         if not missing.any():
@@ -229,7 +248,7 @@ class Extreme(Accumulator):
 
     def _keys(self) -> Any:
         assert self._store is not None  # noqa: S101
-        if pa.types.is_string(self._store.schema.field(_VALUE).type):
+        if is_text(self._store.schema.field(_VALUE).type):
             texts = self._store.texts(_VALUE)
             return texts.begin, texts.length, texts.heap
         return self._store.numbers(_VALUE)

@@ -6,7 +6,7 @@ Blocks over the same windows and joins share them, whatever they select or aggre
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +15,7 @@ import numpy as np
 from headgate.columns.sorting import Ints, distinct
 from headgate.expressions.limits import few_rows
 from headgate.expressions.sql.forms import LAST_MICROSECOND
+from headgate.loops.arrays import grown
 from headgate.loops.windows import interleaved, slides_over
 from headgate.model.budget import charge
 from headgate.model.times import NO_TIME
@@ -25,6 +26,7 @@ from headgate.operators.rowsets import Instants, PartitionedSet, RowSet, TableSe
 from headgate.operators.sequence import Sequence
 from headgate.operators.visible import Reader
 from headgate.plan import nodes as n
+from headgate.plan import steps
 from headgate.plan.expressions import Expr
 
 LAST = LAST_MICROSECOND // 1000
@@ -47,17 +49,27 @@ class Finals:
 
 @dataclass(frozen=True)
 class Changes:
-    """The rows of a block that enter (sign 1) and leave (sign -1), in order, with the number of the instant."""
+    """The rows of a block that enter (sign 1) and leave (sign -1), in order, with the number of the instant.
+
+    new: the rows that enter, in order
+    enters: at which instant
+    entered: which of the changes they are
+    """
 
     row: Ints
     sign: np.ndarray[tuple[int], np.dtype[np.int8]]
     step: Ints
     instants: Instants
+    new: Ints
+    enters: Ints
+    entered: Ints
 
-    @cached_property
-    def entered(self) -> Ints:
-        """The positions of the changes that enter."""
-        return np.flatnonzero(self.sign > 0)
+    def parts(self, size: int) -> Iterator[Changes]:
+        """The same in parts, if all rows enter at one instant."""
+        for first in range(0, len(self.row), size):
+            end = first + size
+            rows, steps = self.row[first:end], self.step[first:end]
+            yield Changes(rows, self.sign[first:end], steps, self.instants, rows, steps, np.arange(len(rows)))
 
     @cached_property
     def left(self) -> Ints:
@@ -95,6 +107,8 @@ class BlockRows:
         self.last = NO_TIME
         self._order: tuple[int, ...] | None = None
         self._alike: Counter[str] = Counter()
+        self._leaves_at = _NONE
+        """By row, when it leaves; -1 between batches."""
         self._tables = {key: x.capacity for key, x in tables.items()}
         self.top = self._made(node, sequences, tables, kept or bool(self.slide))
         self.kept = kept or bool(self.slide) or not isinstance(self.top, JoinSet)
@@ -118,6 +132,7 @@ class BlockRows:
                 top, right, Matching.of(number, ready, streams), kept=kept or not last,
                 order=self._order if last else None,
             )  # fmt: skip
+            top.step = steps.within(node, node)
         return top
 
     def _side(
@@ -130,8 +145,11 @@ class BlockRows:
         if window.kind == "PARTITIONED":
             self._alike[side.key] += 1
             name = own_sequence(self.node, side, self._alike[side.key])
-            return PartitionedSet(window, stream, conditions, sequences[name])
-        return WindowSet(window, stream, conditions, sequences[window.input.key], joined=joined)
+            made: WindowSet | PartitionedSet = PartitionedSet(window, stream, conditions, sequences[name])
+        else:
+            made = WindowSet(window, stream, conditions, sequences[window.input.key], joined=joined)
+        made.step, made.selecting = steps.within(window, self.node), steps.within(side, self.node)
+        return made
 
     @property
     def windows(self) -> list[WindowSet | PartitionedSet]:
@@ -141,6 +159,16 @@ class BlockRows:
     def held(self) -> int:
         """How many tuples its windows hold, and how many it sees of tables; a window that is read twice counts once."""
         return sum({x.window.key: x.held for x in self.windows}.values()) + sum(self._tables.values())
+
+    @property
+    def rows(self) -> int:
+        """How many rows it keeps."""
+        return self.held + (self.top.rows if isinstance(self.top, JoinSet) else 0)
+
+    @property
+    def keys(self) -> int:
+        """How many keys its joins know, of rows that are there or were."""
+        return self.top.keys if isinstance(self.top, JoinSet) else 0
 
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
         """The tuples of rows, one array for each source, in the order of the block's sources."""
@@ -164,13 +192,15 @@ class BlockRows:
     def begin(self, held: Mapping[str, Ints], before: Mapping[str, Ints], last: int, reader: Reader) -> Changes:
         """Continue with what windows held, at the last instant (`before`) and now, by the window's key."""
         self.last = last
+        position = self._position(last)  # now: a PARTITIONED window takes its rows out of the order of its sequence
         for window in self.windows:
             now = held.get(window.window.key, _NONE)
             window.begin(now, before.get(window.window.key, now), last, bool(self.slide), reader)
         _begin(self.top, reader)
-        seen = Instants(np.array([last]), np.array([self._position(last)]), _NONE, bool(self.slide))
+        seen = Instants(np.array([last]), np.array([position]), _NONE, bool(self.slide))
         rows = self.top.entering(seen)[0] if self.kept else _NONE
-        return Changes(rows, np.ones(len(rows), np.int8), np.zeros(len(rows), np.int64), seen)
+        steps = np.zeros(len(rows), np.int64)
+        return Changes(rows, np.ones(len(rows), np.int8), steps, seen, rows, steps, np.arange(len(rows)))
 
     def _position(self, last: int) -> int:
         """The position of the first tuple that came after the last instant."""
@@ -192,15 +222,28 @@ class BlockRows:
             self.last = int(instants.time[-1])
         if not self.kept:
             self.top.leaving(instants)
-            return Changes(_NONE, _NO_SIGNS, _NONE, instants)
+            return Changes(_NONE, _NO_SIGNS, _NONE, instants, _NONE, _NONE, _NONE)
         entering, enters = self.top.entering(instants)
         leaving, leaves = self.top.leaving(instants)
         if self.slide:
-            entering, enters, leaving, leaves = _seen(entering, enters, leaving, leaves)
+            entering, enters, leaving, leaves = self._seen(entering, enters, leaving, leaves)
         size = len(entering) + len(leaving)
         row, step, sign = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.int8)
-        interleaved(entering, enters, leaving, leaves, row, sign, step)
-        return Changes(row, sign, step, instants)
+        entered = np.empty(len(entering), np.int64)
+        interleaved(entering, enters, leaving, leaves, row, sign, step, entered)
+        return Changes(row, sign, step, instants, entering, enters, entered)
+
+    def _seen(self, entering: Ints, enters: Ints, leaving: Ints, leaves: Ints) -> tuple[Ints, Ints, Ints, Ints]:
+        """Without the rows that leave before any instant sees them: at the instant at which they would enter."""
+        if not len(entering) or not len(leaving) or enters[0] > leaves[-1]:
+            return entering, enters, leaving, leaves
+        leaves_at = self._leaves_at = grown(self._leaves_at, self.top.capacity, -1)
+        leaves_at[leaving] = leaves
+        stay = leaves_at[entering] != enters
+        leaves_at[entering[~stay]] = -1
+        go = leaves_at[leaving] >= 0
+        leaves_at[leaving] = -1
+        return entering[stay], enters[stay], leaving[go], leaves[go]
 
     def release(self) -> None:
         """Forget the rows that have left, after everything was computed from them."""
@@ -209,13 +252,17 @@ class BlockRows:
     def _instants(self, finals: Finals) -> Instants:
         if self.slide:
             return self._slides(finals)
-        rows = [(x.sequence.positions[x.sequence.entered], x.sequence.tuples[x.sequence.entered]) for x in self.windows]
-        if len(rows) == 1:
-            ((positions, tuples),) = rows
+        sequences = {id(x.sequence): x.sequence for x in self.windows}.values()
+        if all(len(x.entered) == len(finals.tuples) for x in sequences):
+            places = np.arange(len(finals.tuples))
         else:
-            positions, first = np.unique(np.concatenate([x for x, _ in rows]), return_index=True)
-            tuples = np.concatenate([x for _, x in rows])[first]
-        return Instants(finals.times[positions - finals.first], positions + 1, tuples, slides=False)
+            entered = np.zeros(len(finals.tuples), np.bool_)
+            for x in sequences:
+                entered[x.positions[x.entered] - finals.first] = True
+            places = np.flatnonzero(entered)
+        if len(places) == len(finals.tuples):
+            return Instants(finals.times, places + (finals.first + 1), finals.tuples, slides=False)
+        return Instants(finals.times[places], places + (finals.first + 1), finals.tuples[places], slides=False)
 
     def _slides(self, finals: Finals) -> Instants:
         found = []
@@ -223,7 +270,8 @@ class BlockRows:
         for x in self.windows:
             if x.window.slide:
                 times = x.sequence.times[x.sequence.entered]
-                earlier = x.sequence.order(x.sequence.first, x.sequence.end - len(times))
+                ended = x.sequence.end - len(times)
+                earlier = x.sequence.order(max(x.sequence.first, ended - 1), ended)
                 covered = int(x.sequence.times[earlier[-1]]) + x.window.range if len(earlier) else NO_TIME
                 since = finals.since if len(earlier) or not len(times) else max(finals.since, int(times[0]))
                 if covered == NO_TIME and not len(times):
@@ -247,14 +295,3 @@ def _begin(rows: RowSet, reader: Reader) -> None:
         for x in rows.inputs:
             _begin(x, reader)
         rows.begin(reader)
-
-
-def _seen(entering: Ints, enters: Ints, leaving: Ints, leaves: Ints) -> tuple[Ints, Ints, Ints, Ints]:
-    """Without the rows that leave before any instant sees them."""
-    unseen = np.intersect1d(entering[enters >= 0], leaving)
-    if not len(unseen):
-        return entering, enters, leaving, leaves
-    gone = dict(zip(leaving.tolist(), leaves.tolist(), strict=True))
-    never = [row for row, step in zip(entering.tolist(), enters.tolist(), strict=True) if gone.get(row, -1) == step]
-    stay, go = ~np.isin(entering, never), ~np.isin(leaving, never)
-    return entering[stay], enters[stay], leaving[go], leaves[go]

@@ -12,12 +12,13 @@ from headgate.columns.sorting import Ints
 from headgate.expressions.limits import few_rows
 from headgate.loops.arrays import grown
 from headgate.loops.grouping import all_rows
+from headgate.loops.windows import is_ascending
 from headgate.model.budget import charge
 from headgate.operators.block_rows import BlockRows, Changes
 from headgate.operators.emit import Emitted, emitted
+from headgate.operators.group_labels import LabelKinds
 from headgate.operators.grouping import APPEARED, EVERY, GAINED, GONE, Grouping, GroupResults
 from headgate.operators.label_sets import LabelSets, side_by_side
-from headgate.operators.sequence import LabelKinds
 from headgate.operators.visible import Reader
 from headgate.plan import nodes as n
 from headgate.plan.expressions import AggregateCall, Column, Expr
@@ -157,6 +158,8 @@ class AllRows:
 def in_order(rows: BlockRows, chosen: Ints, at: Ints) -> tuple[Ints, Ints]:
     """Rows in the order of results: by instant, then by their tuples."""
     keys = rows.top.orders()[chosen]
+    if keys.shape[1] == 1 and is_ascending(at, keys):
+        return chosen, at
     order = np.lexsort((*(keys[:, x] for x in reversed(range(keys.shape[1]))), at))
     return chosen[order], at[order]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headgate.columns.sorting import Ints
 from headgate.expressions.limits import limited
-from headgate.model.budget import LimitExceeded, Meter
+from headgate.model.budget import LimitExceeded, Meter, Remembered
 from headgate.model.visibility import Visibility
 from headgate.operators.block_rows import BlockRows, Changes
 from headgate.operators.blocks import AllRows, Shape, group_results, row_results
@@ -19,6 +19,7 @@ from headgate.operators.emit import NOTHING, Emitted
 from headgate.operators.grouping import Grouping, GroupResults
 from headgate.operators.program import Block
 from headgate.operators.visible import Reader
+from headgate.plan import steps
 from headgate.plan.expressions import AggregateCall
 
 T = TypeVar("T")
@@ -67,6 +68,7 @@ class Evaluation:
         self._groups: dict[tuple[object, ...], GroupResults] = {}
         self._values: dict[tuple[object, ...], dict[AggregateCall, pa.Array]] = {}
         self._there: tuple[Ints, Ints] | None = None
+        self._known = Remembered()
 
     def shared(self, users: Iterable[Block], make: Callable[[], T]) -> T | None:
         """What these blocks share; None if none of them goes on."""
@@ -84,21 +86,36 @@ class Evaluation:
     def group(self, name: tuple[object, ...], grouping: Grouping, changes: Changes, slides: bool) -> None:
         """Keep the groups of some of the blocks up to date, and their aggregates."""
         users = [x for x in self._blocks if self._shapes[x.target].grouping(slides) == name]
-        found = self.shared(users, lambda: grouping.advance(changes, self._reader))
+        if not users:
+            return
+        found = self.shared(users, lambda: self._grouped(grouping, changes, steps.groups(users[0].top)))
         if found is None:
             return
         self._groups[name], values = found, dict[AggregateCall, pa.Array]()
         for call in grouping.accumulators:
             own = [x for x in users if call in self._shapes[x.target].calls]
-            column = self.shared(own, self._column(grouping, call, changes, found))
+            column = self.shared(own, self._column(grouping, call, changes, found, own))
             if column is not None:
                 values[call] = column
         self._values[name] = values
 
+    def _grouped(self, grouping: Grouping, changes: Changes, name: str) -> GroupResults:
+        with self._reader.profile.running(name) as step:
+            found = grouping.advance(changes, self._reader)
+            step.count(len(changes.row), len(found.emissions))
+            step.held = len(grouping)
+            return found
+
     def _column(
-        self, grouping: Grouping, call: AggregateCall, changes: Changes, found: GroupResults
+        self, grouping: Grouping, call: AggregateCall, changes: Changes, found: GroupResults, users: list[Block]
     ) -> Callable[[], pa.Array]:
-        return lambda: grouping.values(call, changes, found, self._reader)
+        def values() -> pa.Array:
+            with self._reader.profile.running(steps.accumulator(users[0].top, call)) as step:
+                step.count(len(changes.row), len(found.emissions))
+                step.held = len(grouping)
+                return grouping.values(call, changes, found, self._reader)
+
+        return values
 
     def all_rows(self, rows: AllRows, changes: Changes) -> None:
         users = [x for x in self._blocks if self._shapes[x.target].emits_all]
@@ -120,12 +137,21 @@ class Evaluation:
         name, found, exceeded = shape.grouping(bool(rows.slide)), NOTHING, ""
         try:
             with limited(self._visibility.limits, meter):
-                if name in self._groups:
-                    group, values = self._groups[name], self._values[name]
-                    found = group_results(shape, rows, changes, group, values, self._reader)
-                else:
-                    found = row_results(shape, rows, changes, self._there, self._reader)
+                found = self._known.once(block.top.key, lambda: self._made(block, name, rows, changes))
         except LimitExceeded as error:
             found, exceeded = NOTHING, str(error)
             self._failed[block.target] = exceeded
         yield from judged(block, views, found, meter, exceeded)
+
+    def _made(self, block: Block, name: tuple[object, ...], rows: BlockRows, changes: Changes) -> Emitted:
+        """The results of a block; equal blocks have them in common."""
+        shape = self._shapes[block.target]
+        with self._reader.profile.running(steps.results(block.top)) as step:
+            if name in self._groups:
+                group, values = self._groups[name], self._values[name]
+                found = group_results(shape, rows, changes, group, values, self._reader)
+                step.count(len(group.emissions), len(found))
+            else:
+                found = row_results(shape, rows, changes, self._there, self._reader)
+                step.count(len(found), len(found))
+            return found

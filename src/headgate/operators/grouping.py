@@ -12,26 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.sorting import Ints, dense
+from headgate.columns.sorting import Ints
 from headgate.expressions.limits import few_rows
 from headgate.expressions.sql import arrow_type
 from headgate.loops import grouping as loops
-from headgate.loops.arrays import grown
+from headgate.loops.arrays import few_slots, grown
 from headgate.loops.heaps import Heaps
 from headgate.loops.keys import KeyCodes
 from headgate.model.budget import charge
 from headgate.operators.accumulators import Accumulator, accumulator
 from headgate.operators.block_rows import BlockRows, Changes
+from headgate.operators.group_labels import GroupLabels, LabelKinds
 from headgate.operators.join import JoinSet
-from headgate.operators.label_sets import LabelSets, side_by_side
-from headgate.operators.sequence import LabelKinds
+from headgate.operators.label_sets import LabelSets
 from headgate.operators.visible import Reader
 from headgate.plan.expressions import AggregateCall, Expr
 
 GAINED, APPEARED, GONE, EVERY = loops.GAINED, loops.APPEARED, loops.GONE, 3
 _NONE = np.empty(0, np.int64)
 _ROOM = 4096
-_MOST_WORDS = 4
+_PART = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class Emissions:
         return len(self.of)
 
 
+_NOTHING = Emissions(_NONE, _NONE, _NONE, _NONE)
+_NO_LABELS = LabelSets(_NONE, ())
+
+
 class Grouping:
     """The groups of the rows of one set, by the values of expressions; one group if there are none."""
 
@@ -57,7 +61,7 @@ class Grouping:
         self.exprs = exprs
         self._kind = kind
         self._codes = KeyCodes(*(arrow_type(x.type) for x in exprs)) if exprs else None
-        self.group_of = _NONE
+        self._group_of = np.empty(0, np.int32)
         self._alone = kind == GAINED and not isinstance(
             rows.top, JoinSet
         )  # one row enters at each instant: its group is emitted
@@ -65,14 +69,20 @@ class Grouping:
         self._alive = self._alive_at = _NONE
         self._living = np.zeros(1, np.int64)
         self._gained = np.zeros(0, np.int8)
-        self._first = self._last = self._following = _NONE
+        self._first = self._last = _NONE
+        self._following = np.empty(0, np.int32)
         self._heaps = Heaps()
         self._mark = 0
-        self._labels = _Labels(kinds)
+        self._labels = GroupLabels(kinds)
         self.accumulators: dict[AggregateCall, Accumulator] = {}
 
     def __len__(self) -> int:
         return 1 if self._codes is None else len(self._codes)
+
+    @property
+    def keys(self) -> int:
+        """How many groups it knows, of rows that are there or were; or values of one aggregate, if those are more."""
+        return max(len(self), *(x.keys for x in self.accumulators.values()), 0)
 
     def add(self, call: AggregateCall) -> None:
         """Keep this aggregate too. All are added before the first row."""
@@ -80,22 +90,38 @@ class Grouping:
 
     # A batch ----------------------------------------------------------------------------------------------------------
 
+    def begin(self, changes: Changes, reader: Reader) -> None:
+        """Take rows that were there before, all of one instant; nobody receives anything. They come in parts, so that
+        what is computed on the way stays small."""
+        for part in changes.parts(_PART):
+            group = self._groups(part, reader)
+            if not self._alone:
+                self._emissions(part, group)  # which also counts the rows of each group
+            self._labels.of(part, group, self._rows.kinds(), _NOTHING, len(self))
+            for call in self.accumulators:
+                self.values(call, part, GroupResults(_NOTHING, _NO_LABELS, group), reader)
+
     def advance(self, changes: Changes, reader: Reader) -> GroupResults:
         """Apply changes; the results have no values yet (`values`)."""
-        new = changes.row[changes.entered]
-        self.group_of = grown(self.group_of, self._rows.capacity)
-        self.group_of[new] = 0
-        if self._codes is not None and len(new):
-            columns = reader.computed(self._block.streams, self._block.sides(new), self.exprs)
-            self.group_of[new] = self._codes.codes(columns, null_is_a_value=True)
-        group = self.group_of[changes.row]
+        group = self._groups(changes, reader)
         found = self._emissions(changes, group)
         labels = self._labels.of(changes, group, self._rows.kinds(), found, len(self))
         return GroupResults(found, labels, group)
 
+    def _groups(self, changes: Changes, reader: Reader) -> Ints:
+        """The group of each change."""
+        if self._codes is None:
+            return np.zeros(len(changes.row), np.int64)
+        self._group_of = grown(self._group_of, self._rows.capacity)
+        if len(changes.new):
+            columns = reader.computed(self._block.streams, self._block.sides(changes.new), self.exprs)
+            self._group_of[changes.new] = self._codes.codes(columns, null_is_a_value=True)
+            few_slots(len(self._codes))
+        return self._group_of[changes.row].astype(np.int64)
+
     def values(self, call: AggregateCall, changes: Changes, found: GroupResults, reader: Reader) -> pa.Array:
         """The values of an aggregate for all emissions."""
-        new, argument = changes.row[changes.entered], None
+        new, argument = changes.new, None
         if call.argument is not None:
             (argument,) = reader.computed(self._block.streams, self._block.sides(new), [call.argument])
         charge(8 * len(found.emissions))
@@ -104,8 +130,7 @@ class Grouping:
 
     def _emissions(self, changes: Changes, group: Ints) -> Emissions:
         if self._alone:
-            after = changes.entered + 1
-            return Emissions(after, group[changes.entered], changes.row[changes.entered], changes.step[changes.entered])
+            return Emissions(changes.entered + 1, group[changes.entered], changes.new, changes.enters)
         groups, capacity = len(self), self._rows.capacity
         for name in ("_count", "_before", "_stamp", "_touched", "_leads", "_alive", "_alive_at"):
             setattr(self, name, grown(getattr(self, name), groups + 1))
@@ -157,80 +182,3 @@ class GroupResults:
     emissions: Emissions
     labels: LabelSets
     group: Ints
-
-
-class _Labels:
-    """The labels that the rows of each group have: bits for up to some hundred labels; with more, lists."""
-
-    def __init__(self, kinds: LabelKinds) -> None:
-        self._kinds = kinds
-        self._count = np.zeros((0, 1), np.int32)
-        self._word = np.zeros((0, 1), np.int64)
-        self._lists: dict[int, dict[int, int]] | None = None
-
-    def of(self, changes: Changes, group: Ints, kinds: Ints, found: Emissions, groups: int) -> LabelSets:
-        labels = self._kinds.labels
-        if self._lists is None and len(labels) > loops.WORD * _MOST_WORDS:
-            self._to_lists()
-        if self._lists is not None:
-            return self._listed(self._lists, changes, group, kinds, found)
-        self._grow(groups, len(labels))
-        words = np.empty((len(found), self._word.shape[1]), np.int64)
-        loops.label_words(
-            changes.row, group, changes.sign, kinds, found.after, found.of, self._count, self._word, words
-        )
-        return words_as_sets(words, labels)
-
-    def _grow(self, groups: int, labels: int) -> None:
-        words = -(-max(labels, 1) // loops.WORD)
-        if labels > self._count.shape[1] or words > self._word.shape[1]:
-            self._count = np.pad(
-                self._count, ((0, 0), (0, max(labels + 4, self._count.shape[1]) - self._count.shape[1]))
-            )
-            self._word = np.pad(self._word, ((0, 0), (0, words - self._word.shape[1])))
-        self._count, self._word = grown(self._count, groups), grown(self._word, groups)
-
-    def _to_lists(self) -> None:
-        self._lists = {}
-        for group, kind in zip(*(x.tolist() for x in np.nonzero(self._count)), strict=True):
-            self._lists.setdefault(group, {})[kind] = int(self._count[group, kind])
-
-    def _listed(
-        self, lists: dict[int, dict[int, int]], changes: Changes, group: Ints, kinds: Ints, found: Emissions
-    ) -> LabelSets:
-        labels, known, numbers = self._kinds.labels, dict[frozenset[int], int](), []
-        steps = list(zip(group.tolist(), changes.sign.tolist(), kinds[changes.row].tolist(), strict=True))
-        done, sets = 0, dict[int, int]()
-        for after, of in zip(found.after.tolist(), found.of.tolist(), strict=True):
-            for own, sign, some in steps[done:after]:
-                _count_labels(lists.setdefault(own, {}), sign, some, sets, own)
-            done = max(done, after)
-            if of not in sets:
-                there = frozenset(labels[kind] for kind in lists.get(of, ()))
-                sets[of] = known.setdefault(there, len(known))
-            numbers.append(sets[of])
-        for own, sign, some in steps[done:]:
-            _count_labels(lists.setdefault(own, {}), sign, some, sets, own)
-        return LabelSets(np.array(numbers, np.int64), tuple(known) or (frozenset(),))
-
-
-def _count_labels(counts: dict[int, int], sign: int, kinds: list[int], sets: dict[int, int], group: int) -> None:
-    for kind in kinds:
-        left = counts.get(kind, 0) + sign
-        if left == 0:
-            del counts[kind]
-        else:
-            counts[kind] = left
-        if left == 0 or (left == 1 and sign > 0):
-            sets.pop(group, None)
-
-
-def words_as_sets(words: Ints, labels: list[int]) -> LabelSets:
-    """Label sets from words of bits."""
-    parts = []
-    for number in range(words.shape[1]):
-        own = labels[number * loops.WORD : (number + 1) * loops.WORD]
-        kinds, place = dense(words[:, number])
-        sets = tuple(frozenset(x for bit, x in enumerate(own) if kind >> bit & 1) for kind in kinds.tolist())
-        parts.append(LabelSets(place, sets or (frozenset(),)))
-    return side_by_side(parts)

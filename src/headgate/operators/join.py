@@ -16,12 +16,13 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.limits import few_rows
 from headgate.expressions.sql import arrow_type
 from headgate.loops.arrays import grown
-from headgate.loops.joins import list_rows, meetings, rows_made_of, unlink, unlist_rows
+from headgate.loops.joins import KEY, LINKS, Side, list_rows, meetings, rows_made_of, unlink, unlist_rows
 from headgate.loops.keys import KeyCodes
 from headgate.loops.slots import SlotPool
 from headgate.model.budget import charge
 from headgate.operators.program import TIME
 from headgate.operators.rowsets import NEVER, Instants, PartitionedSet, RowSet, WindowSet
+from headgate.operators.sequence import Narrow
 from headgate.operators.visible import Reader
 from headgate.plan.expressions import Compare, Expr, Type, wider
 
@@ -65,12 +66,13 @@ class _Chains:
     """The rows of one set by key."""
 
     def __init__(self) -> None:
-        self.head = self.before = self.behind = self.key_of = _NONE
+        self.head = self.behind = _NONE
+        self.links = np.empty((0, LINKS), np.int64)
 
-    def grow(self, keys: int, rows: int) -> None:
+    def grow(self, keys: int, rows: int, fifo: bool) -> None:
         self.head = grown(self.head, keys, -1)
-        self.before, self.behind = grown(self.before, rows, -1), grown(self.behind, rows, -1)
-        self.key_of = grown(self.key_of, rows, -1)
+        self.links = grown(self.links, rows)  # of rows that came; the caller sets their keys
+        self.behind = grown(self.behind, 1 if fifo else rows)
 
 
 class _Lists:
@@ -82,15 +84,17 @@ class _Lists:
     def grow(self, parts: int, rows: int) -> None:
         self.head = grown(self.head, parts, -1)
         self.part = grown(self.part, rows)
-        self.following, self.preceding = grown(self.following, rows, -1), grown(self.preceding, rows, -1)
+        self.following, self.preceding = grown(self.following, rows), grown(self.preceding, rows)
 
 
 class JoinSet:
     """kept: whether its rows are remembered; else they are only there with the batch that brings them (`pairs`)
     order: the sources whose tuples rows are ordered by, in this order
+    step: the name of its step
     """
 
     fifo = False
+    step = ""
 
     def __init__(
         self, left: RowSet, right: RowSet, matching: Matching, *, kept: bool, order: tuple[int, ...] | None = None
@@ -110,13 +114,24 @@ class JoinSet:
         self._there: Bools = np.zeros(0, np.bool_)
         sources = len(left.sides(_NONE)) + len(right.sides(_NONE))
         self._order = list(order or range(sources))
-        self._kinds = self._orders = np.zeros((0, sources), np.int64)
+        self._kinds, self._orders = np.zeros((0, sources), np.int32), np.zeros((0, sources), np.int64)
         self.pairs: tuple[Ints, Ints, Ints] = (_NONE, _NONE, _NONE)
         """Rows of the left, rows of the right, and the positions at which they met."""
 
     @property
     def capacity(self) -> int:
         return self._pool.capacity
+
+    @property
+    def rows(self) -> int:
+        """How many rows it remembers, with those of the joins that it is made of."""
+        return self._pool.used + sum(x.rows for x in self.inputs if isinstance(x, JoinSet))
+
+    @property
+    def keys(self) -> int:
+        """How many keys it knows, of rows that are there or were; or a join that it is made of, if that knows more."""
+        own = 0 if self._codes is None else len(self._codes)
+        return max(own, *(x.keys if isinstance(x, JoinSet) else 0 for x in self.inputs))
 
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return [window for x in self.inputs for window in x.windows()]
@@ -133,7 +148,7 @@ class JoinSet:
         parts = [x.orders()[rows] for x, rows in zip(self.inputs, (left, right), strict=True)]
         return np.hstack(parts)[:, self._order]
 
-    def kinds(self) -> Ints:
+    def kinds(self) -> Narrow:
         return self._kinds
 
     def orders(self) -> Ints:
@@ -146,10 +161,13 @@ class JoinSet:
         self._combine(reader)
 
     def advance(self, reader: Reader) -> None:
-        for x in self.inputs:
-            x.advance(reader)
-        self._displace()
-        self._combine(reader)
+        with reader.profile.running(self.step) as step:
+            for x in self.inputs:
+                x.advance(reader)
+            self._displace()
+            self._combine(reader)
+            step.count(sum(len(x.new) for x in self.inputs), len(self.pairs[0]))
+            step.held = self._pool.used
 
     def _displace(self) -> None:
         """What displaces a row of either set displaces the rows made of it."""
@@ -183,18 +201,17 @@ class JoinSet:
     def _met(self, reader: Reader) -> tuple[Ints, Ints, Ints]:
         keys = [self._keys(number, reader) for number in range(2)]
         size = 1 if self._codes is None else len(self._codes)
-        arguments, rows = [], []
+        sides = list[Side]()
         for x, chains, own in zip(self.inputs, self._chains, keys, strict=True):
-            chains.grow(size, x.capacity)
-            chains.key_of[x.entered] = -1  # a slot that is used again is in no chain yet
-            came = x.came[x.new]
-            rows += [x.new, own, came, _times(x, reader)]
-            arguments += [chains.head, chains.before, chains.behind, chains.key_of, x.came, x.until, x.gone, x.fifo]
+            chains.grow(size, x.capacity, x.fifo)
+            chains.links[x.entered, KEY] = -1  # a slot that is used again is in no chain yet
+            came = x.new, own, _times(x, reader), x.came, x.until, x.gone
+            sides.append(Side(*came, chains.head, chains.links, chains.behind, x.fifo))
         found, progress = list[tuple[Ints, Ints, Ints]](), np.zeros(3, np.int64)
-        room = max(_ROOM, 2 * (len(rows[0]) + len(rows[4])))
+        room = max(_ROOM, 2 * sum(len(side.rows) for side in sides))
         while True:
             left, right, at = (np.empty(room, np.int64) for _ in range(3))
-            count = meetings(*rows, *arguments, progress, left, right, at)
+            count = meetings(*sides, progress, left, right, at)
             end = count if count >= 0 else -1 - count
             found.append((left[:end], right[:end], at[:end]))
             charge(24 * end)
@@ -254,7 +271,7 @@ class JoinSet:
         for x, chains, lists in zip(self.inputs, self._chains, self._lists, strict=True):
             parts, _ = x.leaving(instants)
             if not x.fifo and len(parts):
-                unlink(parts, chains.head, chains.before, chains.behind, chains.key_of)
+                unlink(parts, chains.head, chains.links, chains.behind)
             if self._kept and len(parts):
                 lists.grow(x.capacity, self.capacity)
                 found.append(self._made_of(parts, lists))

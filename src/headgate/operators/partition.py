@@ -4,15 +4,18 @@ Views that see the same tuples with the same columns form one view group, which 
 subscribers it has. A view group splits when its views come to see different tuples, and two merge again when their
 states are equal. Views of stateless blocks are not part of this: their tuples are not kept.
 
-A partition keeps each tuple once. Operators are kept from batch to batch; what they hold can be written down
-(`PartitionState`), and they can be built again from that: after a restart, when rights change, when views part.
+A partition keeps each tuple once. Operators are kept from batch to batch, and can be built again from what their
+windows hold: when rights change, when views part, after a restart. `save` writes what changed since the last version
+(the new tuples as a segment, a few facts about each view group) and `load` is the way back. `state` and `adopt` move
+everything to other partitions in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,27 +23,42 @@ import pyarrow as pa
 from headgate.columns.sorting import Ints
 from headgate.expressions.limits import Evaluate, limited
 from headgate.model.budget import Budget, LimitExceeded, Meter
+from headgate.model.times import NO_TIME
 from headgate.model.visibility import HIDDEN, Position, Visibility, VisibilityRows
 from headgate.operators.evaluation import BlockEmitted
+from headgate.operators.group_record import (
+    GroupRecord,
+    Listed,
+    derived,
+    listing,
+    named_windows,
+    needs_listing,
+    position_of,
+)
+from headgate.operators.profile import Counted, Step, added
 from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Program
+from headgate.operators.segments import Numbers, Read, Segments, Write
 from headgate.operators.threads import in_threads
 from headgate.operators.tuple_store import TupleStore, VisibleTuples
 from headgate.operators.view_group import Held, Operators
+from headgate.operators.visible import Reader
 from headgate.operators.waiting import Waiting
 
 
 @dataclass(frozen=True)
 class ViewGroup:
-    """Views that are computed together, as they are written down.
+    """Views that are computed together, and what they hold.
 
     views: the numbers of the views
     held: what each window holds for them, as positions in the partition's table, by name (`view_group.Held`)
     last: the time of the last instant of each block, by the key of its rows
+    until: times before it are final for them
     """
 
     views: tuple[int, ...]
     held: Mapping[str, Ints] = field(default_factory=dict)
     last: Mapping[str, int] = field(default_factory=dict)
+    until: int = NO_TIME
 
 
 @dataclass(frozen=True)
@@ -54,15 +72,42 @@ class PartitionState:
     classes: tuple[ViewGroup, ...] = ()
 
 
+@dataclass(frozen=True)
+class StoredPartition:
+    """The state of a partition as `Partition.save` wrote it.
+
+    record: the names of its segments and the records of its view groups, as plain values for a manifest
+    read: reads the table of a file
+    """
+
+    record: Mapping[str, Any]
+    read: Read
+
+    @property
+    def files(self) -> list[str]:
+        return files_of(self.record)
+
+
+def files_of(record: Mapping[str, Any]) -> list[str]:
+    """The files that a partition's record names."""
+    return [*record["segments"], *(file for group in record["groups"] for file, _ in group["listed"].values())]
+
+
 @dataclass
 class _Group:
     """A view group: its views, its operators (None: they are built with the next batch from `held`), and what its views
-    see in each visibility row."""
+    see in each visibility row.
+
+    until: times before it are final
+    listed: windows whose tuples are listed in a file; None: the next version lists them
+    """
 
     views: tuple[int, ...]
     held: Held
     operators: Operators | None = None
     seen: tuple[Ints, VisibilityRows] = (np.empty(0, np.int64), np.empty(0, np.int32))
+    until: int = NO_TIME
+    listed: Mapping[str, Listed] | None = field(default_factory=dict)
 
     def state(self) -> Held:
         return self.held if self.operators is None else self.operators.held()
@@ -74,12 +119,16 @@ class Partition:
         self._schema = schema
         self._evaluate = evaluate
         self._store = TupleStore(program, schema)
+        self._segments = Segments(self._store)
         self._waiting = Waiting(self._store)
         self._groups: list[_Group] = []
+        self._windows = {name: window for name, window, _ in named_windows(program.blocks)}
         self._fed: pa.Table | None = None
         self._arrived: pa.Table | None = None
         """The tuples of the next batch, if they are here already."""
         self._tables: Ints = np.empty(0, np.int64)
+        self._earlier: dict[int, dict[str, Step]] = {}
+        """What was done for a view before its group was formed."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -87,18 +136,77 @@ class Partition:
         """How many tuples it keeps, without those of tables."""
         return len(self._store) - len(self._tables)
 
-    def load(self, state: PartitionState) -> None:
-        """Continue from a state; the partition is new."""
+    def save(self, write: Write, identities: Ints) -> dict[str, Any]:
+        """Write what changed since the last call; returns the partition's record, whole. `identities` are those of
+        visibility rows, by their number."""
+        groups = [self._record(group, write) for group in self._groups]
+        return {
+            "segments": self._segments.save(write, identities),
+            "groups": [group.plain() for group in groups],
+            "blocks": sorted(block.target for block in self._program.blocks),
+            "columns": self._schema.names,
+        }
+
+    def _record(self, group: _Group, write: Write) -> GroupRecord:
+        windows = self._windows
+        if group.listed is None:
+            held = group.state().windows
+            names = sorted(name for name in held if needs_listing(windows[name]))  # also if it holds nothing any more
+            group.listed = {x: Listed(write(listing(held[x], self._store)), group.until) for x in names}
+        if group.operators is not None:
+            starts, last = group.operators.starts(), group.operators.last
+        else:
+            last = dict(group.held.last)
+            starts = {
+                name: -1 if windows[name].kind == "PARTITIONED" else int(tuples[0])
+                for name, tuples in group.held.windows.items()
+                if len(tuples)
+            }
+        group.listed = {x: y for x, y in group.listed.items() if x in starts}  # once empty, it holds what enters later
+        positions = {name: position_of(self._store, tuple_) for name, tuple_ in starts.items()}
+        return GroupRecord(group.views, last, positions, group.listed)
+
+    def load(self, stored: StoredPartition, visibility: Visibility, numbers: Numbers) -> None:
+        """Continue from what was written; the partition is new. `visibility` is that of the version, and `numbers`
+        gives the numbers of visibility rows from their identities."""
+        tuples = self._store.in_order(self._segments.read(stored.record["segments"], stored.read, numbers))
+        for plain in stored.record["groups"]:
+            record = GroupRecord.of(plain)
+            views = tuple(x for x in record.views if visibility.targets[x] in self._program.windowed)
+            if views:
+                self._load_group(replace(record, views=views), stored.read, tuples, visibility)
+        passed = min((group.until for group in self._groups), default=NO_TIME)
+        done = self._store.before(tuples, passed)
+        self._store.release(tuples[:done])  # they wait for nobody
+        self._waiting.add(tuples[done:], latest=tuples[-1:])
+        self._settle(visibility)
+
+    def _load_group(self, record: GroupRecord, read: Read, tuples: Ints, visibility: Visibility) -> None:
+        view = record.views[0]
+        targets = {visibility.targets[view] for view in record.views}
+        blocks = [block for block in self._program.blocks if block.target in targets]
+        until = int(visibility.until[view])
+        reader = Reader(VisibleTuples(self._store, visibility, view), self._evaluate)
+        held = derived(record, self._store, blocks, tuples, until, reader, read)
+        for some in held.windows.values():
+            self._store.hold(some)
+        seen = np.arange(len(visibility.table)), visibility.table[:, view].copy()
+        self._groups.append(_Group(record.views, held, None, seen, until, record.listed))
+
+    def adopt(self, state: PartitionState) -> None:
+        """Continue from a state in memory; the partition is new."""
         tuples = self._store.add(state.table)
+        self._segments.enter(tuples)
         for class_ in state.classes:
-            held = {name: self._store.in_order(tuples[places]) for name, places in class_.held.items()}
+            own = {name: places for name, places in class_.held.items() if name in self._windows}
+            held = {name: self._store.in_order(tuples[places]) for name, places in own.items()}
             for places in held.values():
                 self._store.hold(places)
-            self._groups.append(_Group(class_.views, Held(held, class_.last)))
+            self._groups.append(_Group(class_.views, Held(held, class_.last), until=class_.until, listed=None))
         self._waiting.add(tuples)
 
     def state(self) -> PartitionState:
-        """What it keeps, as it can be written down."""
+        """All that it keeps, in memory."""
         kept = self._store.kept
         if len(self._tables):
             kept = np.setdiff1d(kept, self._tables)
@@ -109,11 +217,12 @@ class Partition:
         for group in self._groups:
             held = group.state()
             windows = {name: place[tuples] for name, tuples in held.windows.items()}
-            classes.append(ViewGroup(group.views, windows, held.last))
+            classes.append(ViewGroup(group.views, windows, held.last, group.until))
         return PartitionState(self._store.table(kept), tuple(classes))
 
     def renumber_visibility(self, changed: Ints) -> None:
         """Replace each visibility row by another: rights have changed."""
+        self._segments.leave(self._store.settle())
         present = self._store.present
         for group in self._groups:
             rows, seen = group.seen
@@ -134,6 +243,15 @@ class Partition:
         chosen = seen & (times >= since)
         return self._store.numbers(ARRIVAL)[tuples][chosen], times[chosen]
 
+    def waits(self, since: int, until: int) -> bool:
+        """Whether a tuple with a time in [since, until) waits."""
+        return self._waiting.any_between(since, until)
+
+    @property
+    def latest(self) -> int:
+        """The latest time of all tuples that came."""
+        return self._waiting.latest
+
     # Batches ----------------------------------------------------------------------------------------------------------
 
     def advance(
@@ -144,21 +262,29 @@ class Partition:
         groups = [group for group in self._groups if group.views]
         sizes = [len(self._store)] * len(groups)
         found = in_threads(lambda group: self._group_results(group, visibility), groups, sizes)
-        self._store.settle()
+        self._settle(visibility)
+        self._merge(views)
+        self._forget_keys(visibility)
+        return [x for some in found for x in some]
+
+    def _settle(self, visibility: Visibility) -> None:
+        """Let go of tuples that nobody holds and that do not wait for any view."""
+        groups = [group for group in self._groups if group.views]
         self._waiting.keep(
             [int(visibility.until[group.views[0]]) for group in groups],
             [visibility.visible(group.views[0]) for group in groups],
         )
-        self._merge(views)
-        return [x for some in found for x in some]
+        self._segments.leave(self._store.settle())
 
     def _begin(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> dict[int, bytes]:
         views = [view for view, target in enumerate(visibility.targets) if target in self._program.windowed]
         self._feed(tables)
         if arriving is not self._arrived:
-            self._waiting.add(self._store.add(_entering(arriving, visibility, views)))
+            tuples = self._store.add(_entering(arriving, visibility, views))
+            self._segments.enter(tuples)
+            self._waiting.add(tuples)
         self._arrived = None
-        policies = _policies(views, visibility, self._store.present)
+        policies = _policies(views, visibility, self._store.present, self._program)
         self._regroup(visibility, policies)
         return policies
 
@@ -175,11 +301,12 @@ class Partition:
     def _suspend(self, group: _Group) -> None:
         """Write down what the group's windows hold; its operators are built again with the next batch."""
         if group.operators is not None:
+            self._count(group)
             group.held = group.operators.held()
             for tuples in group.held.windows.values():
                 self._store.hold(tuples)
             group.operators.close()
-            group.operators = None
+            group.operators, group.listed = None, None
 
     def _regroup(self, visibility: Visibility, policies: Mapping[int, bytes]) -> None:
         """Split groups into views that see the same of the tuples that are there; new views begin with nothing."""
@@ -189,6 +316,7 @@ class Partition:
                 if old in group.views and new not in known:
                     group.views = (*group.views, new)
                     known.add(new)
+                    self._earlier = {**self._earlier, new: self._earlier.get(old, {})}
         fresh = tuple(view for view in policies if view not in known)
         found = []
         for group in [*self._groups, _Group(fresh, Held())]:
@@ -199,6 +327,7 @@ class Partition:
             parts = [tuple(views) for views in together.values()]
             if parts != [group.views] or self._changed(group, visibility):
                 self._suspend(group)
+                group.listed = None
             found += self._parted(group, parts)
         self._groups = found
 
@@ -212,12 +341,10 @@ class Partition:
         if not parts:
             for tuples in group.held.windows.values():
                 self._store.release(tuples)
-        return [_Group(views, group.held) for views in parts]
+        return [_Group(views, group.held, until=group.until, listed=None) for views in parts]
 
     def _changed(self, group: _Group, visibility: Visibility) -> bool:
         """Whether the group sees tuples that are there otherwise than when its operators were built."""
-        if group.operators is None:
-            return False
         rows, before = group.seen
         there = np.isin(rows, self._store.present)
         return bool((visibility.table[rows[there], group.views[0]] != before[there]).any())
@@ -227,8 +354,8 @@ class Partition:
         if group.operators is None:
             targets = {visibility.targets[view] for view in group.views}
             blocks = [block for block in self._program.blocks if block.target in targets]
-            seen = visibility.visible(view)[self._store.numbers(VISIBILITY)]
-            held = Held({name: x[seen[x]] for name, x in group.held.windows.items()}, group.held.last)
+            seen = visibility.visible(view)
+            held = Held({name: self._store.seen(x, seen) for name, x in group.held.windows.items()}, group.held.last)
             group.operators = Operators(self._store, blocks, visibility, view, self._evaluate, self._tables, held)
             for tuples in group.held.windows.values():
                 self._store.release(tuples)
@@ -241,8 +368,7 @@ class Partition:
         view = group.views[0]
         since, until = int(visibility.since[view]), int(visibility.until[view])
         seen = visibility.visible(view)
-        tuples = self._waiting.between(since, until)
-        tuples = tuples[seen[self._store.numbers(VISIBILITY)[tuples]]]
+        tuples = self._store.seen(self._waiting.between(since, until), seen)
         if view in visibility.cutoff:
             cutoff = visibility.cutoff[view]
             return tuples[: self._before(tuples, cutoff)], since, cutoff.time, 0
@@ -257,6 +383,7 @@ class Partition:
     def _group_results(self, group: _Group, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleTuples]]:
         operators = self._operators(group, visibility)
         tuples, since, until, waiting = self._final(group, visibility)
+        group.until = int(visibility.until[group.views[0]])
         seen = VisibleTuples(self._store, visibility, group.views[0])
         found = operators.advance(tuples, since, until, waiting, visibility, group.views)
         return [(x, seen) for x in found]
@@ -275,6 +402,7 @@ class Partition:
         self._groups = [group for group in self._groups if group.views]
 
     def _join(self, group: _Group, other: _Group) -> None:
+        self._count(group)
         same = group.operators is not None and other.operators is not None
         if not same or {x.target for x in group.operators.blocks} != {x.target for x in other.operators.blocks}:  # type: ignore[union-attr]
             self._suspend(group)
@@ -283,6 +411,32 @@ class Partition:
             self._store.release(tuples)
         group.views = tuple(sorted((*group.views, *other.views)))
         other.views = ()
+
+    def _forget_keys(self, visibility: Visibility) -> None:
+        """Build operators again from what their windows hold if they know keys that will perhaps never come again."""
+        for group in self._groups:
+            if group.operators is not None and group.operators.knows_the_gone:
+                listed, profile = group.listed, group.operators.profile
+                self._suspend(group)
+                group.listed = listed  # windows hold what they held
+                operators = self._operators(group, visibility)
+                operators.profile.steps = {**profile.steps, **operators.profile.steps}
+
+    # Counts -----------------------------------------------------------------------------------------------------------
+
+    def counted(self) -> Counted:
+        """What was done for views, and for those that they were grouped with while they saw the same."""
+        groups = [(x.views, x.operators.profile.copy()) for x in self._groups if x.operators is not None]
+        return Counted(self._earlier, groups)
+
+    def _count(self, group: _Group) -> None:
+        """Note for each view what its group did so far: from now on it may be grouped with others, which have seen
+        something else before."""
+        if group.operators is not None:
+            done = group.operators.profile
+            more = {view: added(self._earlier.get(view, {}), done.steps) for view in group.views}
+            self._earlier = {**self._earlier, **more}
+            done.begin_anew()
 
     # Limits -----------------------------------------------------------------------------------------------------------
 
@@ -312,7 +466,7 @@ class Partition:
                 looking.setdefault(visibility.targets[view], []).append(view)
         for block in (block for block in self._program.blocks if block.target in looking):
             views = tuple(looking[block.target])
-            alone = Meter({view: Budget(visibility.limits.bytes) for view in views})
+            alone = Meter({view: Budget(visibility.limits) for view in views})
             with suppress(LimitExceeded), limited(visibility.limits, alone):
                 yield views, operators.changes(block, finals, visibility, group.views[0])
 
@@ -323,11 +477,12 @@ def _entering(arriving: pa.Table, visibility: Visibility, views: list[int]) -> p
     return arriving if seen.all() else arriving.filter(pa.array(seen))
 
 
-def _policies(views: list[int], visibility: Visibility, present: Ints) -> dict[int, bytes]:
-    """What tells views apart: what they see of the tuples that are there, the bounds of their final times, and their
-    cutoff."""
+def _policies(views: list[int], visibility: Visibility, present: Ints, program: Program) -> dict[int, bytes]:
+    """What tells views apart: their sharing class, what they see of the tuples that are there, the bounds of their
+    final times, and their cutoff."""
     seen = np.ascontiguousarray(visibility.table[present][:, views].T)
-    bounds = np.column_stack([visibility.since[views], visibility.until[views]])
+    sharing = [program.class_numbers[visibility.targets[view][0]] for view in views]
+    bounds = np.column_stack([visibility.since[views], visibility.until[views], np.array(sharing, np.int64)])
     return {
         view: seen[at].tobytes() + bounds[at].tobytes() + str(visibility.cutoff.get(view, "")).encode()
         for at, view in enumerate(views)

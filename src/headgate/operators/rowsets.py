@@ -16,8 +16,8 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.sql import arrow_type
 from headgate.loops.arrays import grown
 from headgate.loops.keys import KeyCodes
-from headgate.loops.windows import first_held, last_of_each
-from headgate.operators.sequence import Sequence
+from headgate.loops.windows import last_of_each, steps_after
+from headgate.operators.sequence import Narrow, Sequence
 from headgate.operators.visible import Reader
 from headgate.plan import nodes as n
 from headgate.plan.expressions import Expr
@@ -45,12 +45,21 @@ class Instants:
 
     def enter(self, came: Ints) -> Ints:
         """The first instants at which rows that came at these positions are there."""
-        return np.searchsorted(self.passed, came, side="right")
+        return _steps(came, self.passed)
+
+    def leave_by_time(self, until: Ints) -> Ints:
+        """The first instants after these times."""
+        return _steps(until, self.time)
 
     def leave(self, until: Ints, gone: Ints) -> Ints:
         """The first instants at which rows are no longer there."""
-        by_time = np.searchsorted(self.time, until, side="right")
-        return np.minimum(by_time, np.searchsorted(self.passed, gone, side="right"))
+        return np.minimum(self.leave_by_time(until), _steps(gone, self.passed))
+
+
+def _steps(values: Ints, bounds: Ints) -> Ints:
+    found = np.empty(len(values), np.int64)
+    steps_after(values, bounds, found)
+    return found
 
 
 class RowSet(Protocol):
@@ -80,7 +89,7 @@ class RowSet(Protocol):
         """The tuples of rows, by their slots in the store, one array for each source."""
         ...
 
-    def kinds(self) -> Ints:
+    def kinds(self) -> Narrow:
         """The labels of the tuples of each row, as [row, side]."""
         ...
 
@@ -114,9 +123,11 @@ class WindowSet:
     first: the number of the first row that has not left
     kept: the number of the first row that the window holds now; it may be ahead of `first` until the next instant
     applied: the number of the first row that no instant has seen yet
+    step, selecting: the names of its steps, and of the selection after it
     """
 
     fifo = True
+    step = selecting = ""
 
     def __init__(
         self, window: n.Window, stream: str, conditions: frozenset[Expr], sequence: Sequence, *, joined: bool
@@ -146,9 +157,9 @@ class WindowSet:
         return self.sequence.end - self.kept
 
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
-        return (self.sequence.tuples[rows],)
+        return (self.sequence.tuples(rows),)
 
-    def kinds(self) -> Ints:
+    def kinds(self) -> Narrow:
         return self.sequence.kinds[:, np.newaxis]
 
     def orders(self) -> Ints:
@@ -159,12 +170,26 @@ class WindowSet:
 
     def content(self) -> Ints:
         """The tuples that the window holds, in order, by their slots in the store."""
-        return self.sequence.tuples[self.sequence.order(self.kept, self.sequence.end)]
+        return self.sequence.tuples(self.sequence.order(self.kept, self.sequence.end))
 
     def content_at(self, last: int) -> Ints:
         """The tuples that it held at the last instant, whose time is given."""
         rows = self.sequence.order(self.first, self.sequence.end)
-        return self.sequence.tuples[rows[self.sequence.times[rows] <= last]]
+        return self.sequence.tuples(rows[self.sequence.times[rows] <= last])
+
+    def start(self) -> int | None:
+        """The first tuple that the window holds; None if it holds none. It holds all that entered since."""
+        return self._tuple_at(self.kept)
+
+    def start_at(self, last: int) -> int | None:
+        """The first tuple that it held at the last instant, whose time is given."""
+        rows = self.sequence.order(self.first, min(self.first + 1, self.sequence.end))
+        return self._tuple_at(self.first) if (self.sequence.times[rows] <= last).any() else None
+
+    def _tuple_at(self, number: int) -> int | None:
+        if number >= self.sequence.end:
+            return None
+        return int(self.sequence.tuples(self.sequence.order(number, number + 1))[0])
 
     def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:
         """Continue with what the window held (`held`), and what it held at the last instant (`before`), by slots in the
@@ -172,7 +197,7 @@ class WindowSet:
         numbers, end = self.sequence.number_of, self.sequence.end
         self.kept = self._displaced_before = numbers(held[0]) if len(held) else end
         self.first = min(self.kept, numbers(before[0]) if len(before) else end)
-        self.entered = self.sequence.order(self.first, end).copy()
+        self.entered = self.sequence.order(self.first, end)
         self._take(reader)
         displaced = self.sequence.order(self.first, self.kept)
         seen = end
@@ -183,21 +208,25 @@ class WindowSet:
             unseen = self.sequence.order(seen, end)
             self.gone[displaced] = self.sequence.positions[unseen[0]] if len(unseen) else 0
         if self._span < NEVER:  # kept for another block; here it has left
-            left = first_held(self.sequence.order(self.first, seen), self.sequence.times, self._span, last)
+            left = self.sequence.over(self.first, seen, self._span, last)
             self.first += left
             self.kept = max(self.kept, self.first)
-            self.new = self.new[self.sequence.numbers[self.new] >= self.first]
+            self.new = self.entered[left:]
+            if self._conditions:
+                self.new = self.new[self._passes[self.new]]
         self.applied = self.first  # the caller applies what the last instant saw
 
     def advance(self, reader: Reader) -> None:
-        self.entered = self.sequence.entered
-        self._take(reader)
-        kept = max(self.kept, self.sequence.end - self._most)
-        self.displaced = self.sequence.order(self.kept, kept).copy()
-        if self._joined and len(self.displaced):
-            by = self.sequence.order(self.kept + self._most, kept + self._most)
-            self.gone[self.displaced] = self.sequence.positions[by]
-        self.kept = kept
+        with reader.profile.running(self.step) as step:
+            self.entered = self.sequence.entered
+            self._take(reader)
+            kept = max(self.kept, self.sequence.end - self._most)
+            self.displaced = self.sequence.order(self.kept, kept)
+            if self._joined and len(self.displaced):
+                by = self.sequence.order(self.kept + self._most, kept + self._most)
+                self.gone[self.displaced] = self.sequence.positions[by]
+            self.kept = kept
+            step.count(len(self.entered), len(self.entered))
 
     def _take(self, reader: Reader) -> None:
         rows = self.new = self.entered
@@ -206,14 +235,16 @@ class WindowSet:
             self.until[rows] = np.minimum(self.sequence.times[rows] + self._span, NEVER)
             self.gone[rows] = NEVER
         if self._conditions:
-            passes = reader.meets([self._stream], (self.sequence.tuples[rows],), self._conditions)
-            self._passes = grown(self._passes, self.capacity)
-            self._passes[rows] = passes
-            self.new = rows[passes]
+            with reader.profile.running(self.selecting) as step:
+                passes = reader.meets([self._stream], (self.sequence.tuples(rows),), self._conditions)
+                self._passes = grown(self._passes, self.capacity)
+                self._passes[rows] = passes
+                self.new = rows[passes]
+                step.count(len(rows), len(self.new))
 
     def entering(self, instants: Instants) -> tuple[Ints, Ints]:
         end = self.sequence.number_at(int(instants.passed[-1])) if len(instants) else self.applied
-        rows = self.sequence.order(self.applied, end).copy()
+        rows = self.sequence.order(self.applied, end)
         self.applied = end
         if self._conditions:
             rows = rows[self._passes[rows]]
@@ -225,11 +256,11 @@ class WindowSet:
             return _NONE, _NONE
         came = sequence.number_at(int(instants.passed[-1]))
         if self._span < NEVER:
-            end += first_held(sequence.order(end, came), sequence.times, self._span, int(instants.time[-1]))
+            end += sequence.over(end, came, self._span, int(instants.time[-1]))
         if self._most < NEVER:
             end = max(end, self._displaced_before, min(self.kept, came - self._most))
-        rows = sequence.order(self.first, end).copy()
-        steps = instants.leave(np.minimum(sequence.times[rows] + self._span, NEVER), self._gone(self.first, end))
+        rows = sequence.order(self.first, end)
+        steps = self._leave(instants, rows)
         self.first = end
         self.kept = max(self.kept, end)
         if self._conditions:
@@ -237,15 +268,17 @@ class WindowSet:
             return rows[passes], steps[passes]
         return rows, steps
 
-    def _gone(self, first: int, end: int) -> Ints:
-        """The positions at which the rows with these numbers are displaced."""
-        gone = np.full(end - first, NEVER)
-        if self._most < NEVER:
-            before = max(self._displaced_before - first, 0)
-            gone[:before] = -NEVER
-            by = self.sequence.order(first + before + self._most, self.sequence.end)[: end - first - before]
-            gone[before : before + len(by)] = self.sequence.positions[by]
-        return gone
+    def _leave(self, instants: Instants, rows: Ints) -> Ints:
+        """The first instants at which these rows, from the first on, are no longer there."""
+        if self._most == NEVER:
+            return instants.leave_by_time(self.sequence.times[rows] + self._span)
+        gone = np.full(len(rows), NEVER)
+        before = max(self._displaced_before - self.first, 0)
+        gone[:before] = -NEVER
+        first = self.first + before + self._most
+        by = self.sequence.order(first, min(first + max(len(rows) - before, 0), self.sequence.end))
+        gone[before : before + len(by)] = self.sequence.positions[by]
+        return instants.enter(gone)
 
     def release(self) -> None:
         """The view group trims the sequence when all its readers have left a row."""
@@ -255,6 +288,7 @@ class PartitionedSet:
     """The content of a PARTITIONED window: the last rows of each partition. It has a sequence of its own."""
 
     fifo = False
+    step = selecting = ""
 
     def __init__(self, window: n.Window, stream: str, conditions: frozenset[Expr], sequence: Sequence) -> None:
         self.window = window
@@ -278,9 +312,9 @@ class PartitionedSet:
         return self.sequence.capacity
 
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
-        return (self.sequence.tuples[rows],)
+        return (self.sequence.tuples(rows),)
 
-    def kinds(self) -> Ints:
+    def kinds(self) -> Narrow:
         return self.sequence.kinds[:, np.newaxis]
 
     def orders(self) -> Ints:
@@ -292,19 +326,25 @@ class PartitionedSet:
     def content(self) -> Ints:
         rows = np.flatnonzero(self._alive)
         rows = rows[self.gone[rows] == NEVER]
-        found: Ints = self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
-        return found
+        return self.sequence.tuples(rows[np.argsort(self.sequence.positions[rows])])
 
     def content_at(self, last: int) -> Ints:
         rows = np.flatnonzero(self._alive)
         rows = rows[self.sequence.times[rows] <= last]
-        return self.sequence.tuples[rows[np.argsort(self.sequence.positions[rows])]]
+        return self.sequence.tuples(rows[np.argsort(self.sequence.positions[rows])])
+
+    def start(self) -> int | None:
+        """-1: it holds the last rows of each partition of all that entered."""
+        return -1
+
+    def start_at(self, last: int) -> int | None:  # noqa: ARG002
+        return -1
 
     def begin(self, held: Ints, before: Ints, last: int, slides: bool, reader: Reader) -> None:  # noqa: ARG002
         """As `WindowSet.begin`; the sequence has the tuples of both. Where partitions became one, it keeps the last
         rows of all."""
-        rows = self.sequence.order(self.sequence.first, self.sequence.end).copy()
-        there = np.isin(self.sequence.tuples[rows], held)
+        rows = self.sequence.order(self.sequence.first, self.sequence.end)
+        there = np.isin(self.sequence.tuples(rows), held)
         unseen = (self.sequence.times[rows] > last) & slides
         self.entered = rows[there]
         self._take(reader)
@@ -336,17 +376,21 @@ class PartitionedSet:
         self._alive[:] = False
 
     def advance(self, reader: Reader) -> None:
-        self.entered = self.sequence.entered
-        self._take(reader)
-        self._displaced = np.concatenate([self._displaced, self.displaced])
-        self._waiting = np.concatenate([self._waiting, self.entered])
+        with reader.profile.running(self.step) as step:
+            self.entered = self.sequence.entered
+            self._take(reader)
+            self._displaced = np.concatenate([self._displaced, self.displaced])
+            self._waiting = np.concatenate([self._waiting, self.entered])
+            step.count(len(self.entered), len(self.entered))
 
     def _passed(self, rows: Ints, reader: Reader) -> Bools:
         passes = np.ones(len(rows), np.bool_)
         if self._conditions:
-            passes = reader.meets([self._stream], (self.sequence.tuples[rows],), self._conditions)
-            self._passes = grown(self._passes, self.capacity)
-            self._passes[rows] = passes
+            with reader.profile.running(self.selecting) as step:
+                passes = reader.meets([self._stream], (self.sequence.tuples(rows),), self._conditions)
+                self._passes = grown(self._passes, self.capacity)
+                self._passes[rows] = passes
+                step.count(len(rows), int(np.count_nonzero(passes)))
         return passes
 
     def _take(self, reader: Reader) -> None:
@@ -354,7 +398,7 @@ class PartitionedSet:
         self.until, self.gone = grown(self.until, size), grown(self.gone, size)
         self._following, self._alive = grown(self._following, size), grown(self._alive, size)
         self.until[rows], self.gone[rows], self._alive[rows] = NEVER, NEVER, True
-        tuples = self.sequence.tuples[rows]
+        tuples = self.sequence.tuples(rows)
         columns = [reader.tuples.column(self._stream, x.name, tuples) for x in self.window.partition]
         codes = self._codes.codes(columns, null_is_a_value=True) if len(rows) else _NONE
         parts = len(self._codes)
@@ -399,7 +443,7 @@ class TableSet:
 
     def __init__(self, tuples: Ints, kinds: Ints) -> None:
         self._tuples = tuples
-        self._kinds = kinds
+        self._kinds = kinds.astype(np.int32)
         self.entered = self.new = np.arange(len(tuples))
         self.displaced = _NONE
         self.came = self.new - len(tuples) - NEVER
@@ -412,7 +456,7 @@ class TableSet:
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
         return (self._tuples[rows],)
 
-    def kinds(self) -> Ints:
+    def kinds(self) -> Narrow:
         return self._kinds[:, np.newaxis]
 
     def orders(self) -> Ints:

@@ -2,62 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Bools, Ints
-from headgate.expressions.limits import Evaluate, Values, bounded, limited
-from headgate.model.budget import LimitExceeded, charge
+from headgate.expressions.limits import Evaluate, Values, bounded, cost_of, limited
+from headgate.model.budget import LimitExceeded, Remembered, charge
 from headgate.model.visibility import HIDDEN, Visibility
 from headgate.operators.emit import NOTHING, Emitted
 from headgate.operators.evaluation import BlockEmitted, judged
 from headgate.operators.label_sets import LabelSets
+from headgate.operators.profile import Counted, Profile, Step
 from headgate.operators.program import TIME, VISIBILITY, Block, Program
 from headgate.operators.reading import meets
 from headgate.operators.threads import in_threads
 from headgate.operators.tuples import Tuples, VisibleTuples
 from headgate.plan import expressions as e
+from headgate.plan import nodes as n
+from headgate.plan import steps
 from headgate.plan.expressions import Expr
+from headgate.plan.implication import orderly
+from headgate.plan.merged import is_derivable, residue
 
 _MANY = 4
 _FEW = 8
 _WHOLE = (e.Type.INT, e.Type.BIGINT)
 _LARGE = 1 << 62
+SEARCHED = 3_000
+"""A ladder is searched if there are at most so many tuples for each of its bounds; else each bound is compared. With
+250,000 tuples and 10 bounds, searching took 28.5 ms and comparing 20.9 ms; with 100 bounds, 196 and 268 ms; with 10,000
+tuples and 500 bounds, 64 and 85 ms (`bench/derived.py`, best of 11)."""
+MOST_KEPT = 256
+"""View groups, and orders of selections, that are remembered from batch to batch."""
+
+Group = dict[Block, list[int]]
+"""The blocks of a view group, with their views."""
 
 
-def stateless_results(
-    program: Program, arriving: pa.Table, visibility: Visibility, evaluate: Evaluate
-) -> list[tuple[BlockEmitted, VisibleTuples]]:
-    """The results of all stateless blocks, for tuples in the order of their arrival. Views that see the same of these
-    tuples form one view group: expressions that their blocks have in common are computed once."""
-    looking: dict[tuple[str, int], list[int]] = {}
-    for view, target in enumerate(visibility.targets):
-        looking.setdefault(target, []).append(view)
-    blocks = [block for block in program.passing if block.target in looking]
-    if not blocks or not arriving.num_rows:
-        return []
-    tuples = Tuples(program, arriving)
-    policies = np.ascontiguousarray(visibility.table[tuples.present].T)
-    classes: dict[bytes, dict[Block, list[int]]] = {}
-    for block in blocks:
-        for view in looking[block.target]:
-            classes.setdefault(policies[view].tobytes(), {}).setdefault(block, []).append(view)
-    by_sight = _BySight(tuples.numbers(VISIBILITY), tuples.present)
+class Stateless:
+    """The stateless blocks of a program. Views of one sharing class that see the same of the tuples of a batch form one
+    view group: each selection, and each result that blocks have in common, is computed once for all of them."""
 
-    def results_of(class_: dict[Block, list[int]]) -> list[tuple[BlockEmitted, VisibleTuples]]:
-        view = next(iter(class_.values()))[0]
-        places = by_sight.of(policies[view] != HIDDEN)
-        if places is not None and not len(places):
+    def __init__(self, program: Program, evaluate: Evaluate) -> None:
+        self._program = program
+        self._evaluate = evaluate
+        self._orders: dict[tuple[str, ...], _Order] = {}
+        self._profiles: dict[tuple[int, ...], Profile] = {}
+        self._before: dict[int, dict[str, Step]] = {}
+
+    def results(self, arriving: pa.Table, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleTuples]]:
+        """The results of all blocks, for tuples in the order of their arrival."""
+        if visibility.copied:
+            found = self.counted()
+            self._before = {**self._before, **{new: found.of(old) for new, old in visibility.copied}}
+        looking: dict[tuple[str, int], list[int]] = {}
+        for view, target in enumerate(visibility.targets):
+            looking.setdefault(target, []).append(view)
+        blocks = [block for block in self._program.passing if block.target in looking]
+        if not blocks or not arriving.num_rows:
             return []
-        seen = VisibleTuples(tuples, places, visibility, view)
-        return [(x, seen) for x in _results(class_, seen, bounded(evaluate), visibility)]
+        tuples = Tuples(self._program, arriving)
+        policies = np.ascontiguousarray(visibility.table[tuples.present].T)
+        groups: dict[tuple[int, bytes], Group] = {}
+        for block in blocks:
+            sharing = self._program.class_numbers[block.query]
+            for view in looking[block.target]:
+                groups.setdefault((sharing, policies[view].tobytes()), {}).setdefault(block, []).append(view)
+        by_sight = _BySight(tuples.numbers(VISIBILITY), tuples.present)
+        profiles = {id(group): self._profile(group) for group in groups.values()}
 
-    each = len(tuples) * len(classes) // len(blocks)  # many small steps are not worth threads
-    return [x for some in in_threads(results_of, list(classes.values()), [each] * len(classes)) for x in some]
+        def results_of(group: Group) -> list[tuple[BlockEmitted, VisibleTuples]]:
+            view = next(iter(group.values()))[0]
+            places = by_sight.of(policies[view] != HIDDEN)
+            if places is not None and not len(places):
+                return []
+            seen = VisibleTuples(tuples, places, visibility, view)
+            selections = _Selections(self._order(group), seen, self._evaluate, profiles[id(group)])
+            return [(x, seen) for x in _results(group, selections, visibility)]
+
+        each = len(tuples) * len(groups) // len(blocks)  # many small steps are not worth threads
+        return [x for some in in_threads(results_of, list(groups.values()), [each] * len(groups)) for x in some]
+
+    def _order(self, group: Group) -> _Order:
+        selections = {select.key: select for block in group if (select := block.passes[1]) is not None}
+        query = next(iter(group)).query
+        key = str(self._program.class_numbers[query]), *selections
+        if key not in self._orders:
+            if len(self._orders) >= MOST_KEPT:
+                self._orders.clear()
+            self._orders[key] = _Order.of(self._program.bases(query, selections.values()))
+        return self._orders[key]
+
+    # Counts -----------------------------------------------------------------------------------------------------------
+
+    def _profile(self, group: Group) -> Profile:
+        """What this view group did so far. Which views form a group depends on the tuples of a batch."""
+        views = tuple(sorted(view for views in group.values() for view in views))
+        if views not in self._profiles:
+            if len(self._profiles) >= MOST_KEPT:
+                found = self.counted()
+                self._before = {**self._before, **{view: found.of(view) for some in self._profiles for view in some}}
+                self._profiles.clear()
+            self._profiles[views] = Profile()
+        return self._profiles[views]
+
+    def counted(self) -> Counted:
+        """What was done for views, and for those that they were grouped with."""
+        return Counted(self._before, [(views, profile.copy()) for views, profile in self._profiles.items()])
 
 
 class _BySight:
@@ -98,57 +153,137 @@ def _places_in(present: Ints) -> Ints:
     return np.searchsorted(present, np.arange(present[-1] + 1))
 
 
-def _results(
-    class_: Mapping[Block, list[int]], seen: VisibleTuples, evaluate: Evaluate, visibility: Visibility
-) -> Iterator[BlockEmitted]:
-    """The results of each block, if any, or the limit that it exceeds.
+@dataclass(frozen=True)
+class _Order:
+    """The selections of a view group, each after the one that it is computed from.
 
-    Blocks that bound one column from the same side are evaluated from the weakest bound to the strongest. A tuple that
-    meets a bound meets all weaker ones, so each step reads only the tuples that the step before it left. Where the
-    bounds are whole numbers, one search after the first step tells how many bounds each tuple meets.
+    bases: by key, the selection that each is computed from
+    ladders: by key, the bounds of a ladder and the place of a selection in it. A ladder has bounds of one column from
+        one side, whole numbers, each computed from the one before it. One search can tell for each tuple how many of
+        them it meets.
     """
-    whole: dict[str, _Rows] = {}
-    for (stream, *_), ladder in _ladders(list(class_)).items():
-        if stream not in whole:
-            whole[stream] = _Rows(seen, stream, np.flatnonzero(seen.of_stream(stream)), evaluate)
-        rows = whole[stream]
-        climbed: Ints | None = None
-        for number, (bound, block) in enumerate(ladder):
-            items, conditions, _ = block.passes
-            yielded, exceeded, meter = NOTHING, "", visibility.meter(class_[block])
-            try:
-                with limited(visibility.limits, meter):
-                    if bound is not None:
-                        conditions -= {bound}
-                        if climbed is None:
-                            rows = rows.meeting(frozenset({bound}))
-                            climbed = rows.climbed([x for x, _ in ladder if x])
-                        else:
-                            met = climbed > number
-                            rows, climbed = rows.where(met), climbed[met]
-                    chosen = rows.meeting(conditions)
-                    if len(chosen.places):
-                        yielded = chosen.yielded(items)
-            except LimitExceeded as error:
-                exceeded = str(error)
-            yield from judged(block, class_[block], yielded, meter, exceeded)
+
+    bases: Mapping[str, n.Select | None]
+    ladders: Mapping[str, tuple[tuple[e.Compare, ...], int]]
+
+    @classmethod
+    def of(cls, bases: Sequence[tuple[n.Select, n.Select | None]]) -> _Order:
+        found = {select.key: base for select, base in bases}
+        chains: dict[str, list[n.Select]] = {}
+        for select, base in bases:
+            if _whole_bound(select) is None:
+                continue
+            chain = chains.get(base.key) if base is not None else None
+            if chain is None or chain[-1] != base or _side(select) != _side(base):
+                chain = []
+            chain.append(select)
+            chains[select.key] = chain
+        ladders = {}
+        for chain in {id(chain): chain for chain in chains.values() if len(chain) >= _MANY}.values():
+            bounds = tuple(bound for select in chain if (bound := _whole_bound(select)) is not None)
+            ladders.update({select.key: (bounds, place) for place, select in enumerate(chain)})
+        return cls(found, ladders)
 
 
-def _ladders(blocks: Sequence[Block]) -> dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]]:
-    """Blocks by their stream, bounded column and side, the weakest bound first."""
-    found: dict[tuple[str, ...], list[tuple[e.Compare | None, Block]]] = {}
-    for block in blocks:
-        bound, (_, _, stream) = block.bound, block.passes
-        key = () if bound is None else (bound.left.text, bound.operator[0])
-        found.setdefault((stream, *key), []).append((bound, block))
-    for (_, *side), ladder in found.items():
-        ladder.sort(key=lambda step: _place(step[0]), reverse=side[1:] == ["<"])
-    return found
+def _whole_bound(select: n.Select) -> e.Compare | None:
+    """The condition of a selection that has just one, which bounds a column of whole numbers from one side."""
+    if len(select.conditions) == 1:
+        (condition,) = select.conditions
+        match condition:
+            case e.Compare("<" | "<=" | ">" | ">=", e.Column() as column, e.Literal(int(value)) as limit):
+                if {column.type, limit.type} <= {*_WHOLE} and orderly(column.type, limit) and abs(value) < _LARGE:
+                    return condition
+    return None
 
 
-def _place(bound: e.Compare | None) -> tuple[Any, ...]:
-    """The sort key of a bound: `>= 5` before `> 5`, and (from the other end) `<= 5` before `< 5`."""
-    return () if bound is None else (bound.right.value, bound.operator in (">", "<="))  # type: ignore[attr-defined]
+def _side(select: n.Select) -> tuple[str, str]:
+    bound = _whole_bound(select)
+    return ("", "") if bound is None else (bound.left.text, bound.operator[0])
+
+
+class _Selections:
+    """The rows of the selections of a view group. Each selection is evaluated once, over the rows of the one that it is
+    computed from, and charged to all who read it as if it were evaluated over all tuples."""
+
+    def __init__(self, order: _Order, seen: VisibleTuples, evaluate: Evaluate, profile: Profile) -> None:
+        self.known = Remembered()
+        self.profile = profile
+        self._order = order
+        self._seen = seen
+        self._evaluate = evaluate
+        self._whole: dict[str, _Rows] = {}
+        self._rows: dict[str, _Rows] = {}
+
+    def place(self, block: Block) -> int:
+        """Bases come first."""
+        select = block.passes[1]
+        return -1 if select is None else self._places[select.key]
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {key: place for place, key in enumerate(self._order.bases)}
+
+    def rows(self, block: Block) -> _Rows:
+        _, select, source = block.passes
+        whole = self._all(source)
+        if select is None:
+            return whole
+        return self.known.once(select.key, lambda: self._selected(select, whole))
+
+    def _all(self, source: n.Source) -> _Rows:
+        if source.stream not in self._whole:
+            with self.profile.running(steps.reading(source)) as step:
+                places = np.flatnonzero(self._seen.of_stream(source.stream))
+                step.count(len(places), len(places))
+            self._whole[source.stream] = _Rows(self._seen, source.stream, places, self._evaluate)
+        return self._whole[source.stream]
+
+    def _selected(self, select: n.Select, whole: _Rows) -> _Rows:
+        base = self._order.bases[select.key]
+        while base is not None and base.key not in self._rows:  # those who read it have exceeded their limits
+            base = self._order.bases[base.key]
+        start = whole if base is None else self._rows[base.key]
+        with self.profile.running(steps.reading(select)) as step:
+            if is_derivable(select):
+                charge(cost_of(select.conditions, {}, len(whole.places)))
+                found = self._derived(select, start, base)
+            else:
+                found = start.meeting(select.conditions, charged=True)
+            step.base = "" if base is None else steps.reading(base)
+            step.count(len(whole.places), len(found.places), len(start.places))
+        self._rows[select.key] = found
+        return found
+
+    def _derived(self, select: n.Select, start: _Rows, base: n.Select | None) -> _Rows:
+        bounds, place = self._order.ladders.get(select.key, ((), 0))
+        if place and start.climbed is not None and start.climbed[0] is bounds:
+            return start.where(start.climbed[1] > place)
+        found = start.meeting(residue(select, base))
+        if bounds and not place and len(found.places) <= SEARCHED * len(bounds):
+            found = found.climbing(bounds)
+        return found
+
+
+def _results(group: Group, selections: _Selections, visibility: Visibility) -> Iterator[BlockEmitted]:
+    """The results of each block, if any, or the limit that it exceeds. Equal blocks have their results in common."""
+    for block in sorted(group, key=selections.place):
+        yielded, exceeded, meter = NOTHING, "", visibility.meter(group[block])
+        try:
+            with limited(visibility.limits, meter):
+                rows = selections.rows(block)
+                yielded = selections.known.once(block.top.key, _made(block, rows, selections.profile))
+        except LimitExceeded as error:
+            exceeded = str(error)
+        yield from judged(block, group[block], yielded, meter, exceeded)
+
+
+def _made(block: Block, rows: _Rows, profile: Profile) -> Callable[[], Emitted]:
+    def make() -> Emitted:
+        with profile.running(steps.results(block.top)) as step:
+            step.count(len(rows.places), len(rows.places))
+            return rows.yielded(block.passes[0]) if len(rows.places) else NOTHING
+
+    return make
 
 
 class _Rows:
@@ -163,6 +298,7 @@ class _Rows:
         places: Ints,
         evaluate: Evaluate,
         within: tuple[_Rows, Ints] | None = None,
+        climbed: tuple[tuple[e.Compare, ...], Ints] | None = None,
     ) -> None:
         self._seen = seen
         self._stream = stream
@@ -170,27 +306,22 @@ class _Rows:
         self._within = within
         self._columns: dict[e.Column, pa.Array] = {}
         self.places = places
+        self.climbed = climbed
+        """A ladder, and how many of its bounds each row meets."""
 
-    def meeting(self, conditions: frozenset[Expr]) -> _Rows:
+    def meeting(self, conditions: frozenset[Expr], *, charged: bool = False) -> _Rows:
         """The rows that meet all conditions."""
-        if not conditions:
-            return self
-        return self.where(meets(self._evaluate, conditions, self._values(conditions), len(self.places)))
+        evaluate = bounded(self._evaluate) if charged else self._evaluate
+        return self.where(meets(evaluate, conditions, self._values(conditions), len(self.places)))
 
-    def climbed(self, ladder: Sequence[e.Compare]) -> Ints | None:
-        """How many bounds, in order, each row meets; every row meets the first. None if that cannot be computed at
-        once."""
-        bounds = [x.right.value for x in ladder if isinstance(x.right, e.Literal) and x.right.type in _WHOLE]
-        column = ladder[0].left
-        if len(ladder) < _MANY or len(bounds) < len(ladder) or not isinstance(column, e.Column):
-            return None
-        if column.type not in _WHOLE or max(map(abs, bounds)) >= _LARGE:  # type: ignore[arg-type]
-            return None
+    def climbing(self, ladder: tuple[e.Compare, ...]) -> _Rows:
+        """The same rows with the number of bounds, in order, that each meets; every row meets the first."""
+        column, sign = ladder[0].left, 1 if ladder[0].operator[0] == ">" else -1
+        assert isinstance(column, e.Column)  # noqa: S101  a ladder bounds a column
         values = self._column(column).to_numpy(zero_copy_only=False).astype(np.int64)
-        sign = 1 if ladder[0].operator[0] == ">" else -1
-        least = [sign * bound + (x.operator in (">", "<")) for x, bound in zip(ladder, bounds, strict=True)]  # type: ignore[operator]
-        steps: Ints = np.searchsorted(np.array(least, np.int64), sign * np.clip(values, -_LARGE, _LARGE), side="right")
-        return steps
+        least = [sign * x.right.value + (x.operator in (">", "<")) for x in ladder]  # type: ignore[attr-defined]
+        met = np.searchsorted(np.array(least, np.int64), sign * np.clip(values, -_LARGE, _LARGE), side="right")
+        return _Rows(self._seen, self._stream, self.places, self._evaluate, self._within, (ladder, met))
 
     def where(self, met: Bools) -> _Rows:
         if met.all():
@@ -200,13 +331,14 @@ class _Rows:
             within = self._within[0], self._within[1][met]
         elif len(self.places) * _FEW <= len(self._seen):
             within = self, np.flatnonzero(met)
-        return _Rows(self._seen, self._stream, self.places[met], self._evaluate, within)
+        climbed = None if self.climbed is None else (self.climbed[0], self.climbed[1][met])
+        return _Rows(self._seen, self._stream, self.places[met], self._evaluate, within, climbed)
 
     def yielded(self, items: Sequence[Expr]) -> Emitted:
         computed = [item for item in items if not isinstance(item, e.Column)]
         again = [item for number, item in enumerate(items) if isinstance(item, e.Column) and item in items[:number]]
         charge(sum(self._seen.size(self._stream, item.name, self.places) for item in again))
-        answers = iter(self._evaluate(computed, self._values(computed), len(self.places)) if computed else ())
+        answers = iter(bounded(self._evaluate)(computed, self._values(computed), len(self.places)) if computed else ())
         values = tuple(self._column(item) if isinstance(item, e.Column) else next(answers) for item in items)
         return Emitted(self._times, np.empty(0, np.int64), (self.places,), values, self._labels)
 

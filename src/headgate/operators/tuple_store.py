@@ -7,6 +7,7 @@ is gone. What a batch costs here follows what it brings and takes away, not what
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +16,18 @@ import pyarrow.compute as pc
 from headgate.columns.sorting import Bools, Ints, dense
 from headgate.expressions.limits import size_of
 from headgate.loops.arrays import grown
-from headgate.loops.slots import SlotPool, unheld
+from headgate.loops.arrow import is_text
+from headgate.loops.slots import SlotPool, count_holders, count_kinds, renumber, seen_of, unheld
 from headgate.loops.store import ColumnStore
+from headgate.loops.windows import first_from, is_ordered
 from headgate.model.visibility import Visibility
 from headgate.operators.label_sets import LabelSets, label_sets
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Program
 from headgate.plan.reserved import LEVEL
 
 _EMPTY = np.empty(0, np.int64)
+_LATEST = 1 << 62
+_EARLIEST = -_LATEST
 
 
 class TupleStore:
@@ -31,7 +36,7 @@ class TupleStore:
         self.schema = schema
         self._pool = SlotPool()
         self._columns = ColumnStore(schema)
-        self._holders: Ints = np.zeros(0, np.int64)
+        self._holders = np.zeros(0, np.int32)
         self._present: Ints = np.zeros(0, np.int64)
         self._released: list[Ints] = []
         self._lock = threading.Lock()  # view groups run in parallel
@@ -51,16 +56,17 @@ class TupleStore:
     def hold(self, slots: Ints) -> None:
         """Hold tuples, each given once."""
         with self._lock:
-            self._holders[slots] += 1
+            count_holders(slots, self._holders, 1)
 
     def release(self, slots: Ints) -> None:
         """No longer hold tuples, each given once. They stay readable until `settle`."""
         with self._lock:
-            self._holders[slots] -= 1
+            count_holders(slots, self._holders, -1)
             self._released.append(slots)
 
-    def settle(self) -> None:
-        """Tuples that nobody holds are gone."""
+    def settle(self) -> Ints:
+        """Tuples that nobody holds are gone; returns their slots, which keep their numbers until they are used
+        again."""
         slots = np.concatenate([_EMPTY, *self._released])
         self._released.clear()
         gone = np.empty(len(slots), np.int64)
@@ -69,6 +75,11 @@ class TupleStore:
             self._count(gone, -1)
             self._columns.drop(gone)
             self._pool.give(gone)
+        return gone
+
+    def is_held(self, slots: Ints) -> Bools:
+        """Whether anybody holds what is in these slots."""
+        return np.asarray(self._holders[slots] > 0, np.bool_)
 
     def numbers(self, name: str) -> Ints:
         """A number that every tuple has, by slot: its time, stream, arrival, label or visibility row."""
@@ -85,28 +96,59 @@ class TupleStore:
         return np.flatnonzero(self._present)
 
     def _count(self, slots: Ints, step: int) -> None:
-        visibilities = self.numbers(VISIBILITY)[slots]
-        if len(visibilities):
-            self._present = grown(self._present, int(visibilities.max()) + 1)
-            if step > 0:
-                np.add.at(self._present, visibilities, 1)
-            else:
-                np.subtract.at(self._present, visibilities, 1)
+        rows, done = self.numbers(VISIBILITY), 0
+        while (done := done + count_kinds(slots[done:], rows, self._present, step)) < len(slots):
+            self._present = grown(self._present, int(rows[slots].max()) + 1)
 
     def renumber_visibility(self, changed: Ints) -> None:
         """Replace the visibility rows of all tuples after a change of rights."""
-        kept, numbers = self.kept, self.numbers(VISIBILITY)
-        numbers[kept] = changed[numbers[kept]]
-        self._present = np.bincount(numbers[kept], minlength=1).astype(np.int64)
+        if (changed[self.present] < 0).any():
+            raise IndexError("cannot forget a visibility row: tuples have it")
+        self._present = np.zeros(int(changed.max(initial=0)) + 1, np.int64)
+        renumber(self._holders, self.numbers(VISIBILITY), changed, self._present)
 
     def in_order(self, slots: Ints) -> Ints:
         """The slots in the order of SPEC.md, 4.2: by time, stream and arrival."""
-        times = self.numbers(TIME)[slots]
-        steps = np.diff(times)
-        if (steps > 0).all():
+        keys = tuple(self.numbers(name) for name in (TIME, STREAM, ARRIVAL))
+        if is_ordered(slots, *keys):
             return slots
-        stream, arrival = self.numbers(STREAM)[slots], self.numbers(ARRIVAL)[slots]
-        return slots[np.lexsort((arrival, stream, times))]
+        merged = slots[np.argsort(self._sort_key(slots), kind="stable")]  # runs that are in order are merged
+        if is_ordered(merged, *keys):
+            return merged
+        return slots[np.lexsort(tuple(key[slots] for key in reversed(keys)))]
+
+    def before(self, slots: Ints, time: int, stream: int = -1, arrival: int = _EARLIEST) -> int:
+        """How many of these slots, which are in order, come before this position."""
+        return first_from(slots, *(self.numbers(name) for name in (TIME, STREAM, ARRIVAL)), (time, stream, arrival))
+
+    def seen(self, slots: Ints, seen: Bools) -> Ints:
+        """The slots of tuples whose visibility row is seen."""
+        if (self.present >= len(seen)).any():  # loops do not check
+            raise IndexError(f"cannot tell who sees all tuples: there are {len(seen)} visibility rows")
+        found = np.empty(len(slots), np.int64)
+        found = found[: seen_of(slots, self.numbers(VISIBILITY), seen, found)]
+        return slots if len(found) == len(slots) else found
+
+    def _sort_key(self, slots: Ints) -> Ints:
+        """Time and stream as one number, where that fits."""
+        times, streams = self.numbers(TIME)[slots], len(self.program.streams)
+        if streams == 1 or int(np.abs(times).max(initial=0)) >= _LATEST // streams:
+            return times
+        return times * streams + self.numbers(STREAM)[slots]
+
+    def together(self, parts: Sequence[Ints]) -> Ints:
+        """The slots of all parts, each of which is in order, once each and in order. Mostly one part has all."""
+        if not parts:
+            return _EMPTY
+        largest = max(parts, key=len)
+        there = np.zeros(self._pool.capacity, np.bool_)
+        there[largest] = True
+        others = [x[~there[x]] for x in parts if x is not largest]
+        if not any(map(len, others)):
+            return largest
+        for x in others:
+            there[x] = True
+        return self.in_order(np.flatnonzero(there))
 
     def table(self, slots: Ints) -> pa.Table:
         return pa.Table.from_arrays([self._columns.take(name, slots) for name in self.schema.names], schema=self.schema)
@@ -117,7 +159,7 @@ class TupleStore:
     def size(self, stream: str, name: str, slots: Ints) -> int:
         """The size of that column in bytes."""
         field = self.program.columns[stream, name]
-        if not pa.types.is_string(self.schema.field(field).type):
+        if not is_text(self.schema.field(field).type):
             return size_of(None, slots)
         return size_of(self._columns.lengths(field, slots).astype(np.int32), np.arange(len(slots)))
 
@@ -137,9 +179,9 @@ class VisibleTuples:
         """Each tuple's own label."""
         return label_sets(self._store.numbers(LABEL)[slots])
 
-    def visible(self, slots: Ints) -> Bools:
-        """Which tuples the view sees."""
-        return self._visibility.visible(self._view)[self._store.numbers(VISIBILITY)[slots]]
+    def visible(self, slots: Ints) -> Ints:
+        """The tuples that the view sees."""
+        return self._store.seen(slots, self._visibility.visible(self._view))
 
     def of_stream(self, stream: str, slots: Ints) -> Bools:
         streams = self._store.program.streams

@@ -1,5 +1,5 @@
-"""The tuples of a partition together with those that arrive, in the order of SPEC.md, 4.2, and what one view sees of
-them.
+"""The tuples that arrive in one batch, for blocks without windows, in the order of SPEC.md, 4.2, and what one view
+sees of them.
 
 Columns are not copied: order and visibility are row numbers, and a column is gathered when an expression reads it,
 once, for just the tuples that it needs.

@@ -9,28 +9,35 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headgate.columns.sorting import Bools, Ints
-from headgate.expressions.limits import Evaluate, few_tuples, limited
-from headgate.model.budget import LimitExceeded, Meter, Remembered
+from headgate.columns.sorting import Ints
+from headgate.expressions.limits import Evaluate, limited
+from headgate.model.budget import LimitExceeded, Meter, hold
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Visibility
 from headgate.operators.block_rows import BlockRows, Changes, Finals, own_sequence, windows_of
 from headgate.operators.blocks import AllRows, Shape, grouping_of
 from headgate.operators.emit import NOTHING
 from headgate.operators.evaluation import BlockEmitted, Evaluation
+from headgate.operators.group_labels import LabelKinds
 from headgate.operators.grouping import Grouping
+from headgate.operators.inputs import Inputs
 from headgate.operators.previous_instant import name_of, previous_rows
-from headgate.operators.program import LABEL, TIME, Block
+from headgate.operators.profile import Profile
+from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, Block
 from headgate.operators.reading import stream_of
 from headgate.operators.rowsets import PartitionedSet, TableSet, WindowSet
-from headgate.operators.sequence import LabelKinds
 from headgate.operators.sequence import Sequence as Entered
 from headgate.operators.state_size import changes
 from headgate.operators.tuple_store import TupleStore, VisibleTuples
 from headgate.operators.visible import Reader
 from headgate.plan import nodes as n
+from headgate.plan import steps
 
 _NONE = np.empty(0, np.int64)
+FEW_KEYS = 1 << 16
+"""So many keys are never too many."""
+_PART = 1 << 18
+"""So many tuples that were held before enter at once: what is computed on the way stays small."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +68,8 @@ class Operators:
     ) -> None:
         self._store = store
         self._evaluate = evaluate
+        self.profile = Profile()
+        """What the operators did since they were built."""
         self._kinds = LabelKinds()
         self._position = 1
         """The position of the next tuple. What windows hold already has positions below 0."""
@@ -69,16 +78,19 @@ class Operators:
         self._kept = {shape.rows.key for shape in self._shapes.values() if shape.kept}
         self._sequences: dict[str, Entered] = {}
         self._inputs: dict[str, n.Node] = {}
+        self._steps: dict[str, str] = {}
         self._rows: dict[tuple[str, bool], BlockRows] = {}
         self._groupings: dict[tuple[object, ...], Grouping] = {}
         self._all: dict[str, AllRows] = {}
+        self._bases: dict[str, n.Select | None] = {}
+        """The selections below windows, each after the one that it is computed from."""
         self._failed: dict[tuple[str, int], str] = {}
         """Blocks that cannot go on, and why."""
-        self._remembered = Remembered()
         self._begin(self._reader(visibility, view), tables, held, visibility)
+        self._keys_at_first = self._keys
 
-    def _reader(self, visibility: Visibility, view: int) -> Reader:
-        return Reader(VisibleTuples(self._store, visibility, view), self._evaluate)
+    def _reader(self, visibility: Visibility, view: int, profile: Profile | None = None) -> Reader:
+        return Reader(VisibleTuples(self._store, visibility, view), self._evaluate, profile)
 
     # Building ---------------------------------------------------------------------------------------------------------
 
@@ -99,9 +111,7 @@ class Operators:
     def _begin_rows(self, key: tuple[str, bool], rows: BlockRows, held: Held, reader: Reader) -> None:
         changes = rows.begin(held.windows, self._before(rows, held), held.last.get(key[0], NO_TIME), reader)
         for grouping in self._groupings_of(key).values():
-            found = grouping.advance(changes, reader)
-            for call in grouping.accumulators:
-                grouping.values(call, changes, found, reader)
+            grouping.begin(changes, reader)
         if key[0] in self._all and key[1]:
             self._all[key[0]].advance(changes)
         rows.release()
@@ -122,27 +132,35 @@ class Operators:
                 for name in (window.key, name_of(block.top, window)):
                     if name in held.windows:
                         tuples = held.windows[name]
-                        windows[name] = tuples[self._chosen(window.input, tuples, reader)]
+                        windows[name] = tuples[Inputs(tuples, {}, reader).entering(window.input)]
         return Held(windows, held.last)
 
     def _fill(self, held: Held) -> None:
         """Make the sequences, with what windows hold of them; positions are those of all these tuples together."""
-        everything = np.unique(np.concatenate([_NONE, *held.windows.values()]))
-        everything = self._store.in_order(everything)
-        place = np.zeros(int(everything.max(initial=-1)) + 1, np.int64)
-        place[everything] = np.arange(len(everything)) - len(everything)
+        everything = self._store.together([*held.windows.values()])
+        place = np.empty(int(everything.max(initial=-1)) + 1, np.int64)
+        place[everything] = np.arange(-len(everything), 0)
         tuples: dict[str, list[Ints]] = {}
         for block in self.blocks:
             rows = self._shapes[block.target].rows
             for name, window in _sequence_names(rows):
                 self._inputs[name] = window.input
+                self._steps[name] = steps.sequence(window, rows)
                 tuples.setdefault(name, []).extend(
                     held.windows[key] for key in (window.key, name_of(block.top, window)) if key in held.windows
                 )
         for name, parts in tuples.items():
-            entered = self._store.in_order(np.unique(np.concatenate([_NONE, *parts])))
+            entered = self._store.together(parts)
             self._sequences[name] = Entered(self._store, self._kinds)
-            self._sequences[name].enter(entered, place[entered])
+            for first in range(0, len(entered), _PART):
+                part = entered[first : first + _PART]
+                self._sequences[name].enter(part, place[part])
+        selections = {x.key: x for x in self._inputs.values() if isinstance(x, n.Select)}
+        if selections:
+            bases = self._store.program.bases(self.blocks[0].query, selections.values())
+            self._bases = {select.key: base for select, base in bases}
+            order = {key: place for place, key in enumerate(self._bases)}
+            self._sequences = dict(sorted(self._sequences.items(), key=lambda x: order.get(self._inputs[x[0]].key, -1)))
 
     def _before(self, rows: BlockRows, held: Held) -> dict[str, Ints]:
         found = {}
@@ -175,10 +193,15 @@ class Operators:
 
     def _table(self, side: n.Node, reader: Reader, tables: Ints) -> TableSet:
         stream = stream_of(side)
-        tuples = tables[reader.tuples.of_stream(stream, tables)]
-        tuples = tuples[reader.tuples.visible(tuples)]
+        with self.profile.running(steps.reading(side.input if isinstance(side, n.Select) else side)) as step:
+            tuples = tables[reader.tuples.of_stream(stream, tables)]
+            tuples = reader.tuples.visible(tuples)
+            step.held = len(tuples)  # not counted: how often a table is read depends on others
         if isinstance(side, n.Select):
-            tuples = tuples[reader.meets([stream], (tuples,), side.conditions)]
+            with self.profile.running(steps.reading(side)) as step:
+                chosen = reader.meets([stream], (tuples,), side.conditions)
+                tuples = tuples[chosen]
+                step.held = len(tuples)
         return TableSet(tuples, self._kinds.of(self._store.numbers(LABEL)[tuples]))
 
     # A batch ----------------------------------------------------------------------------------------------------------
@@ -187,8 +210,7 @@ class Operators:
         self, finals: Ints, since: int, until: int, waiting: int, visibility: Visibility, views: Sequence[int]
     ) -> list[BlockEmitted]:
         """Tuples become final, in order; returns the results of all blocks for these views."""
-        reader, looking = self._reader(visibility, views[0]), _looking(visibility, views)
-        self._remembered = Remembered()
+        reader, looking = self._reader(visibility, views[0], self.profile), _looking(visibility, views)
         found = self._enter(finals, reader, visibility, looking)
         batch = Finals(finals, self._store.numbers(TIME)[finals], self._position, since, until)
         self._position += len(finals)
@@ -203,18 +225,21 @@ class Operators:
         """Let the tuples enter that meet the conditions before windows."""
         positions = np.arange(self._position, self._position + len(finals))
         found = list[BlockEmitted]()
+        inputs = Inputs(finals, self._bases, reader)
         for name in list(self._sequences):
             blocks = [x for x in self.blocks if x.target in looking and self._reads(x, name)]
             meter = visibility.meter([view for x in blocks for view in looking[x.target]])
             entering = np.zeros(len(finals), np.bool_)
             try:
                 with limited(visibility.limits, meter):
-                    entering = self._chosen(self._inputs[name], finals, reader, self._remembered)
+                    entering = inputs.entering(self._inputs[name])
             except LimitExceeded as error:
                 self._fail(blocks, str(error))
             for view, reason in meter.exceeded.items():
                 found += [BlockEmitted(x, (view,), NOTHING, reason) for x in blocks if view in looking[x.target]]
-            self._sequences[name].enter(finals[entering], positions[entering])
+            with reader.profile.running(self._steps[name]) as step:
+                self._sequences[name].enter(finals[entering], positions[entering])
+                step.count(len(finals), int(np.count_nonzero(entering)))
         return found
 
     def _reads(self, block: Block, name: str) -> bool:
@@ -251,10 +276,12 @@ class Operators:
             self._end(key)
         elif rows is not None:
             rows.release()
+            for window in rows.windows:  # now, since what leaves does so before the next batch, whichever that is
+                self.profile.steps[window.step].held = window.held
 
     def _advanced(self, rows: BlockRows, batch: Finals, waiting: int, reader: Reader) -> Changes:
         changes = rows.advance(batch, reader)
-        few_tuples(waiting + rows.held)
+        hold((rows.node.key, rows.kept), rows.held, waiting)
         return changes
 
     def changes(self, block: Block, finals: Ints, visibility: Visibility, view: int) -> tuple[Ints, ...]:
@@ -262,7 +289,7 @@ class Operators:
         reader, held = self._reader(visibility, view), self.held()
         windows = []
         for window, _ in windows_of(self._shapes[block.target].rows):
-            entering = finals[self._chosen(window.input, finals, reader)]
+            entering = finals[Inputs(finals, {}, reader).entering(window.input)]
             windows.append((window, held.windows.get(window.key, _NONE), entering))
         return changes(windows, reader.tuples, self._store)
 
@@ -275,23 +302,6 @@ class Operators:
                 self._sequences = {name: x for name, x in self._sequences.items() if x is not window.sequence}
         for name in [name for name in self._groupings if name[0] == key[0]]:
             del self._groupings[name]
-
-    def _chosen(self, node: n.Node, tuples: Ints, reader: Reader, known: Remembered | None = None) -> Bools:
-        """Which tuples a selection below a window lets through."""
-        if known is not None:
-            return known.once(("chosen", node.key), lambda: self._selected(node, tuples, reader, known))
-        return self._selected(node, tuples, reader, None)
-
-    def _selected(self, node: n.Node, tuples: Ints, reader: Reader, known: Remembered | None) -> Bools:
-        match node:
-            case n.Source():
-                return reader.tuples.of_stream(node.stream, tuples)
-            case n.Select():
-                found = self._chosen(node.input, tuples, reader, known).copy()
-                places = np.flatnonzero(found)
-                found[places] = reader.meets([stream_of(node)], (tuples[places],), node.conditions)
-                return found
-        raise ValueError(f"{node} cannot stand below a window")
 
     def _trim(self) -> None:
         """Let go of rows that no window holds any more."""
@@ -309,9 +319,7 @@ class Operators:
 
     def held(self) -> Held:
         windows: dict[str, Ints] = {}
-        last: dict[str, int] = {}
-        for (key, _), rows in self._rows.items():
-            last[key] = max(rows.last, last.get(key, rows.last))
+        for rows in self._rows.values():
             for window in rows.windows:
                 name, content = window.window.key, window.content()
                 windows[name] = self._either(windows[name], content) if name in windows else content
@@ -321,10 +329,37 @@ class Operators:
             for window in self._rows[rows_key].windows if wanted and rows_key in self._rows else ():
                 if window.window.key in wanted:
                     windows[name_of(block.top, window.window)] = window.content_at(self._rows[rows_key].last)
-        return Held(windows, {key: time for key, time in last.items() if time != NO_TIME})
+        return Held(windows, self.last)
+
+    def starts(self) -> dict[str, int]:
+        """Where what windows hold begins, by the names that `held` uses: the first tuple; -1 if time alone does not
+        tell what a window holds. A window that holds nothing is left out."""
+        found: dict[str, list[int | None]] = {}
+        for rows in self._rows.values():
+            for window in rows.windows:
+                found.setdefault(window.window.key, []).append(window.start())
+        for block in self.blocks:
+            wanted = {window.key for window in previous_rows(block.top)}
+            rows_key = self._rows_key(self._shapes[block.target])
+            for window in self._rows[rows_key].windows if wanted and rows_key in self._rows else ():
+                if window.window.key in wanted:
+                    name = name_of(block.top, window.window)
+                    found.setdefault(name, []).append(window.start_at(self._rows[rows_key].last))
+        return {name: min(there, key=self._position_of) for name, x in found.items() if (there := _there(x))}
+
+    def _position_of(self, tuple_: int) -> tuple[int, ...]:
+        return () if tuple_ < 0 else tuple(int(self._store.numbers(x)[tuple_]) for x in (TIME, STREAM, ARRIVAL))
+
+    @property
+    def last(self) -> dict[str, int]:
+        """The time of the last instant of each block, by the key of its rows."""
+        last: dict[str, int] = {}
+        for (key, _), rows in self._rows.items():
+            last[key] = max(rows.last, last.get(key, rows.last))
+        return {key: time for key, time in last.items() if time != NO_TIME}
 
     def _either(self, a: Ints, b: Ints) -> Ints:
-        return a if np.array_equal(a, b) else self._store.in_order(np.union1d(a, b))
+        return self._store.together([a, b])
 
     def sizes(self) -> tuple[object, ...]:
         """What differs if two states differ, almost always, without reading all of them."""
@@ -332,6 +367,19 @@ class Operators:
             (key[0], key[1], rows.last, *(window.held for window in rows.windows)) for key, rows in self._rows.items()
         )
         return tuple(sorted(states))
+
+    @property
+    def _keys(self) -> int:
+        """The most keys that an operator knows: of groups, joins, values of DISTINCT, labels."""
+        rows, groups = (x.keys for x in self._rows.values()), (x.keys for x in self._groupings.values())
+        return max(len(self._kinds), *rows, *groups, 0)
+
+    @property
+    def knows_the_gone(self) -> bool:
+        """Whether an operator knows many keys that no row can have any more, most of them since it was built: then it
+        costs little more to build all of them again than it took to learn these keys."""
+        rows = sum(x.rows for x in self._rows.values())
+        return self._keys > max(rows, 2 * self._keys_at_first) + FEW_KEYS
 
     def close(self) -> None:
         """Let go of all tuples."""
@@ -354,6 +402,10 @@ def _sequence_names(rows: n.Node) -> list[tuple[str, n.Window]]:
                 name = own_sequence(rows, side, alike[side.key])
             found.append((name, window))
     return found
+
+
+def _there(starts: Iterable[int | None]) -> list[int]:
+    return [x for x in starts if x is not None]
 
 
 def _tables_of(rows: n.Node) -> list[n.Node]:

@@ -10,16 +10,19 @@ import pyarrow as pa
 from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.limits import Evaluate, Values, bounded
 from headgate.model.budget import charge
+from headgate.operators.profile import Profile
 from headgate.operators.reading import meets
 from headgate.operators.tuple_store import VisibleTuples
 from headgate.plan.expressions import Expr
 
 
 class Reader:
-    """`tuples` are the tuples as the view group sees them in this batch."""
+    """`tuples` are the tuples as the view group sees them in this batch; `profile` counts what operators do."""
 
-    def __init__(self, tuples: VisibleTuples, evaluate: Evaluate) -> None:
+    def __init__(self, tuples: VisibleTuples, evaluate: Evaluate, profile: Profile | None = None) -> None:
         self.tuples = tuples
+        self.profile = profile or Profile()
+        self._free = evaluate
         self._evaluate = bounded(evaluate)
 
     def values(
@@ -42,6 +45,12 @@ class Reader:
         if not len(sides[0]):
             return np.zeros(0, np.bool_)
         return meets(self._evaluate, conditions, self.values(streams, sides, conditions), len(sides[0]))
+
+    def derived(self, stream: str, tuples: Ints, conditions: frozenset[Expr]) -> Bools:
+        """Which tuples meet all conditions; the caller has charged for it."""
+        if not len(tuples):
+            return np.zeros(0, np.bool_)
+        return meets(self._free, conditions, self.values([stream], (tuples,), conditions), len(tuples))
 
     def evaluate(self, exprs: Sequence[Expr], values: Values, size: int) -> list[pa.Array]:
         return self._evaluate(exprs, values, size)

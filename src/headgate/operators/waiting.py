@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
+from headgate.model.times import NO_TIME
 from headgate.operators.program import TIME, VISIBILITY
 from headgate.operators.tuple_store import TupleStore
 
@@ -27,17 +28,27 @@ class _Run:
 
 
 class Waiting:
-    """INVARIANT: the store's tuples in here are held once each."""
+    """`latest` is the latest time of all tuples that were ever added. INVARIANT: the store's tuples in here are held
+    once each."""
 
     def __init__(self, store: TupleStore) -> None:
         self._store = store
         self._runs: list[_Run] = []
+        self.latest = NO_TIME
 
-    def add(self, tuples: Ints) -> None:
-        """Tuples that the caller holds; from now on they are held here."""
+    def add(self, tuples: Ints, latest: Ints | None = None) -> None:
+        """Tuples that the caller holds; from now on they are held here. `latest` is the last one that came, if there
+        are others that wait for nobody."""
         if len(tuples):
             tuples = self._store.in_order(tuples)
             self._runs.append(_Run(tuples, self._store.numbers(TIME)[tuples]))
+        last = tuples[-1:] if latest is None else latest
+        if len(last):
+            self.latest = max(self.latest, int(self._store.numbers(TIME)[last[0]]))
+
+    def any_between(self, since: int, until: int) -> bool:
+        """Whether a tuple with a time in [since, until) waits."""
+        return any(len(set(np.searchsorted(run.times, [since, until]).tolist())) == 2 for run in self._runs)
 
     def between(self, since: int, until: int) -> Ints:
         """The tuples with times in [since, until), in order."""

@@ -26,6 +26,7 @@ MOST_COMPARED = 200
 MOST_COPIED = 100_000
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?")
+_HEXADECIMAL = re.compile(r"([0-9A-Fa-f]{2})*")
 _LIKE_ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
 
 
@@ -259,7 +260,7 @@ class Binder:
 
     def _cast(self, syntax: x.CastSyntax, aggregates: bool) -> Expr:
         if syntax.literal:
-            return _moment(syntax)
+            return _bytes(syntax) if syntax.type == Type.BINARY else _moment(syntax)
         operand, wanted = self._bind(syntax.operand, aggregates), Type(syntax.type)
         if operand.type == wanted:
             return operand
@@ -334,6 +335,14 @@ def _moment(syntax: x.CastSyntax) -> e.Literal:
         return e.Literal(found.replace(tzinfo=found.tzinfo or dt.UTC).astimezone(dt.UTC), type_)
     except (ValueError, OverflowError):
         raise refusal from None
+
+
+def _bytes(syntax: x.CastSyntax) -> e.Literal:
+    """`X'00FF'`: two hexadecimal digits a byte."""
+    text = syntax.operand.value if isinstance(syntax.operand, x.LiteralSyntax) else None
+    if not _HEXADECIMAL.fullmatch(str(text)):
+        raise wrong(syntax.position, "this is not a BINARY", hint="write two hexadecimal digits for each byte: X'00FF'")
+    return e.Literal(bytes.fromhex(str(text)), Type.BINARY)
 
 
 def _a(type_: Type) -> str:

@@ -52,7 +52,7 @@ def _side(reading: Reading, number: int, before: frozenset[Expr], after: frozens
         return frozenset(moved(c, _local) for c in mine)
 
     if reading.stream.table or reading.window is None:
-        node = n.Table(reading.stream.name) if reading.stream.table else n.Source(reading.stream.name)
+        node = n.Table(reading.stream.name) if reading.stream.table else n.Arrivals(reading.stream.name)
         return _select(node, own(before) | own(after))
     w = reading.window
     partition = tuple(_local(column) for column in w.partition)

@@ -1,45 +1,22 @@
-"""The shared plan of many running queries: each operator once, however many queries contain it (paper 002, 4.2).
+"""The shared plan of the queries of one sharing class: each step of execution once, however many queries have it (paper
+002, 4.2).
 
-Nodes are values, so adding or removing a query changes no node of another, and running state, which is kept by `key`,
-survives. The plan also tells from which other node a node may be computed. It computes this on demand and stores
-nothing for it: everything it says is a function of the running queries, and adding a query costs the same however many
-there are.
+The executor compiles it: it asks from which weaker selection a selection is computed, and does steps with the same name
+once. Nodes are values, so adding or removing a query changes no node of another, and running state, which is kept by
+`key`, survives. Which selection another one is computed from is found on demand and not stored: everything the plan
+says is a function of the running queries, and adding a query costs the same however many there are.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from headgate.errors import Conflict, NotFound
-from headgate.plan.expressions import AggregateCall, Column, Expr
-from headgate.plan.nodes import Aggregate, Node, Select, Window
+from headgate.plan.expressions import Call, Expr
+from headgate.plan.nodes import Node, Select, Source, Table
 from headgate.plan.selections import Selections
-from headgate.plan.windows import Windows
-
-Grouping = tuple[str, frozenset[Column]]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """`depth` is 0 for sources, and otherwise greater than that of any input."""
-
-    node: Node
-    depth: int
-    readers: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """Everything that a plan says about one node, in a form that can be compared."""
-
-    node: str
-    readers: tuple[str, ...]
-    base: str | None = None
-    residue: tuple[str, ...] = ()
-    accumulators: tuple[str, ...] = ()
+from headgate.plan.steps import Operator, operators
 
 
 class MergedPlan:
@@ -47,10 +24,9 @@ class MergedPlan:
 
     def __init__(self) -> None:
         self._queries: dict[str, Node] = {}
-        self._entries: dict[str, _Entry] = {}
+        self._readers: dict[str, set[str]] = {}
         self._selections: dict[str, Selections] = {}
-        self._windows: dict[str, Windows] = {}
-        self._kept: dict[Grouping, Counter[AggregateCall]] = {}
+        self._uses: dict[str, int] = {}
 
     @property
     def queries(self) -> Mapping[str, Node]:
@@ -59,95 +35,71 @@ class MergedPlan:
     def add(self, name: str, root: Node) -> None:
         if name in self._queries:
             raise Conflict(f"query `{name}` is in the plan already")
-        for node in root.walk():
-            entry = self._entries.get(node.key)
-            if entry is None:
-                depth = 1 + max((self._entries[below.key].depth for below in node.inputs), default=-1)
-                entry = self._entries[node.key] = _Entry(node, depth)
-                self._put(node)
-            entry.readers.add(name)
-        self._queries[name] = self._entries[root.key].node
+        self._queries[name] = root
+        for operator in operators(root):
+            for step in operator.steps:
+                self._readers.setdefault(step, set()).add(name)
+        for select in _selections(root):
+            self._uses[select.key] = self._uses.get(select.key, 0) + 1
+            if self._uses[select.key] == 1:
+                self._selections.setdefault(select.input.key, Selections()).put(select)
 
     def remove(self, name: str) -> None:
         if name not in self._queries:
             raise NotFound(f"query `{name}` is not in the plan")
-        for node in self._queries.pop(name).walk():
-            entry = self._entries[node.key]
-            entry.readers.discard(name)
-            if not entry.readers:
-                del self._entries[node.key]
-                self._drop(node)
+        root = self._queries.pop(name)
+        for step in {step for operator in operators(root) for step in operator.steps}:
+            self._readers[step].discard(name)
+            if not self._readers[step]:
+                del self._readers[step]
+        for select in _selections(root):
+            self._uses[select.key] -= 1
+            if not self._uses[select.key]:
+                del self._uses[select.key]
+                self._selections[select.input.key].drop(select)
+                if not self._selections[select.input.key]:
+                    del self._selections[select.input.key]
 
-    def nodes(self) -> tuple[Node, ...]:
-        """Each node once, inputs first."""
-        ordered = sorted(self._entries.values(), key=lambda entry: (entry.depth, entry.node.key))
-        return tuple(entry.node for entry in ordered)
+    def steps(self) -> frozenset[str]:
+        return frozenset(self._readers)
 
-    def readers(self, node: Node) -> frozenset[str]:
-        """The names of the queries that contain this node."""
-        entry = self._entries.get(node.key)
-        return frozenset(entry.readers) if entry else frozenset()
+    def readers(self, operator: Operator) -> frozenset[str]:
+        """The queries that have this operator: all its steps."""
+        return frozenset.intersection(*(frozenset(self._readers.get(step, ())) for step in operator.steps))
 
-    def base(self, node: Node) -> Node | None:
-        """The node from which this one is computed instead of its input: a weaker selection, or a larger window, over
-        that input."""
-        match node:
-            case Select(input=below) if below.key in self._selections:
-                return self._selections[below.key].base(node)
-            case Window(input=below) if below.key in self._windows:
-                return self._windows[below.key].base(node)
-        return None
+    def partners(self, operator: Operator) -> frozenset[str]:
+        """The queries that have some of its steps, but not all."""
+        some = frozenset[str]().union(*(self._readers.get(step, ()) for step in operator.steps))
+        return some - self.readers(operator)
 
-    def residue(self, select: Select) -> frozenset[Expr]:
-        """The conditions to check on the results of its base; without a base, all of them."""
-        base = self.base(select)
-        return select.conditions - base.conditions if isinstance(base, Select) else select.conditions
-
-    def accumulators(self, aggregate: Aggregate) -> frozenset[AggregateCall]:
-        """The accumulators of all aggregates over the same input and groups, its own included."""
-        return aggregate.accumulators | frozenset(self._kept.get(_grouping(aggregate), ()))
-
-    def snapshot(self) -> tuple[Shown, ...]:
-        """Everything that the plan says, for comparing plans."""
-        return tuple(map(self._shown, self.nodes()))
-
-    def _shown(self, node: Node) -> Shown:
-        base = self.base(node)
-        return Shown(
-            node.key,
-            tuple(sorted(self.readers(node))),
-            base.key if base else None,
-            tuple(sorted(map(str, self.residue(node)))) if isinstance(node, Select) else (),
-            tuple(sorted(map(str, self.accumulators(node)))) if isinstance(node, Aggregate) else (),
-        )
-
-    def _put(self, node: Node) -> None:
-        match node:
-            case Select(input=below):
-                self._selections.setdefault(below.key, Selections()).put(node)
-            case Window(input=below):
-                self._windows.setdefault(below.key, Windows()).put(node)
-            case Aggregate():
-                self._kept.setdefault(_grouping(node), Counter()).update(node.accumulators)
-
-    def _drop(self, node: Node) -> None:
-        match node:
-            case Select(input=below):
-                self._selections[below.key].drop(node)
-                if not self._selections[below.key]:
-                    del self._selections[below.key]
-            case Window(input=below):
-                self._windows[below.key].drop(node)
-                if not self._windows[below.key]:
-                    del self._windows[below.key]
-            case Aggregate():
-                kept = self._kept[_grouping(node)]
-                kept.subtract(node.accumulators)
-                for call in [call for call in node.accumulators if not kept[call]]:
-                    del kept[call]
-                if not kept:
-                    del self._kept[_grouping(node)]
+    def base(self, select: Node) -> Select | None:
+        """The weaker selection of the same input from whose results a selection is computed."""
+        if not isinstance(select, Select) or not is_derivable(select):
+            return None
+        known = self._selections.get(select.input.key)
+        return known.base(select) if known is not None else None
 
 
-def _grouping(aggregate: Aggregate) -> Grouping:
-    return aggregate.input.key, aggregate.groups
+def residue(select: Select, base: Select | None) -> frozenset[Expr]:
+    """The conditions to check on the results of its base; without a base, all of them (Definition 9)."""
+    return select.conditions if base is None else select.conditions - base.conditions
+
+
+def is_derivable(select: Select) -> bool:
+    """Whether a selection may be computed from a weaker one, or a stronger one from it: it reads a stream as it is, and
+    its conditions make no texts.
+
+    What is evaluated is charged to the budgets of those who read it (SPEC.md, 4.3, Limits). Conditions without texts
+    cost the same for each tuple, so a view can be charged as if it were alone. Selections after windows and of groups
+    see few tuples, those that enter and the groups that are emitted; each is evaluated by itself.
+    """
+    plain = isinstance(select.input, Source) and not isinstance(select.input, Table)
+    return plain and not any(_makes_text(condition) for condition in select.conditions)
+
+
+def _makes_text(condition: Expr) -> bool:
+    return any(isinstance(part, Call) and part.function == "CONCAT" for part in condition.walk())
+
+
+def _selections(root: Node) -> Iterable[Select]:
+    return (node for node in root.walk() if isinstance(node, Select) and is_derivable(node))

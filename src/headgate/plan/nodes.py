@@ -123,6 +123,12 @@ class Source(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Arrivals(Source):
+    """A stream as a stateless block reads it: tuple by tuple as they arrive. Windows read a `Source` in the order of
+    event time, once times are final, so the two have no operator in common."""
+
+
+@dataclass(frozen=True, eq=False)
 class Table(Source):
     """A source whose tuples are all there at every instant, and which therefore has no window."""
 

@@ -7,7 +7,7 @@ Above a query stand its views: the subscribers who share windows and results.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from headgate.errors import Conflict
 from headgate.plan import nodes as n
+from headgate.plan.steps import Operator, blocks_of, different, of_block, operators, reading
 from headgate.plan.words import describe, operator
 from headgate.standard_error import errors_to
 
@@ -41,9 +42,7 @@ class Plan(Protocol):
     @property
     def queries(self) -> Mapping[str, n.Node]: ...
 
-    def nodes(self) -> Collection[n.Node]: ...
-
-    def base(self, node: n.Node) -> n.Node | None: ...
+    def base(self, select: n.Node) -> n.Node | None: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Beside:
 def picture(plans: Mapping[str, Plan], beside: Beside | None = None) -> str:
     """Draw merged plans in frames with these titles; operators are shared only within a plan."""
     beside = beside or Beside()
-    operators = sum(len(plan.nodes()) for plan in plans.values())
+    operators = sum(len(different(plan.queries.values())) for plan in plans.values())
     if operators > MOST_DRAWN:
         raise Conflict(
             f"cannot draw {operators:,} operators: a picture has at most {MOST_DRAWN}", hint="explain one query"
@@ -88,26 +87,41 @@ def picture(plans: Mapping[str, Plan], beside: Beside | None = None) -> str:
 
 
 def _draw(frame: Any, number: int, plan: Plan, levels: Mapping[str, str]) -> None:
-    nodes: dict[str, n.Node] = {}
     readers: dict[str, list[str]] = {}
+    drawn = _Drawn(number)
     for name, root in sorted(plan.queries.items()):
-        for node in root.walk():
-            nodes[node.key] = node
-            readers.setdefault(node.key, []).append(name)
-    for key, node in nodes.items():
+        for key in dict.fromkeys(drawn.id_of(x) for x in operators(root)):
+            readers.setdefault(key, []).append(name)
+    for x in different(plan.queries.values()).values():
+        node, key = x.node, drawn.id_of(x)
         kind = "source" if isinstance(node, n.Source) else "shared" if len(readers[key]) > 1 else "own"
         note = f"shared by {', '.join(readers[key])}" if kind == "shared" else ""
         if isinstance(node, n.Source) and node.stream in levels:
             note = f"level {levels[node.stream]}"
-        frame.add_node(f"{number} {key}", label=_box(kind, operator(node), describe(node), note))
-    for key, node in nodes.items():
-        base = plan.base(node)
-        for below in node.inputs if base is None else (base,):
-            style = "solid" if base is None else "dashed"
-            frame.add_edge(f"{number} {below.key}", f"{number} {key}", style=style)
+        frame.add_node(key, label=_box(kind, operator(node), describe(node), note))
     for name, root in sorted(plan.queries.items()):
-        frame.add_node(f"{number} query {name}", label=_box("query", "QUERY", name))
-        frame.add_edge(f"{number} {root.key}", f"{number} query {name}")
+        query = f"{number} query {name}"
+        frame.add_node(query, label=_box("query", "QUERY", name))
+        for top in blocks_of(root):
+            own = {x.node.key: drawn.id_of(x) for x in of_block(top)}
+            for node in top.walk():
+                base = plan.base(node)
+                for below in node.inputs if base is None else ():
+                    frame.add_edge(own[below.key], own[node.key], style="solid")
+                if base is not None:
+                    frame.add_edge(drawn.id_of(Operator(base, (reading(base),))), own[node.key], style="dashed")
+            frame.add_edge(own[top.key], query)
+
+
+class _Drawn:
+    """The names of operators in a picture."""
+
+    def __init__(self, frame: int) -> None:
+        self._frame = frame
+        self._numbers: dict[tuple[str, tuple[str, ...]], int] = {}
+
+    def id_of(self, x: Operator) -> str:
+        return f"{self._frame} {self._numbers.setdefault((x.node.key, x.steps), len(self._numbers))}"
 
 
 def _draw_views(frame: Any, query: str, views: Sequence[str]) -> None:
@@ -127,10 +141,11 @@ def _join(graph: Any, plans: Mapping[str, Plan], outputs: Mapping[tuple[str, str
         if (title, name) in outputs
     }
     for number, plan in enumerate(plans.values()):
-        read = {node.key: node for root in plan.queries.values() for node in root.walk()}
-        for key, node in read.items():
-            if isinstance(node, n.Source) and node.stream in producers:
-                graph.add_edge(producers[node.stream], f"{number} {key}", style="dotted", penwidth=1.6)
+        drawn = _Drawn(number)
+        for x in (x for _, root in sorted(plan.queries.items()) for x in operators(root)):
+            key = drawn.id_of(x)
+            if isinstance(x.node, n.Source) and x.node.stream in producers:
+                graph.add_edge(producers[x.node.stream], key, style="dotted", penwidth=1.6)
 
 
 def _box(kind: str, title: str, text: str, note: str = "") -> str:
@@ -147,7 +162,7 @@ def _legend() -> str:
         f'<td border="1" bgcolor="{_COLOURS[kind]}" width="14"> </td><td><font point-size="11">{text}</font>&nbsp;</td>'
         for kind, text in _MEANINGS.items()
     )
-    lines = "dashed: computed from a weaker selection or a larger window; dotted: reads the results"
+    lines = "dashed: computed from a weaker selection; dotted: reads the results"
     return (
         f'<<table border="0" cellborder="0"><tr>{kinds}</tr><tr><td colspan="{2 * len(_MEANINGS)}">'
         f'<font point-size="10">{lines}</font></td></tr></table>>'

@@ -23,7 +23,13 @@ class _Named(Column):
 
 
 def operator(node: n.Node) -> str:
-    return type(node).__name__.upper() if not isinstance(node, n.ToStream) else node.operator
+    match node:
+        case n.ToStream():
+            return node.operator
+        case n.Arrivals():
+            return "SOURCE"
+        case _:
+            return type(node).__name__.upper()
 
 
 def describe(node: n.Node) -> str:

@@ -16,6 +16,7 @@ class Counts:
 
     batches: int = 0
     tuples: Counter[str] = field(default_factory=Counter)
+    """By stream: tuples whose results, as far as they are final, are out."""
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     """Tuples that nobody was permitted to see when they arrived."""

@@ -31,9 +31,9 @@ class Destinations:
         self._places: dict[str, str] = {}
         self._warnings: list[str] = []
 
-    def claim(self, identity: str) -> None:
+    def claim(self, identity: str, epoch: int) -> None:
         for sink in self._sinks:
-            sink.claim(identity)
+            sink.claim(identity, epoch)
 
     def let_go(self) -> None:
         for sink in self._sinks:

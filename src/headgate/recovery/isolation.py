@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
+from headgate.errors import StoreError
 from headgate.labels import Clearance
 from headgate.logs import failure
 from headgate.model.results import ResultBatch, notice
@@ -69,10 +70,13 @@ class Served:
 
     def isolated(self, act: Callable[[CatalogSnapshot], Done], again: Callable[[CatalogSnapshot], Done]) -> Done:
         """Runs `act` for all subscribers who are served. If that fails, runs `again` for all except those for whom it
-        fails, and bars these. A step that fails even without any query is no subscriber's fault, and is raised."""
+        fails, and bars these. A step that fails even without any query is no subscriber's fault, and is raised; so is
+        state that cannot be read."""
         snapshot = self.snapshot
         try:
             return act(snapshot)
+        except StoreError:
+            raise
         except Exception as error:
             fault = error
             failure("pipeline", "a step failed; finding for whom", error)
@@ -81,6 +85,8 @@ class Served:
         def works(keys: Collection[Key]) -> bool:
             try:
                 done[:] = [again(snapshot.only(keys))]
+            except StoreError:
+                raise
             except Exception:
                 return False
             return True

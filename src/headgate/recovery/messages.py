@@ -10,6 +10,7 @@ from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 
 WAITS = "an input stream is unavailable; the query continues when it can be read"
+CONTINUES = "the input stream can be read again"
 UNREAD = "an input stream could not be read to its end"
 NO_TABLE = "a table that the query reads is unavailable"
 """What subscribers are told. Which stream it is, and why, is only for its owner and the operator."""

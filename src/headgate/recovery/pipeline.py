@@ -8,9 +8,10 @@ in place of whatever part of them was already written.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,10 +24,12 @@ from headgate.clock import Clock
 from headgate.columns.sorting import distinct
 from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink, plain_rejected, rejected_of
-from headgate.errors import SourceError
-from headgate.execution.partitions import PartitionStates
+from headgate.errors import ColumnsChanged, SourceError
+from headgate.execution.partitions import PartitionName
+from headgate.execution.tasks.step import Refused
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
+from headgate.ingress.splits import Split
 from headgate.ingress.validation import Ingress
 from headgate.logs import event
 from headgate.model.limits import Limits
@@ -35,15 +38,29 @@ from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
+from headgate.plan.analysis import ViewCounts
+from headgate.recovery.checkpoints import Checkpoints
 from headgate.recovery.counts import Counts
 from headgate.recovery.destinations import Destinations, Staged
-from headgate.recovery.home import Home
+from headgate.recovery.home import CHECKPOINTS, STATE, Home
 from headgate.recovery.isolation import Served
-from headgate.recovery.messages import LATE, NO_TABLE, UNREAD, WAITS, concerned_by, limited, note, reasons
+from headgate.recovery.messages import (
+    CONTINUES,
+    LATE,
+    NO_TABLE,
+    UNREAD,
+    WAITS,
+    concerned_by,
+    limited,
+    note,
+    reasons,
+)
 from headgate.recovery.query_graph import Make, QueryGraph
 from headgate.recovery.state import Saved, StateFolder
 from headgate.recovery.subscription_status import Notice, SubscriptionStatuses
 from headgate.recovery.tables import ReadTable, Tables, no_tables
+from headgate.storage import Storage
+from headgate.stores import Place
 
 Done = TypeVar("Done")
 
@@ -52,7 +69,9 @@ MOST_NOTICES = 1000
 
 
 class Pipeline:
-    """`make` makes the executor of a program; `sinks` take the results; `read_table` reads the content of tables."""
+    """`make` makes the executor of a program; `sinks` take the results; `read_table` reads the content of tables;
+    the state is in a folder of `home`, in `storage`, or at a `place` elsewhere, where checkpoints are kept too. With
+    `take_over` it replaces another process that has not ended."""
 
     def __init__(
         self,
@@ -63,15 +82,24 @@ class Pipeline:
         clock: Clock,
         limits: Limits | None = None,
         read_table: ReadTable = no_tables,
+        storage: Storage | None = None,
+        *,
+        place: Place | None = None,
+        take_over: bool = False,
     ) -> None:
-        self._home = Home(home)
+        self._home = Home(home, place, take_over=take_over)
         self._gate = gate
         self._sinks = Destinations(sinks)
         self._clock = clock
         self._lock = threading.Lock()
-        self._states = StateFolder(home / "state")
+        if place is not None:
+            storage = place.below(STATE).storage()
+        self._states = StateFolder(storage or home / STATE, self._home.epoch, self._home.check)
+        self._checkpoints = None if place is None else Checkpoints(home / CHECKPOINTS, self._states)
         self._tables = Tables(self._states, read_table)
         self._refused: list[RejectedRows] = []
+        self._waiting: dict[str, set[tuple[str, str]]] = {}
+        """By stream that cannot be read: who was told (subscriber and query)."""
         self._version = 0
         self._done: dict[str, int] = {}
         self._failed: BaseException | None = None
@@ -81,14 +109,15 @@ class Pipeline:
         self._ingress: dict[str, Ingress] = {}
         self._snapshot = CatalogSnapshot()
         self._served = Served()
-        self._good: tuple[PartitionStates, Sequence[Mapping[str, Any]]] = {}, ()
+        self._good: tuple[Mapping[PartitionName, Mapping[str, Any]], Sequence[Mapping[str, Any]]] = {}, ()
         """What the query graph saved last."""
         self._kept = CatalogSnapshot()
         self._standings = SubscriptionStatuses()
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
         self.counts = Counts()
+        self.began = clock.now()
         try:
-            self._sinks.claim(self._home.identity)
+            self._sinks.claim(self._home.identity, self._home.epoch)
             self._go_on()
         except BaseException:
             self.close()
@@ -98,6 +127,12 @@ class Pipeline:
         self._sinks.let_go()
         self._home.close()
 
+    def profile(self, query: str, subscriber: str | None = None) -> list[ViewCounts]:
+        """What was done for the views of a query since this pipeline began: all, or the one that serves this
+        subscriber. Waits for a batch to end."""
+        with self._lock:
+            return self._graph.profile(query, subscriber)
+
     def warnings(self) -> list[str]:
         """Warnings for the operator, since the last call."""
         return self._sinks.warnings()
@@ -105,12 +140,13 @@ class Pipeline:
     def _go_on(self) -> None:
         """Continues from the newest state, if there is one."""
         saved, snapshot = self._states.newest(), self._gate.snapshot()
+        if self._checkpoints is not None:
+            self._checkpoints.restore({} if saved is None else saved.rest.get("checkpoints", {}))
         if saved is None:
             self._meet(snapshot)
             return
         out = self._states.out(saved.version)
         self._sinks.check(saved, delivered=out is not None)
-        event("pipeline", "state restored", version=saved.version, partitions=len(saved.partitions))
         self._version, self._done = saved.version, dict(saved.rest["done"])
         self._standings.restore(saved.rest.get("standings", ()))
         self._tables.restore(saved.rest.get("tables", {}))
@@ -118,13 +154,27 @@ class Pipeline:
         self._good = saved.partitions, saved.rest["chain"]
         self._graph.dictionary.restore(self._states, saved.rest["labels"])
         self._served.admit(snapshot)
-        self._isolated(lambda some: self._graph.restore(*self._good, some))
+        began = self._clock.now()
+        self._isolated(self._restore)
+        event(
+            "pipeline",
+            "state restored",
+            version=saved.version,
+            partitions=len(saved.partitions),
+            tuples=self._graph.held,
+            seconds=round(self._clock.now() - began, 3),
+        )
         self._meet(snapshot)
         ended = limited(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
         self.counts.end(snapshot, [x for word in ended for x in permitted(snapshot, word)])
         staged = self._sinks.restore(saved, out)
         if out is None:
             self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
+
+    def _restore(self, served: CatalogSnapshot) -> None:
+        """Goes back to the state that was saved last."""
+        partitions, chain = self._good
+        self._graph.restore(self._states.stored(partitions), chain, served)
 
     def _meet(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with this catalog snapshot."""
@@ -162,7 +212,7 @@ class Pipeline:
         all except those for whom it fails."""
 
         def again(some: CatalogSnapshot) -> Done:
-            self._graph.restore(*self._good, some)
+            self._restore(some)
             self._prepare(some)
             return act(some)
 
@@ -181,6 +231,11 @@ class Pipeline:
         """Collects rejected rows, which go to the owners of streams with the next version."""
         self.counts.refused.update({(x.stream, x.reason): len(x) for x in refused})
         self._refused += refused
+
+    @property
+    def held(self) -> int:
+        """How many tuples the state keeps."""
+        return self._graph.held
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -211,10 +266,15 @@ class Pipeline:
             version=self._version,
             tuples=self.counts.tuples[stream],
             seconds=round(self.counts.lag[stream], 3),
+            **self._graph.work,
         )
 
     def _take(self, stream: str, number: int, batch: SourceBatch, now: int, settled: int | None) -> None:
+        if self._taken_by_tasks(stream, number, batch, now, settled):
+            return
         with self._unharmed():
+            if number <= self._done.get(stream, -1):
+                return  # its files may be gone
             pushdown = self._pushdown(stream)
         decoded = (
             batch.decoded(pushdown, now, partial(self._register, stream)) if pushdown else None
@@ -238,16 +298,68 @@ class Pipeline:
                 self.counts.batches += 1
                 self.counts.unseen[stream] += decoded.unseen
                 self._refuse(decoded.refused)
-                self._finish(snapshot, self._results(decoded.arrivals, decoded.tuples, now, settled))
+                results = self._results(decoded.arrivals, now, settled)
+                self._finish(snapshot, [*self._resumed(stream), *results])
+                self.counts.tuples[stream] += decoded.tuples
                 return
             assert whole is not None  # noqa: S101
+            self._check_columns(stream, whole.table)
             # raises if the batch cannot be taken; nothing is changed then
             arrivals, refused = self._ingress[stream].take(whole.table, now)
             self._done[stream] = number
             self.counts.batches += 1
             self._refuse([*whole.refused, *refused])
             self._refused += [note(stream, text) for text in whole.notes]
-            self._finish(snapshot, self._results(arrivals, len(whole), now, settled))
+            results = self._results(arrivals, now, settled)
+            self._finish(snapshot, [*self._resumed(stream), *results])
+            self.counts.tuples[stream] += len(whole)
+
+    def _taken_by_tasks(self, stream: str, number: int, batch: SourceBatch, now: int, settled: int | None) -> bool:
+        """Has tasks read a batch; False if the driver must read it."""
+        with self._unharmed():
+            if number <= self._done.get(stream, -1):
+                return True
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            if stream not in self._ingress:
+                return False
+            self._graph.place(batch.size())
+            splits = batch.splits() if self._graph.reads_splits(stream) else None
+            if splits is None:
+                return False
+            floors = self._floors({} if settled is None else {stream: settled})
+            found = self._split_results(stream, splits, now, floors)
+            if isinstance(found, Refused):
+                event("pipeline", "the driver reads a batch", stream=stream, batch=number, why=found.driver)
+                return False
+            results, tuples = found
+            self._done[stream] = number
+            self.counts.batches += 1
+            self.counts.unseen[stream] += self._graph.unseen
+            results = limited(results, NO_TABLE, self._tableless(self._served.snapshot))
+            self._finish(snapshot, [*self._resumed(stream), *results])
+            self.counts.tuples[stream] += tuples
+            return True
+
+    def _split_results(
+        self, stream: str, splits: Sequence[Split], now: int, floors: Mapping[str, int]
+    ) -> tuple[list[ResultBatch], int] | Refused:
+        """Label texts that tasks meet for the first time get their numbers here, and then the batch is read again."""
+        ingress = self._ingress[stream]
+        while True:
+            found = self._isolated(lambda _: self._graph.split_batch(stream, ingress.known, splits, now, floors))
+            if not isinstance(found, Refused) or not found.unknown:
+                return found
+            with suppress(Exception):  # then the driver reads the batch, and it fails for its stream alone
+                ingress.register(sorted(found.unknown, key=str))
+            if not all(texts in ingress.known for texts in found.unknown):
+                return Refused(driver="a label cannot be read")
+
+    def _check_columns(self, stream: str, table: pa.Table) -> None:
+        """A reader that began before the stream got a column has left that column out."""
+        wanted = {name for name, _ in self._snapshot.descriptors[stream].columns}
+        if not wanted.issubset(table.column_names):
+            raise ColumnsChanged(f"the columns of stream {stream} have changed")
 
     def _register(self, stream: str, texts: Sequence[tuple[str | None, ...]]) -> Pushdown | None:
         with self._unharmed():
@@ -266,11 +378,10 @@ class Pipeline:
             return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
         return None
 
-    def _results(self, arrivals: TupleBatch, tuples: int, now: int, settled: int | None) -> list[ResultBatch]:
+    def _results(self, arrivals: TupleBatch, now: int, settled: int | None) -> list[ResultBatch]:
         floors = self._floors({} if settled is None else {arrivals.stream: settled})
         found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now, floors=floors))
         results = limited(found, NO_TABLE, self._tableless(self._served.snapshot))
-        self.counts.tuples[arrivals.stream] += tuples
         self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
             self.counts.late[arrivals.stream] += self._graph.late
@@ -284,7 +395,8 @@ class Pipeline:
 
     def pass_time(self, settled: Mapping[str, int]) -> None:
         """Time passes although nothing comes: all tuples of these streams have been taken that came before the clock
-        showed so many milliseconds. Makes a batch without tuples if that makes something final."""
+        showed so many milliseconds. Makes a batch without tuples if that makes something final. If not, the time counts
+        all the same: whether it does must not depend on what others hold."""
         with self._unharmed():
             floors = self._floors(settled)
             if self._graph.is_due(floors):
@@ -292,6 +404,8 @@ class Pipeline:
                 self._meet(snapshot)
                 found = self._isolated(lambda _: self._graph.batch([], floors=floors))
                 self._finish(snapshot, limited(found, NO_TABLE, self._tableless(self._served.snapshot)))
+            else:
+                self._graph.pass_time(floors)
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,
@@ -319,8 +433,29 @@ class Pipeline:
             self._meet(snapshot)
             concerned = concerned_by(self._served.snapshot, unread)
             told = [notice((name,), query, waits=WAITS) for name, query in sorted(concerned)]
+            self._waiting |= {stream: set(concerned_by(self._served.snapshot, (stream,))) for stream in unread}
             self._refused += reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
             self._finish(snapshot, told)
+
+    def resume(self, streams: Collection[str]) -> None:
+        """Notifies everybody who was told that these streams cannot be read: they can be read again."""
+        with self._unharmed():
+            snapshot = self._gate.snapshot()
+            self._meet(snapshot)
+            told = [x for stream in sorted(streams) for x in self._resumed(stream)]
+            if told or self._refused:
+                self._finish(snapshot, told)
+
+    def _resumed(self, stream: str) -> list[ResultBatch]:
+        """The notices that a stream can be read again, if somebody was told that it cannot."""
+        concerned = self._waiting.pop(stream, None)
+        if concerned is None:
+            return []
+        if stream in self._served.snapshot.descriptors:
+            self._refused.append(note(stream, CONTINUES))
+        still = concerned & {key for waiting in self._waiting.values() for key in waiting}
+        told = sorted((concerned - still) & self._served.snapshot.clearances.keys())
+        return [notice((name,), query, continues=CONTINUES) for name, query in told]
 
     def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
         """Sends messages about their files to the owners of streams."""
@@ -385,15 +520,18 @@ class Pipeline:
 
     def _finish(self, snapshot: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
         self._home.check()
-        self._version += 1
+        self._version = self._states.next
         refused, self._refused = self._refused, []
         results = [*results, *self._served.news()]
-        words, notices = self._standings.notice(results)
+        warned, self._graph.warned = self._graph.warned, []
+        for query, why in dict.fromkeys((query, why) for _, query, why in warned):
+            event("pipeline", "a query nears a limit", level=logging.WARNING, query=query, why=why)
+        words, notices = self._standings.notice(results, warned)
         self._notices += notices
         results = [*words, *results]  # a status changed before the tuples of this batch came
         staged = self._sinks.stage(self._version, results, refused)
         self._forget_labels()
-        self._good = partitions, chain = self._graph.save()
+        self._good = partitions, chain = self._graph.save(self._states.write)
         rest = {
             "done": self._done,
             "chain": chain,
@@ -402,11 +540,10 @@ class Pipeline:
             "tables": self._tables.save(self._version),
             "refused": [plain_rejected(x) for x in refused],
             "standings": self._standings.plain(),
+            **({} if self._checkpoints is None else {"checkpoints": self._checkpoints.save(self._version)}),
             **self._sinks.plain(results, refused),
         }
         self._states.save(Saved(self._version, partitions, rest, self._sinks.to_save(results)))
-        self._tables.saved()
-        self._graph.dictionary.saved(self._states)
         self._deliver(snapshot, staged, refused)
 
     def _deliver(
@@ -419,4 +556,5 @@ class Pipeline:
         results, found = self._sinks.deliver(self._gate, computed, staged, refused)
         self._states.note_out(self._version, self._sinks.state)
         self.counts.deliver(found.now, results, found.results)
+        self._graph.delivered()
         self._keep(found.now)

@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from headgate.egress.filter import ResultFilter
-from headgate.execution.executors import Executor
+from headgate.execution.executors import Executor, Partitions
 from headgate.execution.partitions import PartitionName, PartitionStates
 from headgate.execution.processor import Processor
 from headgate.execution.results import end_notice
-from headgate.execution.stages import Stages, consumer_of
+from headgate.execution.stages import Stages, consumer_of, first_subscriber
+from headgate.execution.tasks.step import Refused
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.pushdown import MOST_LISTED, Pushdown
+from headgate.ingress.splits import Split
 from headgate.labels import Clearance, Label, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
@@ -29,13 +31,18 @@ from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View, ViewScratch
-from headgate.operators.partition import PartitionState
+from headgate.operators.partition import StoredPartition
+from headgate.operators.profile import Step, continued
 from headgate.operators.program import Program
+from headgate.operators.segments import Write
+from headgate.plan.analysis import StepCounts, ViewCounts
 from headgate.plan.secure import Mode
+from headgate.recovery.saved_counts import SavedCounts
 from headgate.visibility.dictionary import Dictionary
 from headgate.visibility.index import Fate
 from headgate.visibility.watermarks import Moments, Told
 
+Found = TypeVar("Found")
 Make = Callable[[Sequence[ContinuousQuery], Program, pa.Schema], Executor]
 
 
@@ -50,9 +57,16 @@ class QueryGraph:
         self._processors: list[Processor] = []
         self._known: list[int] = []
         self._views: dict[tuple[str, str], View] = {}
+        self._saved = SavedCounts()
+        self._before: dict[tuple[str, str], dict[str, Step]] = {}
+        """What was counted by earlier processors, by subscriber and query."""
+        self._moved = False
+        """Whether a catalog snapshot came since the last batch, or time passed: then watermarks may have moved."""
         self.dictionary = Dictionary()
         self.unseen, self.late = 0, 0
         """Of the last batch: tuples that nobody sees, and tuples that came too late."""
+        self.warned: list[tuple[str, str, str]] = []
+        """Of the last batch: subscribers whose query nears a limit, the query, and a warning."""
 
     # Catalog snapshots ------------------------------------------------------------------------------------------------
 
@@ -60,7 +74,7 @@ class QueryGraph:
         """Takes a new catalog snapshot."""
         stages = Stages.of(snapshot)
         if stages.stages != self._stages.stages:
-            self._rebuild(snapshot, stages, *self.save())
+            self._rebuild(snapshot, stages, *self._state())
         self._rule(snapshot)
         self._snapshot, self._stages = snapshot, stages
         self._meet_subscribers()
@@ -81,18 +95,21 @@ class QueryGraph:
             processor.rule(snapshot.rules, anew=stricter)
 
     def _rebuild(
-        self, snapshot: CatalogSnapshot, stages: Stages, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]]
+        self, snapshot: CatalogSnapshot, stages: Stages, partitions: Partitions, plain: Sequence[Mapping[str, Any]]
     ) -> None:
         """Makes new processors, which continue with the state of the same queries; a query whose meaning differs from
-        the saved one of its name starts empty."""
+        the saved one of its name starts empty. Counts go on from those of the last save: what a batch counted before it
+        failed does not count."""
         self._processors = [self._processor(queries, snapshot.rules) for queries in stages.stages]
+        self._known = [0] * len(self._processors)
+        self._know()
         for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
             means = {name: query.meaning for name, query in processor.running.items()}
             kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
-            own = {(group.partition(" ")[2], x): c for (group, x), c in partitions.items() if _stage(group) == number}
+            own: Any = {
+                (group.partition(" ")[2], x): c for (group, x), c in partitions.items() if _stage(group) == number
+            }
             processor.restore(own, rest, kept)
-        self._known = [0] * len(self._processors)
-        self._know()
         for processor in self._processors:
             processor.decide_anew()
         self._views = {
@@ -101,6 +118,26 @@ class QueryGraph:
             for view in processor.views
             for name in view.clearances
         }
+        self._before = self._saved.for_queries(stages.running)
+
+    def profile(self, query: str, subscriber: str | None = None) -> list[ViewCounts]:
+        """What was done for the views of a query: all, or the one that serves this subscriber."""
+        views: dict[int, list[tuple[str, str]]] = {}
+        for key, view in self._views.items():
+            if query in (key[1], self._stages.running[key[1]].base) and subscriber in (None, key[0]):
+                views.setdefault(id(view), []).append(key)
+        if not views:
+            return []
+        counted = self._processor_of(next(iter(views.values()))[0][1]).counted()
+        return [self._view_counts(keys, counted(self._views[keys[0]])) for keys in views.values()]
+
+    def _view_counts(self, keys: Sequence[tuple[str, str]], now: Mapping[str, Step]) -> ViewCounts:
+        """A consumer is named as the subscriber it reads for."""
+        steps = continued(self._before.get(keys[0], {}), now)
+        names = dict.fromkeys(first_subscriber(name) for name, _ in keys)
+        return ViewCounts(
+            tuple(names), {x: StepCounts(y.taken, y.given, y.held, y.nanoseconds) for x, y in steps.items()}
+        )
 
     def _processor(self, queries: Sequence[ContinuousQuery], rules: Rules) -> Processor:
         make = partial(self._make, queries)
@@ -123,8 +160,29 @@ class QueryGraph:
             self._subscribe(query, dict.fromkeys(names, clearance))
         for (_, clearance), keys in changed.items():
             self._change(keys, clearance)
-        for view in (view for processor in self._processors for view in processor.views):
-            view.readers = tuple(name for name in view.clearances if consumer_of(name) is not None)
+        self._open()
+
+    def _open(self) -> None:
+        """Decides which inputs hold the watermarks of views back (SPEC.md, 4.3): source streams that their subscribers
+        may read, and outputs of views that have such inputs themselves."""
+        self._moved = True
+        closed: dict[int, dict[str, set[str]]] = {}
+        for processor in self._processors:
+            processor.declare(self._declared)
+            for view in processor.views:
+                view.readers = tuple(name for name in view.clearances if consumer_of(name) is not None)
+                processor.open(view, closed.get(id(view), {}))
+                for name in view.readers:
+                    key = consumer_of(name)
+                    if key in self._views and not (view.own[name].open if name in view.own else view.open):
+                        own = closed.setdefault(id(self._views[key]), {})
+                        own.setdefault(key[0], set()).add(view.running.output)
+
+    @property
+    def _declared(self) -> dict[str, Label]:
+        """The label that all tuples of a stream have at least. Every stream is a source of its own tuples."""
+        streams = {*self._snapshot.descriptors, *self._stages.producers}
+        return {name: self._snapshot.protected(Label(sources=frozenset({name}))) for name in streams}
 
     def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
         """Subscribers who come together with the same rights share one view. All subscribers of a cumulative query
@@ -188,10 +246,15 @@ class QueryGraph:
         self._know()
         fates: dict[str, Fate] = {}
         results: list[ResultBatch] = []
-        coming = in_moments(arrivals)
-        batch = Moments(sum(len(x.times) for x in arrivals), floors=floors or {}, last=last)
-        for view in (view for processor in self._processors for view in processor.views):
+        views = [view for processor in self._processors for view in processor.views]
+        moved = self._moved and any(not view.ended and view.watermark() > view.passed for view in views)
+        self._moved = False
+        coming = in_moments(arrivals, first=int(moved))
+        count = sum(len(x.times) for x in arrivals) + moved
+        batch = Moments(count, floors=floors or {}, last=last)
+        for view in views:
             view.scratch = ViewScratch()
+        self.warned = []
         for processor in self._processors:
             own = [x for x in coming if x.stream in processor.program.streams]
             found = processor.batch(own, last=last, clock=clock, moments=batch)
@@ -203,6 +266,7 @@ class QueryGraph:
                     results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
                 coming += self._consumer_tuples(result_batch)
             self._charge(processor.views)
+            self._warn(processor)
             for view in processor.views:
                 self._tell(view, batch.told)
             self._know()
@@ -210,6 +274,64 @@ class QueryGraph:
         self.unseen = sum(len(x.times) for x in arrivals) - seen
         self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
         return results
+
+    @property
+    def work(self) -> dict[str, Any]:
+        """Where the last batch ran, for the log: how many partitions ran in tasks, in how many processes, how many of
+        them were still in memory there, and for how long they ran together."""
+        done = [x for processor in self._processors for x in processor.outcomes]
+        return {
+            "tasks": len(done),
+            "processes": len({x.process for x in done}),
+            "cached": sum(x.cached for x in done),
+            "task_seconds": round(sum(x.seconds for x in done), 3),
+        }
+
+    def delivered(self) -> None:
+        """The results of the last batch are delivered."""
+        for processor in self._processors:
+            processor.delivered()
+
+    def place(self, size: int) -> None:
+        """Decide where a batch of so many bytes runs."""
+        for processor in self._processors:
+            processor.place(size)
+
+    def reads_splits(self, stream: str) -> bool:
+        """Whether tasks can read the next batch of a stream. Queries over queries need its tuples beside the driver."""
+        reading = [x for x in self._processors if stream in x.program.streams]
+        return len(self._processors) == 1 and len(reading) == 1 and reading[0].reads_splits()
+
+    def split_batch(
+        self,
+        stream: str,
+        labels: Mapping[tuple[str | None, ...], int],
+        splits: Sequence[Split],
+        now: int,
+        floors: Mapping[str, int],
+    ) -> tuple[list[ResultBatch], int] | Refused:
+        """The results of tuples that tasks read, and how many tuples there were; or why they did not."""
+        self._know()
+        (processor,) = self._processors
+        for view in processor.views:
+            view.scratch = ViewScratch()
+        descriptor = self._snapshot.descriptors[stream]
+        found = processor.split_batch(descriptor, self.pushdown(stream, labels), splits, now, floors)
+        if isinstance(found, Refused):
+            return found
+        results, summaries = found
+        self.warned = []
+        self._warn(processor)
+        self._moved = False
+        self.unseen, self.late = sum(x.unseen for x in summaries), 0
+        return sorted(results, key=lambda x: self._stages.running[x.query].output), sum(x.tuples for x in summaries)
+
+    def pass_time(self, floors: Mapping[str, int]) -> None:
+        """Takes the watermarks that the clock gives streams, when this makes nothing final. The next batch begins with
+        them."""
+        for processor in self._processors:
+            processor.pass_time(floors)
+        self._moved = self._moved or bool(floors)
 
     def is_due(self, floors: Mapping[str, int]) -> bool:
         """Whether a batch without tuples, with these watermarks of streams, would make anything final."""
@@ -253,11 +375,22 @@ class QueryGraph:
         return True
 
     def _charge(self, producers: Sequence[View]) -> None:
-        """Charges the work of a producer query's views to the views of the consumer queries they feed."""
+        """Charges the work of a producer query's views to the views of the consumer queries they feed. The limits that
+        it comes near to are near for these too."""
         for producer in producers:
             keys = (consumer_of(name) for name in producer.clearances)
             for view in {id(x): x for key in keys if key and (x := self._views.get(key))}.values():
                 view.scratch.spent += producer.scratch.spent
+                view.scratch.near |= producer.scratch.near
+
+    def _warn(self, processor: Processor) -> None:
+        """Those who read a view through another query are warned about with that one's view."""
+        self.warned += [
+            (name, view.running.name, why)
+            for view, why in processor.warned
+            for name in view.clearances
+            if consumer_of(name) is None
+        ]
 
     def end(self, keys: Collection[tuple[str, str]], reason: str) -> None:
         """Ends queries for these subscribers (by subscriber and query) with the next batch."""
@@ -298,21 +431,42 @@ class QueryGraph:
             result_batch.moments,
         )
 
+    @property
+    def held(self) -> int:
+        """How many tuples it keeps."""
+        return sum(processor.held for processor in self._processors)
+
     # Saved state ------------------------------------------------------------------------------------------------------
 
-    def save(self) -> tuple[PartitionStates, list[dict[str, Any]]]:
-        """Everything except the labels: partition states, and the rest as plain values."""
-        partitions: dict[PartitionName, PartitionState] = {}
+    def save(self, write: Write) -> tuple[dict[PartitionName, dict[str, Any]], list[dict[str, Any]]]:
+        """Writes what changed since the last call, except the labels. Returns the records of partitions, and the rest
+        as plain values."""
+        return self._each(lambda processor: processor.save(write))
+
+    def _state(self) -> tuple[PartitionStates, list[dict[str, Any]]]:
+        """Everything except the labels, in memory."""
+        return self._each(lambda processor: processor.state())
+
+    def _each(
+        self, of: Callable[[Processor], tuple[Mapping[PartitionName, Found], dict[str, Any]]]
+    ) -> tuple[dict[PartitionName, Found], list[dict[str, Any]]]:
+        partitions: dict[PartitionName, Found] = {}
         plain = []
+        counted = [processor.counted() for processor in self._processors]
+        before = {key: steps for key, steps in self._before.items() if key in self._views}
+        self._saved = SavedCounts(before, counted, dict(self._views), self._stages.running)
         for number, processor in enumerate(self._processors):
-            own, rest = processor.save()
+            own, rest = of(processor)
             partitions |= {(f"{number} {group}", x): partition for (group, x), partition in own.items()}
             rest["queries"] = {name: query.meaning for name, query in processor.running.items()}
             plain.append(rest)
         return partitions, plain
 
     def restore(
-        self, partitions: PartitionStates, plain: Sequence[Mapping[str, Any]], snapshot: CatalogSnapshot
+        self,
+        partitions: Mapping[PartitionName, StoredPartition],
+        plain: Sequence[Mapping[str, Any]],
+        snapshot: CatalogSnapshot,
     ) -> None:
         """Continues from the saved state of another query graph, or returns to an own one; the dictionary knows its
         labels."""

@@ -1,232 +1,311 @@
-"""The engine's state on disk: one folder for each version, written completely and then renamed; the newest counts.
+"""The engine's state: versions, each committed by one manifest that names all files it needs.
 
-INVARIANT: a batch is committed when the folder of its version has its final name. An interruption before that leaves
-the previous version, from which the batch is done again; an unfinished folder is never read.
+What a version writes follows what its batch changed: the tuples that came and are held, as segments; new labels;
+results that are not out yet. Everything else is small and stands in the manifest, with the records of all partitions
+(`Partition.save` in `operators/partition.py`).
+
+INVARIANT: a batch is committed when the manifest of its version is there. An interruption before that leaves the
+previous version, from which the batch is done again. Only files that a kept manifest names count; all others are
+removed.
+
+Versions are numbered so that no two processes write the same one: each begins above the first number of its epoch
+(`headgate.fencing`). A process that was replaced may still finish writing a version; its number is below those of its
+successor, and does not count, because the successor has recorded first which version it goes on from (its base).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from headgate.errors import StoreError
-from headgate.execution.partitions import PartitionName, PartitionStates
+from headgate.execution.partitions import PartitionName
 from headgate.labels import Label
 from headgate.labels.plain import labels_of, plain_labels
 from headgate.model.results import Recipient, ResultBatch
-from headgate.operators.partition import PartitionState, ViewGroup
+from headgate.operators.partition import StoredPartition, files_of
+from headgate.storage import LocalStorage, Storage, read_table, write_table
 
-FORMAT = 3
+FORMAT = 4
 """The format of the state. Every change of what is written here or in what is saved raises it."""
 KEPT = 2
-_TUPLES, _HELD, _RESULTS, _REST = "tuples{}.arrow", "held.arrow", "results.arrows", "state.json"
-_OUT, _TABLES, _LABELS = "out.json", "tables", "labels"
+_MANIFEST, _SEGMENT, _RESULTS = "manifest-{:015}.json", "segment-{:015}-{}.arrow", "results-{:015}.arrows"
+_OUT, _TABLE, _LABELS = "out-{:015}.json", "table-{}.arrow", "labels-{}.json"
+_BASE, _CHECKPOINT = "base-{:015}.json", "checkpoint-{}.json"
+OF_EPOCH = 1_000_000_000
+"""How many versions an epoch has room for."""
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What an engine needs to continue: its partition states, everything else as plain JSON, and the results of the
-    version."""
+    """What an engine needs to continue.
+
+    partitions: the record of each partition, which names its segments
+    rest: everything else, as plain values
+    results: the results of the version
+    """
 
     version: int
-    partitions: PartitionStates
+    partitions: Mapping[PartitionName, Mapping[str, Any]]
     rest: Mapping[str, Any]
     results: Sequence[ResultBatch] = ()
 
 
 class StateFolder:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for unfinished in folder.glob("*.new"):
-            shutil.rmtree(unfinished)
+    """The versions in a storage, or in a folder. `epoch` is that of this process; `check` raises Fenced when it is
+    over."""
+
+    def __init__(self, place: Storage | Path, epoch: int = 0, check: Callable[[], None] = lambda: None) -> None:
+        self._epoch, self._check = epoch, check
+        self._storage = LocalStorage(place) if isinstance(place, Path) else place
+        self._old = place if isinstance(place, Path) else None
+        self._next = (0, 0)
+        self._files: dict[int, set[str]] = {}
+        """The files that each kept version needs."""
+        self._uncommitted: set[str] = set()
+        """Files that were written since the last version."""
+        self._fault: StoreError | None = None
+        try:
+            self._open(self._storage.names())
+        except StoreError as error:  # nothing is removed and nothing written, so that nothing is lost
+            self._fault = error
+
+    def _open(self, names: Sequence[str]) -> None:
+        if self._old is not None and any(x.name.isdigit() for x in self._old.iterdir() if x.is_dir()):
+            self._check_format(FORMAT - 1)  # before format 4, each version was a folder
+        for version in self._counting(names)[-KEPT:]:
+            whole = self._manifest(version)
+            self._check_format(whole.get("format", 1) if "rest" in whole else FORMAT)
+            self._files[version] = self._reading(_MANIFEST.format(version), partial(_named, version, whole))
+        delivered = max((int(name[4:19]) for name in names if name.startswith("out-")), default=0)
+        if delivered > max(self._files, default=0):  # its manifest was there
+            self._manifest(delivered)
+        if self._epoch:
+            base = json.dumps({"version": max(self._files, default=None)}).encode()
+            self._writing(lambda: self._storage.commit(self._base, base))
+        self._check()  # a successor may have begun from another version, and needs files that this one does not
+        self._collect(names)
+
+    def _counting(self, names: Sequence[str]) -> list[int]:
+        """The newest version that counts, and those before it of the same process, in order."""
+        versions = sorted(map(_version, filter(_is_manifest, names)))
+        bases = sorted(int(name[5:20]) for name in names if name.startswith("base-") and name.endswith(".json"))
+        newest = max(versions, default=None)
+        if bases and (newest is None or bases[-1] > newest):  # its process has committed nothing
+            name = _BASE.format(bases[-1])
+            newest = self._reading(name, lambda: json.loads(self._storage.read(name).to_pybytes())["version"])
+        if newest is None:
+            return []
+        return [x for x in versions if x < newest and x // OF_EPOCH == newest // OF_EPOCH] + [newest]
+
+    @property
+    def _base(self) -> str:
+        return _BASE.format(self._epoch * OF_EPOCH)
+
+    @property
+    def next(self) -> int:
+        """The number of the next version."""
+        return max(max(self._files, default=0), self._epoch * OF_EPOCH) + 1
 
     def versions(self) -> list[int]:
-        return sorted(int(path.name) for path in self._folder.iterdir() if path.name.isdigit())
+        return sorted(self._files)
+
+    # Reading ----------------------------------------------------------------------------------------------------------
 
     def newest(self) -> Saved | None:
-        versions = self.versions()
-        return self._load(versions[-1]) if versions else None
+        if self._fault is not None:
+            raise self._fault
+        if not self._files:
+            return None
+        version = max(self._files)
+        whole = self._manifest(version)
+        return self._reading(_MANIFEST.format(version), lambda: self._saved(version, whole))
+
+    def _saved(self, version: int, whole: Mapping[str, Any]) -> Saved:
+        partitions = {(x["group"], x["number"]): x["record"] for x in whole["partitions"]}
+        for name in (name for record in partitions.values() for name in files_of(record)):
+            self._reading(name, partial(_opened, self._storage, name))
+        content = self._storage.read(_RESULTS.format(version)).to_pybytes() if whole["results"] else b""
+        return Saved(version, partitions, whole["rest"], _result_batches(whole["results"], content))
+
+    def stored(self, partitions: Mapping[PartitionName, Mapping[str, Any]]) -> dict[PartitionName, StoredPartition]:
+        """Partitions of a kept version, with their segments."""
+        return {name: StoredPartition(record, self._read) for name, record in partitions.items()}
+
+    def out(self, version: int) -> Mapping[str, Any] | None:
+        """The state of the sinks after the results of this version; None if these may not be out."""
+        try:
+            noted: Mapping[str, Any] = json.loads(self._storage.read(_OUT.format(version)).to_pybytes())
+            return noted["sinks"]  # type: ignore[no-any-return]
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def labels(self, file: str) -> dict[int, Label]:
+        def read() -> dict[int, Label]:
+            plain = json.loads(self._storage.read(_LABELS.format(file)).to_pybytes())
+            return dict(zip(plain["numbers"], labels_of(plain), strict=True))
+
+        return self._reading(_LABELS.format(file), read)
+
+    def table(self, file: str) -> pa.Table:
+        return self._read(_TABLE.format(file))
+
+    def checkpoint(self, file: str) -> dict[str, str]:
+        name = _CHECKPOINT.format(file)
+        return self._reading(name, lambda: dict(json.loads(self._storage.read(name).to_pybytes())))
+
+    def _read(self, name: str) -> pa.Table:
+        return self._reading(name, lambda: read_table(self._storage, name))
+
+    def _manifest(self, version: int) -> Mapping[str, Any]:
+        name = _MANIFEST.format(version)
+
+        def read() -> Mapping[str, Any]:
+            whole = json.loads(self._storage.read(name).to_pybytes())
+            return dict(whole)
+
+        return self._reading(name, read)
+
+    def _reading(self, name: str, read: Callable[[], Found]) -> Found:
+        try:
+            return read()
+        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
+            hint = "put back a copy of the whole folder above it, or read everything again with --fresh"
+            raise StoreError(f"cannot read the state in `{self._storage}/{name}`: it is damaged", hint=hint) from None
+
+    def _check_format(self, found: object) -> None:
+        if isinstance(found, int) and found != FORMAT:
+            older = "an older" if found < FORMAT else "a newer"
+            raise StoreError(
+                f"cannot read the state in `{self._storage}`: {older} version of Headgate wrote it "
+                f"(format {found}, this version reads {FORMAT})",
+                hint="use that version, or read everything again with --fresh",
+            )
+
+    # Writing ----------------------------------------------------------------------------------------------------------
+
+    def write(self, table: pa.Table) -> str:
+        """Writes a table for the next version; returns its name."""
+        version, number = self.next, self._next[1]
+        number = number if self._next[0] == version else 0
+        self._next = version, number + 1
+        name = _SEGMENT.format(version, number)
+        self._writing(lambda: write_table(self._storage, name, table))
+        self._uncommitted.add(name)
+        return name
 
     def save(self, saved: Saved) -> None:
-        """Writes a version; afterwards it is the newest, even after a crash."""
-        with self._reporting():
-            self._save(saved)
+        """Writes a version; afterwards it is the newest, even after a crash. Raises Fenced if another process has taken
+        over; then it does not count."""
+        if self._fault is not None:
+            raise self._fault
+        results = [_ipc(_result_table(x)) for x in saved.results]
+        records = [{"group": name[0], "number": name[1], "record": x} for name, x in saved.partitions.items()]
+        plain = [_plain_results(x, len(size)) for x, size in zip(saved.results, results, strict=True)]
+        whole = {"format": FORMAT, "partitions": records, "rest": dict(saved.rest), "results": plain}
+        if results:
+            self._write(_RESULTS.format(saved.version), b"".join(results))
+        content, name = json.dumps(whole).encode(), _MANIFEST.format(saved.version)
+        if not self._writing(lambda: self._storage.commit(name, content)):
+            raise StoreError(
+                f"cannot write version {saved.version} of the state to `{self._storage}`: another process wrote it",
+                hint="end all other processes that work there, and run again: nothing is lost",
+            )
+        self._check()
+        before = set[str]().union(self._uncommitted, {self._base}, *self._files.values())
+        self._files[saved.version] = _named(saved.version, whole)
+        self._files = dict(sorted(self._files.items())[-KEPT:])
+        self._uncommitted.clear()
+        self._collect(before)
+
+    def clear(self) -> None:
+        """Deletes all versions. What a process that was replaced still commits does not count."""
+        self._files, self._fault = {}, None
+        base = json.dumps({"version": None}).encode()
+        self._writing(lambda: self._storage.write(self._base, base))
+        self._check()
+        self._collect(self._storage.names())
 
     def note_out(self, version: int, sinks: Mapping[str, Any]) -> None:
         """Records that the results of this version are out, and the state from which sinks continue. If the record is
         lost they are delivered again, so nothing waits for the disk."""
-        new = self._folder / f"{_OUT}~"
-        with self._reporting():
-            with _opened(new) as file:
-                file.write(json.dumps({"version": version, "sinks": sinks}).encode())
-            new.rename(self._folder / _OUT)
+        content = json.dumps({"sinks": sinks}).encode()
+        self._writing(lambda: self._storage.write(_OUT.format(version), content, durable=False))
 
     def save_table(self, file: str, table: pa.Table) -> None:
         """Writes the content of a table under this name, for later versions."""
-        folder = self._folder / _TABLES
-        with self._reporting():
-            folder.mkdir(exist_ok=True, mode=0o700)
-            _write(folder / file, _ipc(table))
-            _sync(folder)
+        self._write(_TABLE.format(file), _ipc(table))
 
     def save_labels(self, file: str, labels: Mapping[int, Label]) -> None:
         """Writes labels by number under this name, for later versions."""
         plain = {"numbers": list(labels)} | plain_labels(labels.values())
-        folder = self._folder / _LABELS
+        self._write(_LABELS.format(file), json.dumps(plain).encode())
+
+    def save_checkpoint(self, file: str, contents: Mapping[str, str]) -> None:
+        """Writes files of Spark's checkpoints under this name, for later versions."""
+        self._write(_CHECKPOINT.format(file), json.dumps(contents).encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        self._writing(lambda: self._storage.write(name, content))
+        self._uncommitted.add(name)
+
+    def _writing(self, write: Callable[[], Found]) -> Found:
         with self._reporting():
-            folder.mkdir(exist_ok=True, mode=0o700)
-            _write(folder / file, json.dumps(plain).encode())
-            _sync(folder)
-
-    def labels(self, file: str) -> dict[int, Label]:
-        try:
-            plain = json.loads((self._folder / _LABELS / file).read_text())
-            return dict(zip(plain["numbers"], labels_of(plain), strict=True))
-        except (OSError, ValueError, LookupError, TypeError):
-            raise self._damaged(self._folder / _LABELS / file) from None
-
-    def forget_labels(self, kept: Collection[str]) -> None:
-        """Removes all files of labels except these."""
-        with self._reporting():
-            for path in (self._folder / _LABELS).glob("*"):
-                if path.name not in kept:
-                    path.unlink()
-
-    def table(self, file: str) -> pa.Table:
-        try:
-            return _read(self._folder / _TABLES / file)
-        except (OSError, ValueError, pa.ArrowException):
-            raise self._damaged(self._folder / _TABLES / file) from None
-
-    def forget_tables(self, kept: set[str]) -> None:
-        """Removes all files of tables except these."""
-        with self._reporting():
-            for path in (self._folder / _TABLES).glob("*"):
-                if path.name not in kept:
-                    path.unlink()
+            return write()
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
+            self._check()  # a successor removes what this process has not finished
             raise StoreError(
-                f"cannot write the state to `{self._folder}`: {error.strerror}",
+                f"cannot write the state to `{self._storage}`: {error.strerror}",
                 hint="solve this and run again: nothing is lost",
             ) from None
 
-    def _check_format(self, found: object) -> None:
-        if isinstance(found, int) and found != FORMAT:
-            older = "an older" if found < FORMAT else "a newer"
-            raise StoreError(
-                f"cannot read the state in `{self._folder}`: {older} version of Headgate wrote it "
-                f"(format {found}, this version reads {FORMAT})",
-                hint="use that version, or read everything again with --fresh",
-            )
-
-    def _damaged(self, path: Path) -> StoreError:
-        hint = "put back a copy of the whole folder above it, or read everything again with --fresh"
-        return StoreError(f"cannot read the state in `{path}`: it is damaged", hint=hint)
-
-    def out(self, version: int) -> Mapping[str, Any] | None:
-        """The state of the sinks after the results of this version; None if these may not be out."""
-        try:
-            noted = json.loads((self._folder / _OUT).read_text())
-            return noted["sinks"] if noted["version"] == version else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-    def _save(self, saved: Saved) -> None:
-        target, new = self._folder / f"{saved.version:015}", self._folder / f"{saved.version:015}.new"
-        new.mkdir(mode=0o700)
-        groups: dict[str, list[int]] = {}
-        partitions = list(saved.partitions.items())
-        for number, ((group, _), _) in enumerate(partitions):
-            groups.setdefault(group, []).append(number)
-        for number, own in enumerate(groups.values()):  # partitions of a group share their columns, and so one file
-            _write_table(new / _TUPLES.format(number), pa.concat_tables([partitions[x][1].table for x in own]))
-        _write_table(new / _HELD, _held_table([partition for _, partition in partitions]))
-        plain = [_plain_partition(*partition) for partition in partitions]
-        _write(new / _RESULTS, b"".join(written := [_ipc(_result_table(x)) for x in saved.results]))
-        result_batches = [_plain_results(x, len(size)) for x, size in zip(saved.results, written, strict=True)]
-        whole = {"format": FORMAT, "cells": plain, "rest": dict(saved.rest), "results": result_batches}
-        _write(new / _REST, json.dumps(whole).encode())
-        _sync(new)
-        new.rename(target)
-        _sync(self._folder)
-        for version in self.versions()[:-KEPT]:
-            shutil.rmtree(self._folder / f"{version:015}")
-
-    def _load(self, version: int) -> Saved:
-        folder = self._folder / f"{version:015}"
-        try:
-            whole, held = json.loads((folder / _REST).read_text()), _read(folder / _HELD)
-            self._check_format(whole.get("format", 1) if "rest" in whole else FORMAT)
-            groups = dict.fromkeys(partition["share"] for partition in whole["cells"])
-            tables = {group: _read(folder / _TUPLES.format(number)) for number, group in enumerate(groups)}
-            results = _result_batches(whole["results"], (folder / _RESULTS).read_bytes())
-            classes = _classes(whole["cells"], held)
-            partitions, begins = {}, dict.fromkeys(groups, 0)
-            for partition, own in zip(whole["cells"], classes, strict=True):
-                group, size = partition["share"], partition["size"]
-                partitions[group, partition["number"]] = PartitionState(
-                    tables[group].slice(begins[group], size).combine_chunks(), own
-                )
-                begins[group] += size
-            return Saved(version, partitions, whole["rest"], results)
-        except (OSError, ValueError, LookupError, TypeError, pa.ArrowException):
-            raise self._damaged(folder) from None
+    def _collect(self, names: Sequence[str] | set[str]) -> None:
+        """Removes those of these files that no kept version needs."""
+        begun = max(self._files, default=0) > self._epoch * OF_EPOCH
+        needed = set[str]().union(() if begun else {self._base}, *self._files.values())
+        with self._reporting():
+            self._storage.delete(sorted(set(names) - needed))
 
 
-def _plain_partition(name: PartitionName, partition: PartitionState) -> dict[str, Any]:
-    classes = [{"views": list(c.views), "last": dict(c.last)} for c in partition.classes]
-    return {"share": name[0], "number": name[1], "size": partition.table.num_rows, "classes": classes}
+def _opened(storage: Storage, name: str) -> None:
+    """Checks that a table can be read, without reading it."""
+    pa.ipc.open_file(storage.read(name))
 
 
-def _held_table(partitions: Sequence[PartitionState]) -> pa.Table:
-    parts = [
-        (at, number, key, places)
-        for at, partition in enumerate(partitions)
-        for number, c in enumerate(partition.classes)
-        for key, places in c.held.items()
-    ]
-    sizes = [len(places) for *_, places in parts]
-    places = np.concatenate([np.empty(0, np.int64), *(held for *_, held in parts)])
-    return pa.table(
-        {
-            "cell": pa.array(np.repeat([at for at, *_ in parts], sizes), pa.int32()),
-            "class": pa.array(np.repeat([number for _, number, _, _ in parts], sizes), pa.int32()),
-            "window": pa.array(np.repeat(np.array([key for _, _, key, _ in parts], object), sizes), pa.string()),
-            "place": pa.array(places, pa.int64()),
-        }
-    )
+def _is_manifest(name: str) -> bool:
+    return name.startswith("manifest-") and name.endswith(".json")
 
 
-def _classes(partitions: list[dict[str, Any]], held: pa.Table) -> list[tuple[ViewGroup, ...]]:
-    """The view groups of each partition."""
-    found: list[list[dict[str, list[int]]]] = [[{} for _ in partition["classes"]] for partition in partitions]
-    columns = (held.column(name).to_pylist() for name in ("cell", "class", "window", "place"))
-    for at, number, window, place in zip(*columns, strict=True):
-        found[at][number].setdefault(window, []).append(place)
-    return [
-        tuple(
-            ViewGroup(
-                tuple(x["views"]), {key: np.array(places, np.int64) for key, places in windows.items()}, x["last"]
-            )
-            for x, windows in zip(partition["classes"], own, strict=True)
-        )
-        for partition, own in zip(partitions, found, strict=True)
-    ]
+def _version(manifest: str) -> int:
+    return int(manifest.removeprefix("manifest-").removesuffix(".json"))
+
+
+def _named(version: int, whole: Mapping[str, Any]) -> set[str]:
+    """All files of a version, with its manifest."""
+    rest = whole["rest"]
+    return {
+        _MANIFEST.format(version),
+        _RESULTS.format(version),
+        _OUT.format(version),
+        *(name for x in whole["partitions"] for name in files_of(x["record"])),
+        *(_TABLE.format(file) for file in rest.get("tables", {}).values()),
+        *(_LABELS.format(file) for file in rest.get("labels", {}).get("files", ())),
+        *(_CHECKPOINT.format(file) for file, _ in rest.get("checkpoints", {}).values()),
+    }
 
 
 def _result_table(result_batch: ResultBatch) -> pa.Table:
@@ -271,37 +350,3 @@ def _ipc(table: pa.Table) -> bytes:
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
-
-
-def _read(path: Path) -> pa.Table:
-    return pa.ipc.open_file(pa.BufferReader(path.read_bytes())).read_all()
-
-
-def _opened(path: Path) -> BinaryIO:
-    """Opens a new file that only this user may read; removes any that had this name."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
-def _write(path: Path, content: bytes) -> None:
-    with _opened(path) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _write_table(path: Path, table: pa.Table) -> None:
-    """Writes directly from memory, without a copy: state may be large."""
-    with _opened(path) as file:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

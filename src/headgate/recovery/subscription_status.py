@@ -1,5 +1,6 @@
-"""Notices about subscriptions: that one is suspended, waits or has ended. Its subscriber, the owner of its stream and
-the operator are notified once for each change, also of changes made while no engine ran."""
+"""Notices about subscriptions: that one is suspended, waits, has ended or is for another query now. Its subscriber, the
+owner of its stream and the operator are notified once for each change, also of changes made while no engine ran. That
+one nears a limit is for the owner and the operator alone: they can do something about it."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from headgate.recovery.state import outgoing_of, plain_outgoing
 
 DROPPED = "what it was subscribed to was dropped"
 UNSUBSCRIBED = "the subscription was ended"
+CHANGED = "what it is subscribed to was redefined; results from here on are those of the new definition"
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Notice:
     why: str
 
     def __str__(self) -> str:
-        is_ = "is suspended" if self.word == "suspended" else self.word
+        is_ = {"suspended": "is suspended", "warned": "nears a limit"}.get(self.word, self.word)
         return f"the subscription of {self.outgoing.user} to {self.outgoing.stream} {is_}: {self.why}"
 
 
@@ -46,16 +48,23 @@ class SubscriptionStatuses:
             known = self._known.get(key)
             if standing.word and (known is None or (known.word, known.why) != (standing.word, standing.why)):
                 self._new.append(standing)
+            elif not standing.word and known is not None and known.revision not in (None, standing.revision):
+                self._new.append(replace(standing, word="changed", why=CHANGED))
+            if standing.word and known is not None:  # it is told of a change when it receives results again
+                now[key] = replace(standing, revision=known.revision)
         self._known = now
 
     @property
     def pending(self) -> bool:
         return bool(self._new)
 
-    def notice(self, results: Iterable[ResultBatch] = ()) -> tuple[list[ResultBatch], list[Notice]]:
+    def notice(
+        self, results: Iterable[ResultBatch] = (), warned: Iterable[tuple[str, str, str]] = ()
+    ) -> tuple[list[ResultBatch], list[Notice]]:
         """The new notices: for subscribers and owners, and for the operator. When a query ends by itself, its
-        subscribers find the notice among these results, and the operator finds it in the counts. Owners do not learn
-        which subscriber it is: only administrators see users."""
+        subscribers find the notice among these results, and the operator finds it in the counts. `warned` are the
+        subscribers, by name and query, whose query nears a limit, each with a warning. Owners do not learn which
+        subscriber it is: only administrators see users."""
         new, self._new = self._new, []
         result_batches = [notice((x.name,), x.query, outgoing=x.outgoing, **{x.word: x.why}) for x in new]
         by_itself = [
@@ -64,22 +73,26 @@ class SubscriptionStatuses:
             for name in (x.subscribers if x.ended else ())
             if (name, x.query) in self._known
         ]
-        owners = {
-            (x.owner, x.outgoing.level, x.outgoing.stream, x.word, x.why): x for x in (*new, *by_itself) if x.owner
-        }
+        near = [
+            replace(self._known[name, query], word="warned", why=why)
+            for name, query, why in warned
+            if (name, query) in self._known
+        ]
+        told = [x for x in (*new, *by_itself, *near) if x.owner and x.word != "changed"]  # the owner has changed it
+        owners = {(x.owner, x.outgoing.level, x.outgoing.stream, x.word, x.why): x for x in told}
         for (owner, level, stream, word, why), x in owners.items():
             out = Recipient(owner, level, f"{stream}.subscribers", ())
             result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: f"for a subscriber: {why}"}))
-        return result_batches, [Notice(x.outgoing, x.word, x.why) for x in new]
+        return result_batches, [Notice(x.outgoing, x.word, x.why) for x in (*new, *near)]
 
     def plain(self) -> list[list[Any]]:
         return [
-            [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why]
+            [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why, x.revision]
             for x in self._known.values()
         ]
 
     def restore(self, plain: Sequence[Sequence[Any]]) -> None:
         self._known = {
-            (name, query): SubscriptionStatus(name, query, stream, outgoing_of(out), owner, word, why)
-            for name, query, stream, out, owner, word, why in plain
+            (name, query): SubscriptionStatus(name, query, stream, outgoing_of(out), owner, word, why, *revision)
+            for name, query, stream, out, owner, word, why, *revision in plain
         }

@@ -79,10 +79,6 @@ class Tables:
             self._files[name] = file
         return dict(self._files)
 
-    def saved(self) -> None:
-        """The version is committed: files that it does not need are removed."""
-        self._states.forget_tables(set(self._files.values()))
-
     def restore(self, files: Mapping[str, str]) -> None:
         self._files = dict(files)
         self.snapshots = {name: _arrivals(name, self._states.table(file)) for name, file in files.items()}

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -24,7 +25,8 @@ from headgate.access.authorizer import shown_source
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Result
 from headgate.cql import parse_script
-from headgate.cql.reading import object_name
+from headgate.cql.reading import object_name, target
+from headgate.cql.rights import permission
 from headgate.egress.delivery_log import DeliveryLog, Position
 from headgate.egress.owner_files import last_lines
 from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
@@ -32,21 +34,24 @@ from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import parse_level
 from headgate.lexing import Cursor
 from headgate.plan.expressions import Type
-from headgate.protocol import EVENTS, POSITION, PRODUCER, SEQUENCE, SIGNATURE
+from headgate.protocol import EVENTS, POSITION, PRODUCER, SEQUENCE, SIGNATURE, SUBPROTOCOL
 from headgate.server.answers import Refused, error_answer, headgate_error
+from headgate.server.certificates import certified_user
 from headgate.server.dispatch import Connection, Dispatcher
 from headgate.server.engine import Engine
 from headgate.server.guard import BEARER, Guard
 from headgate.server.metrics import Metrics
 from headgate.server.positions import Positions
 from headgate.server.publishing import Published, Publishing
-from headgate.server.rendering import RENDERINGS
-from headgate.server.results import ResultStream
+from headgate.server.rendering import RENDERINGS, Lines, Rendering
+from headgate.server.results import Results, ResultStream, send_over_socket
 from headgate.server.settings import Settings
 from headgate.service import Headgate
 from headgate.service.snapshots import descriptor_of
 
 ANONYMOUS = frozenset({"/v1/login", "/healthz", "/readyz", "/metrics", "/openapi.json"})
+T = TypeVar("T")
+LONGEST_POSITION = 200
 LOGINS = 2
 """Passwords that are verified at the same time: each takes memory and a core."""
 
@@ -69,7 +74,7 @@ class _Form(BaseModel):
 
 class Login(_Form):
     user: str = Field(max_length=200)
-    password: str = Field(max_length=10_000)
+    password: str | None = Field(None, max_length=10_000)
     roles: list[str] | None = Field(None, max_length=1000)
     level: str | None = Field(None, max_length=1000)
 
@@ -93,6 +98,19 @@ class Asked(_Form):
 class Explained(BaseModel):
     text: str
     picture: str = ""
+
+
+class Why(_Form):
+    user: str = Field(max_length=200)
+    permission: str = Field(max_length=100)
+    object: str = Field(max_length=1000)
+
+
+class Reasons(BaseModel):
+    granted: bool
+    object: str
+    reason: str
+    details: list[str]
 
 
 class Taken(BaseModel):
@@ -168,10 +186,12 @@ class Operations:
         app.post("/v1/statements", tags=["statements"])(self.statements)
         app.get("/v1/catalog/{what}", tags=["statements"])(self.catalog)
         app.post("/v1/explain", tags=["statements"])(self.explain)
+        app.post("/v1/why", tags=["statements"])(self.why)
         app.get("/v1/audit", tags=["statements"])(self.audit)
         app.post("/v1/streams/{stream}/tuples", tags=["streams"])(self.publish)
         app.get("/v1/streams/{stream}/rejected", tags=["streams"])(self.rejected)
         app.get("/v1/streams/{stream}/results", tags=["streams"], response_class=Response)(self.results)
+        app.websocket("/v1/streams/{stream}/results")(self.socket)
         app.get("/healthz", tags=["operation"], response_class=PlainTextResponse)(self.health)
         app.get("/readyz", tags=["operation"], response_class=PlainTextResponse)(self.readiness)
         app.get("/metrics", tags=["operation"], response_class=PlainTextResponse)(self.metrics)
@@ -179,13 +199,21 @@ class Operations:
     # Sessions ---------------------------------------------------------------------------------------------------------
 
     async def login(self, request: Request, given: Login) -> Session:
-        """Opens a session. Its token goes into the header `Authorization: Bearer TOKEN`."""
+        """Opens a session. Its token goes into the header `Authorization: Bearer TOKEN`. A user whom the certificate of
+        the connection names needs no password."""
         level = parse_level(given.level) if given.level else None
         roles = frozenset(given.roles) if given.roles is not None else None
-        source = request.client.host if request.client else ""
+        source = request.client.host if request.client else f"uid {os.getuid()}"  # the socket is for this user alone
+
+        link = request.scope.get("state", {}).get("link")
+        peer = link.peer if link is not None else None
 
         def enter() -> Session:
-            token = self._headgate.login(given.user, given.password, roles=roles, level=level, source=source)
+            if given.password is None and peer and certified_user(peer) == given.user:
+                proof = f"certificate {peer['serialNumber']}"
+                return self._session(self._headgate.login_certified(given.user, roles=roles, level=level, proof=proof))
+            password = given.password or ""
+            token = self._headgate.login(given.user, password, roles=roles, level=level, source=source)
             return self._session(token)
 
         async with self._logins:
@@ -243,6 +271,20 @@ class Operations:
 
         return await asyncio.to_thread(ask)
 
+    async def why(self, token: Token, given: Why) -> Reasons:
+        """Why a user is granted or denied a permission, such as `READ TUPLE` on `STREAM joe.pulse`."""
+
+        def ask() -> Reasons:
+            self._headgate.principal(token)
+            wanted = Permission(_all_of(given.permission, permission))
+            found = self._headgate.why(token, given.user, wanted, _all_of(given.object, target))
+            decision = found.decision
+            return Reasons(
+                granted=decision.granted, object=decision.object, reason=decision.reason, details=list(found.details)
+            )
+
+        return await asyncio.to_thread(ask)
+
     # Streams ----------------------------------------------------------------------------------------------------------
 
     async def publish(self, request: Request, token: Token, stream: str) -> Taken:
@@ -287,18 +329,40 @@ class Operations:
         request: Request,
         token: Token,
         stream: str,
-        after: Annotated[str, Query(max_length=200)] = "",
+        after: Annotated[str, Query(max_length=LONGEST_POSITION)] = "",
         begin: Annotated[str, Query(pattern="^(oldest|now)$")] = "oldest",
         follow: bool = True,
     ) -> Response:
         """The results of a stream that one has subscribed to, as they come: server-sent events, or by `Accept` JSON
         lines or an Arrow stream. Goes on after the position `after`, or the header `Last-Event-ID`."""
-        owner, name = _stream_name(stream)
         kind = request.headers.get("accept", EVENTS).partition(",")[0].partition(";")[0].strip().lower()
         rendering = RENDERINGS.get(EVENTS if kind in ("*/*", "text/*") else kind)
         if rendering is None:
             raise Refused(406, "unknown_form", f"cannot send that form: there are {', '.join(RENDERINGS)}")
         position = request.headers.get(POSITION, after)
+        results = await self._results(token, stream, rendering, position, begin, follow=follow)
+        return ResultStream(results, self._dispatcher.shown(results.connection))
+
+    async def socket(self, socket: WebSocket, stream: str) -> None:
+        """The results over a WebSocket, as JSON lines, with the same parameters."""
+        scope, given = socket.scope, socket.query_params
+        try:
+            position = socket.headers.get(POSITION, given.get("after", ""))
+            begin, follow = given.get("begin", "oldest"), given.get("follow", "true")
+            if begin not in ("oldest", "now") or follow not in ("true", "false") or len(position) > LONGEST_POSITION:
+                raise Refused(422, "not_understood", "cannot read the request: after, begin or follow")
+            token = str(scope["headgate_token"])
+            results = await self._results(token, stream, Lines, position, begin, follow=follow == "true")
+        except HeadgateError as error:
+            await error_answer(error)(scope, socket.receive, socket.send)
+            return
+        chosen = SUBPROTOCOL if SUBPROTOCOL in scope["subprotocols"] else ""
+        await send_over_socket(results, scope, socket.receive, socket.send, chosen=chosen)
+
+    async def _results(
+        self, token: str, stream: str, rendering: type[Rendering], position: str, begin: str, *, follow: bool
+    ) -> Results:
+        owner, name = _stream_name(stream)
         if not self._parts.engine.is_ready:  # the log is not read back yet
             raise StoreError("cannot send results yet: the engine is starting", hint="try again in some seconds")
 
@@ -316,7 +380,7 @@ class Operations:
 
         connection = await asyncio.to_thread(find)
         use = lambda: self._headgate.use(token)  # noqa: E731
-        return ResultStream(self._dispatcher, connection, self._parts.settings, use, follow=follow)
+        return Results(self._dispatcher, connection, self._parts.settings, use, follow=follow)
 
     # Operation --------------------------------------------------------------------------------------------------------
 
@@ -325,13 +389,13 @@ class Operations:
         return PlainTextResponse("ok\n")
 
     async def readiness(self) -> PlainTextResponse:
-        """Whether queries are processed."""
-        ready = self._parts.engine.is_ready
+        """Whether queries are processed, or wait for somebody to subscribe."""
+        ready = self._parts.engine.is_ready or self._parts.engine.is_idle
         return PlainTextResponse("ready\n" if ready else "not ready\n", 200 if ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         """Metrics for Prometheus, with the operator's token (`metrics.token` in the home folder), or with a session
-        that may CHANGE SYSTEM."""
+        that may CHANGE SYSTEM where there are no levels above its own."""
         given = request.headers.get("authorization", "")
         token = given[len(BEARER) :].strip() if given.lower().startswith(BEARER) else ""
         known = self._parts.metrics_token
@@ -342,6 +406,11 @@ class Operations:
     def _need_administrator(self, token: str) -> None:
         if not self._headgate.check(token, Permission.CHANGE_SYSTEM, Kind.SYSTEM, "system"):
             raise AccessDenied("cannot show metrics: that needs CHANGE SYSTEM")
+        if not self._headgate.dominates_all(token):
+            raise AccessDenied(
+                "cannot show metrics: they tell of all levels, and there are some above yours",
+                hint="the operator has a token for them, `metrics.token` in the home folder",
+            )
 
 
 def _columns(stream: r.Object) -> tuple[tuple[str, Type], ...]:
@@ -355,6 +424,14 @@ def _stream_name(text: str) -> tuple[str | None, str]:
     if not cursor.ended:
         raise cursor.expected("the end of the name")
     return found.owner, found.name
+
+
+def _all_of(text: str, read: Callable[[Cursor], T]) -> T:
+    cursor = Cursor(text)
+    found = read(cursor)
+    if not cursor.ended:
+        raise cursor.expected("the end of the text")
+    return found
 
 
 async def _no_such_operation(_: Request, error: Exception) -> JSONResponse:

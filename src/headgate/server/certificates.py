@@ -7,7 +7,9 @@ import ipaddress
 import os
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
@@ -33,7 +35,22 @@ def tls_context(home: Path, settings: Settings) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError):
         raise StoreError(f"cannot use the certificate `{certificate}` with the key `{key}`") from None
+    if settings.client_authority:
+        try:
+            context.load_verify_locations(settings.client_authority)
+        except (OSError, ssl.SSLError):
+            raise StoreError(
+                f"cannot use the authority `{settings.client_authority}`: it is not a certificate"
+            ) from None
+        context.verify_mode = ssl.CERT_OPTIONAL  # a certificate that is shown must be one of that authority
     return context
+
+
+def certified_user(peer: Mapping[str, Any] | None) -> str:
+    """The user whom a client's certificate names: its one common name. Empty: there is no certificate, or it names
+    nobody."""
+    names = [value for part in (peer or {}).get("subject", ()) for kind, value in part if kind == "commonName"]
+    return names[0] if len(names) == 1 else ""
 
 
 def own_certificate(folder: Path, host: str) -> tuple[Path, Path]:

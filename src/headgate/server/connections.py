@@ -12,14 +12,23 @@ import fcntl
 import socket
 import struct
 import termios
+from asyncio import sslproto
 from contextlib import suppress
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
-HEADER_SECONDS = 10.0
+from headgate.errors import StoreError
+
+HANDSHAKE_SECONDS = 30.0
+"""How long it may take until a connection is encrypted."""
+HEADER_SECONDS = 30.0
 """How long the head of a request may take to arrive."""
+RECEIVE_BUFFER = 16 << 10
+"""Bytes that an encrypted connection reads at once, for which it holds a buffer from its first moment on."""
 SEND_BUFFER = 64 << 10
 """Bytes that wait in this process, and in the kernel, for a reader that does not take them."""
 
@@ -65,6 +74,23 @@ class LimitedProtocol(H11Protocol):
             self.transport.abort()
 
 
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """A WebSocket of uvicorn's, which ends with the server whatever state it is in."""
+
+    def shutdown(self) -> None:
+        try:
+            super().shutdown()
+        except InvalidState:  # it is being closed, and the client does not answer
+            self.stop_keepalive()
+            self.app_state["link"].reset()
+
+
+def hold_little() -> None:
+    """Encrypted connections of this process hold small buffers. asyncio's own take 256 KiB before anybody has shown who
+    it is: a few thousand connections that say nothing would take a gigabyte."""
+    sslproto.SSLProtocol.max_size = RECEIVE_BUFFER
+
+
 def limited(most: int) -> type[LimitedProtocol]:
     """The protocol of a server with this many connections at the same time."""
 
@@ -75,12 +101,32 @@ def limited(most: int) -> type[LimitedProtocol]:
     return Limited
 
 
+def _beneath(transport: asyncio.Transport) -> asyncio.Transport:
+    """What an encrypted transport stands on, where encrypted bytes wait. It forgets that when it is closed twice, and
+    could not be aborted any more. asyncio has no public name for it. INVARIANT: where it cannot be found no connection
+    is served, for results that were sent could not be counted and taken back."""
+    if transport.get_extra_info("sslcontext") is None:
+        return transport
+    found = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None)
+    if not isinstance(found, asyncio.Transport):
+        transport.abort()
+        raise StoreError("cannot serve: this version of Python hides what an encrypted connection stands on")
+    return found
+
+
 class Link:
     """One connection: what it still holds of what was written to it, and how to discard that."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._raw = _beneath(transport)
         self._socket: socket.socket | None = transport.get_extra_info("socket")
+
+    @property
+    def peer(self) -> dict[str, Any] | None:
+        """The certificate that the other side has shown and TLS has verified."""
+        encrypted = self._transport.get_extra_info("ssl_object")
+        return encrypted.getpeercert() if encrypted is not None else None
 
     def narrow(self) -> None:
         """The kernel keeps little for a reader that does not read."""
@@ -90,7 +136,10 @@ class Link:
 
     def unacknowledged(self) -> int:
         """Bytes that the other machine has not acknowledged yet."""
-        waiting = self._transport.get_write_buffer_size()
+        waiting = self._raw.get_write_buffer_size()
+        if self._transport is not self._raw:
+            with suppress(AttributeError):  # it was closed twice, and has nothing left
+                waiting += self._transport.get_write_buffer_size()
         if self._socket is None or self._socket.fileno() < 0:
             return waiting
         try:
@@ -104,7 +153,7 @@ class Link:
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._transport.abort()
+        self._raw.abort()
 
     @property
     def closed(self) -> bool:

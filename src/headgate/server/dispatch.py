@@ -23,9 +23,10 @@ from headgate.errors import AuthenticationFailed, LeaseLost
 from headgate.logs import failure
 from headgate.model.results import Recipient, ResultBatch
 from headgate.model.snapshot import CatalogSnapshot, SubscriptionStatus
+from headgate.recovery.subscription_status import DROPPED
 from headgate.server.connections import Link
 from headgate.server.positions import Positions
-from headgate.server.rendering import LOST, Rendering
+from headgate.server.rendering import CHANGED, LOST, Rendering
 from headgate.service import Headgate
 from headgate.service.headgate import Reader
 
@@ -54,6 +55,8 @@ class Connection:
     standing: SubscriptionStatus
     position: Position
     rendering: Rendering
+    told: Position = field(default_factory=Position)
+    """Up to which position the reader was told that results were removed."""
     link: Link | None = None
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     flights: deque[Flight] = field(default_factory=deque)
@@ -175,6 +178,8 @@ class Dispatcher:
         for (connection, answer, entries), (allowed, out, flight, ended) in zip(found, decided, strict=True):
             try:
                 content = b"" if ended else self._content(connection, allowed, out)
+                if not ended:
+                    content = self._notice_of_loss(connection, entries[0].lost) + content
             except Exception as error:  # one reader's results harm no other reader
                 failure("server", "results could not be written", error)
                 answer(Chunk(ended=FAULT))
@@ -188,7 +193,8 @@ class Dispatcher:
         try:
             self._headgate.principal(connection.token)
             now = self._headgate.snapshot()
-            return Chunk(ended=self._ended(connection, now))
+            ended = self._ended(connection, now)
+            return Chunk(b"" if ended else self.lost(connection), ended=ended)
         except AuthenticationFailed:
             return Chunk(ended=SESSION_ENDED)
 
@@ -198,7 +204,12 @@ class Dispatcher:
         except AuthenticationFailed:
             return SESSION_ENDED
         standing = self._standing(now, connection.key)
-        return "" if standing is not None and _is_own(reader, standing.outgoing) else UNSUBSCRIBED
+        if standing is not None and _is_own(reader, standing.outgoing):
+            connection.standing = standing
+            return ""
+        known = connection.standing  # whoever has lost the right is not told what happens later
+        dropped = known.stream not in now.streams and known.word != "suspended"
+        return DROPPED if dropped else UNSUBSCRIBED
 
     def _decide(
         self, found: Sequence[tuple[Connection, list[Entry]]]
@@ -223,6 +234,8 @@ class Dispatcher:
         if ended := self._ended(connection, now):
             return [], out, None, ended
         subscriber = now.recipients.get(connection.key) or out
+        if not all(connection.rendering.fits(entry.batch) for entry in entries):
+            return [], out, None, CHANGED
         allowed = [replace(entry, batch=x) for entry in entries for x in permitted(now, entry.batch)]
         flight = Flight([x.batch for x in allowed if len(x.batch)])
         return allowed, subscriber, flight if flight.batches else None, ""
@@ -239,10 +252,15 @@ class Dispatcher:
         return b"".join(parts)
 
     def lost(self, connection: Connection) -> bytes:
-        """A notice, if results were removed that this reader had not read."""
-        if self._log.is_lost(*connection.key, connection.position):
-            return connection.rendering.notice({"lost": LOST}, "")
-        return b""
+        """A notice, if results were removed that this reader had not read, and it was not told."""
+        return self._notice_of_loss(connection, self._log.lost(*connection.key, connection.position))
+
+    @staticmethod
+    def _notice_of_loss(connection: Connection, lost: Position | None) -> bytes:
+        if lost is None or lost <= connection.told:
+            return b""
+        connection.told = lost
+        return connection.rendering.notice({"lost": LOST}, "")
 
     # Subscriptions ----------------------------------------------------------------------------------------------------
 
@@ -256,6 +274,10 @@ class Dispatcher:
         if self._standings[0] is not now:
             self._standings = now, {(x.name, x.query): x for x in now.standings}
         return self._standings[1].get(key)
+
+    def shown(self, connection: Connection) -> str:
+        """Where a connection goes on, as its reader sees it."""
+        return self._positions.shown(connection.position, self._log.history, *connection.key)
 
     def read_position(self, text: str, standing: SubscriptionStatus) -> Position:
         return self._positions.read(text, self._log.history, standing.name, standing.query)

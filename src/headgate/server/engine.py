@@ -1,7 +1,7 @@
 """The engine of the server: reads the sources and runs the queries of all subscribers, in a thread of its own.
 
-If it fails it is started again from its saved state, after a pause that grows; meanwhile the server answers, and says
-that it is not ready.
+It begins when somebody has subscribed to something: until then its libraries are not loaded. If it fails it is started
+again from its saved state, after a pause that grows; meanwhile the server answers, and says that it is not ready.
 """
 
 from __future__ import annotations
@@ -9,23 +9,35 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headgate.egress.sinks import Sink
 from headgate.errors import HeadgateError
 from headgate.logs import event, failure
+from headgate.model.limits import Limits
 from headgate.recovery.counts import Counts
 from headgate.service import Headgate
-from headgate.service.runs import Processing
+
+if TYPE_CHECKING:
+    from headgate.service.runs import Processing
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+OFTEN = 0.25
+"""How often, in seconds, to look whether somebody has subscribed."""
 
 
 class Engine(Protocol):
     """What the server needs of an engine; tests give one that runs without Spark."""
 
     @property
-    def is_ready(self) -> bool: ...
+    def is_ready(self) -> bool:
+        """Whether queries are processed."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to process, because nobody has subscribed yet."""
+        ...
 
     @property
     def counts(self) -> Counts: ...
@@ -46,14 +58,21 @@ class _Stopped(BaseException):
 
 class SparkEngine:
     def __init__(
-        self, headgate: Headgate, home: Path, sinks: Callable[[], Sequence[Sink]], *, master: str, ingress: Path
+        self,
+        headgate: Headgate,
+        home: Path,
+        sinks: Callable[[], Sequence[Sink]],
+        *,
+        master: str,
+        ingress: Path,
+        limits: Limits | None = None,
     ) -> None:
         self._headgate, self._home, self._sinks = headgate, home, sinks
-        self._master, self._ingress = master, ingress
+        self._master, self._ingress, self._limits = master, ingress, limits
         self._asked = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine")
         self._processing: Processing | None = None
-        self.is_ready = False
+        self.is_ready = self.is_idle = False
         self.starts = 0
 
     @property
@@ -74,6 +93,7 @@ class SparkEngine:
             self._thread.join()
 
     def _work(self) -> None:
+        self._wait_for_subscriptions()
         pause = FIRST_PAUSE
         while not self._asked.is_set():
             try:
@@ -89,10 +109,23 @@ class SparkEngine:
             self._asked.wait(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
+    def _wait_for_subscriptions(self) -> None:
+        while not (self._asked.is_set() or self._headgate.has_subscriptions()):
+            self.is_idle = True
+            self._asked.wait(OFTEN)
+        self.is_idle = False
+
     def _run(self) -> None:
+        from headgate.service.runs import Processing
+
         self.starts += 1
         work = self._processing = Processing(
-            self._headgate, self._home, self._sinks(), master=self._master, ingress=self._ingress
+            self._headgate,
+            self._home,
+            self._sinks(),
+            master=self._master,
+            ingress=self._ingress,
+            limits=self._limits,
         )
         try:
             work.follow(lambda: self._watch(work))

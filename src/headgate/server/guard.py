@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headgate.errors import AuthenticationFailed, HeadgateError
 from headgate.logs import failure
+from headgate.protocol import SUBPROTOCOL_BEARER
 from headgate.server.answers import Refused, error_answer
 from headgate.server.settings import Settings
 
@@ -49,6 +50,9 @@ class Guard:
         self._budget = Budget(_BUDGET * settings.body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -59,15 +63,17 @@ class Guard:
             if message["type"] == "http.response.start":
                 begun = True
                 headers = MutableHeaders(scope=message)
+                if not whole:  # nobody reads the rest
+                    headers["Connection"] = "close"
                 for name, value in (_SAFE | (_HTTPS if scope["scheme"] == "https" else {})).items():
                     headers[name] = value
             await send(message)
 
-        held = 0
+        held, whole = 0, not _has_body(scope)
         try:
             await self._admit(scope)
             body = await self._body(scope, receive)
-            held = len(body)
+            held, whole = len(body), True
             self._budget.held += held
             await self._app(scope, _replayed(body, receive), safely)
         except HeadgateError as error:
@@ -81,13 +87,27 @@ class Guard:
         finally:
             self._budget.held -= held
 
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket that is not opened is answered like any other request."""
+
+        async def safely(message: Message) -> None:
+            if message["type"] == "websocket.http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SAFE.items():
+                    headers[name] = value
+            await send(message)
+
+        try:
+            await self._admit(scope)
+        except HeadgateError as error:
+            await error_answer(error)(scope, receive, safely)
+            return
+        await self._app(scope, receive, safely)
+
     async def _admit(self, scope: Scope) -> None:
         if scope["path"] in self._anonymous:
             return
-        given = Headers(scope=scope).get("authorization", "")
-        if not given.lower().startswith(BEARER):
-            raise AuthenticationFailed("no valid session", hint="log in again")
-        token = given[len(BEARER) :].strip()
+        token = _token(scope)
         await asyncio.to_thread(self._recognise, token)
         scope["headgate_token"] = token
 
@@ -119,6 +139,22 @@ class Guard:
         except TimeoutError:
             hint = f"it must arrive within {self._settings.body_seconds} seconds"
             raise Refused(408, "too_slow", "cannot read the request: it comes too slowly", hint=hint) from None
+
+
+def _token(scope: Scope) -> str:
+    """From the header `Authorization`; a browser, which cannot set it for a WebSocket, names it among subprotocols."""
+    given = Headers(scope=scope).get("authorization", "")
+    if given.lower().startswith(BEARER):
+        return given[len(BEARER) :].strip()
+    for named in scope.get("subprotocols", ()):
+        if named.startswith(SUBPROTOCOL_BEARER):
+            return str(named[len(SUBPROTOCOL_BEARER) :])
+    raise AuthenticationFailed("no valid session", hint="log in again")
+
+
+def _has_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _too_large(most: int) -> Refused:

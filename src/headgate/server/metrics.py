@@ -29,7 +29,7 @@ class Metrics(Collector):
         yield GaugeMetricFamily("headgate_ready", "1 if the engine runs", int(self._engine.is_ready))
         yield GaugeMetricFamily("headgate_sources_failed", "sources that cannot be read now", self._engine.failed)
         yield CounterMetricFamily("headgate_batches", "batches processed", counts.batches)
-        tuples = CounterMetricFamily("headgate_tuples", "tuples processed", labels=["stream"])
+        tuples = CounterMetricFamily("headgate_tuples", "tuples processed, whose results are out", labels=["stream"])
         for stream, n in dict(counts.tuples).items():
             tuples.add_metric([source_shown(stream)], n)
         rejected = CounterMetricFamily("headgate_rejected", "tuples rejected", labels=["stream", "reason"])
@@ -43,9 +43,15 @@ class Metrics(Collector):
         )
         for stream, seconds in dict(counts.lag).items():
             lag.add_metric([source_shown(stream)], seconds)
-        yield from (tuples, rejected, late, lag)
+        waiting = GaugeMetricFamily("headgate_waiting_bytes", "published, and not processed yet", labels=["stream"])
+        for stream in dict(counts.tuples):
+            waiting.add_metric([source_shown(stream)], self._ingress.waiting(stream))
+        yield from (tuples, rejected, late, lag, waiting)
         yield CounterMetricFamily("headgate_published", "tuples taken into the ingress log", self._ingress.rows)
         yield CounterMetricFamily("headgate_published_repeats", "requests that were repeats", self._ingress.repeats)
+        yield CounterMetricFamily(
+            "headgate_published_removed", "files of tuples removed because nobody read them", self._ingress.removed
+        )
         yield CounterMetricFamily("headgate_sent", "results sent to subscribers", self._dispatcher.sent)
         yield CounterMetricFamily("headgate_resets", "connections reset by a lost right", self._dispatcher.resets)
         yield GaugeMetricFamily("headgate_subscribers", "subscribers connected", len(self._dispatcher.connections))

@@ -60,9 +60,7 @@ class Publishing:
         try:
             self._verify(sender, given, required=dict(source.options).get(SIGNED) == "true")
             sequence = _sequence(given)
-            if self._log.is_full(descriptor_of(sender.stream).name):
-                hint = "its tuples wait to be processed; send it again later"
-                raise Refused(429, "busy", "cannot take the request: the stream is full", hint=hint, retry=1)
+            self._make_room(descriptor_of(sender.stream).name)
             table = self._read(descriptor_of(sender.stream), sender, given)
         except (AccessDenied, Malformed) as error:
             self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", error.message)
@@ -72,6 +70,16 @@ class Publishing:
             raise
         producer = Producer(sender.user, str(sender.level), given.producer)
         return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence)
+
+    def _make_room(self, stream: str) -> None:
+        """Senders wait for an engine that is behind. They are not told whether there is a reader at all."""
+        if not self._log.is_full(stream):
+            return
+        if stream not in self._headgate.snapshot().descriptors:
+            self._log.make_room(stream)
+            return
+        hint = "its tuples wait to be processed; send it again later"
+        raise Refused(429, "busy", "cannot take the request: the stream is full", hint=hint, retry=1)
 
     def _sender(self, token: str, given: Published) -> Sender:
         """The permission is recorded once for each session and stream, a refusal each time."""

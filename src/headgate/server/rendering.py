@@ -8,12 +8,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headgate.columns.nulls import cleared
 from headgate.egress.sinks import Address, lines_of, shown_kinds
 from headgate.expressions.sql.types import ARROW
 from headgate.model.results import ResultBatch
 from headgate.plain import json_line
 from headgate.plan.expressions import Type
 
+CHANGED = "the stream has new columns; connect again to receive them"
 LOST = "results were removed before you read them; this goes on with the oldest that are left"
 
 
@@ -25,6 +27,10 @@ class Rendering(ABC):
 
     def begin(self) -> bytes:
         return b""
+
+    def fits(self, batch: ResultBatch) -> bool:  # noqa: ARG002
+        """Whether results can be written after what was written before."""
+        return True
 
     @abstractmethod
     def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes: ...
@@ -78,7 +84,7 @@ class Lines(Rendering):
 
 class ArrowStream(Rendering):
     """Record batches with the position, time and label of each result before its values. A notice is the metadata of an
-    empty batch."""
+    empty batch. Beneath a NULL there is nothing: what is hidden from a reader is not in the bytes either."""
 
     media_type = "application/vnd.apache.arrow.stream"
 
@@ -96,6 +102,10 @@ class ArrowStream(Rendering):
         pa.ipc.new_stream(sink, self._schema).close()
         return bytes(sink.getvalue())[:-8]  # without the end of the stream
 
+    def fits(self, batch: ResultBatch) -> bool:
+        """The columns of an Arrow stream cannot change."""
+        return len(batch.values) <= len(self._columns)
+
     def _message(self, batch: pa.RecordBatch, metadata: dict[str, str] | None = None) -> bytes:
         sink = pa.BufferOutputStream()
         begin = len(self.begin())
@@ -109,7 +119,9 @@ class ArrowStream(Rendering):
     def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
         labels = pa.array(shown_kinds(batch.kinds, address.named), pa.string()).take(pa.array(batch.labels))
         times = pa.array(batch.times, pa.int64()).cast(pa.timestamp("ms", "UTC"))
-        values = [column.cast(field.type) for column, field in zip(batch.values, list(self._schema)[3:], strict=True)]
+        missing = [pa.nulls(len(batch)) for _ in self._columns[len(batch.values) :]]
+        fields = list(self._schema)[3:]
+        values = [cleared(column.cast(x.type)) for column, x in zip((*batch.values, *missing), fields, strict=True)]
         arrays = [pa.array(positions, pa.string()), times, labels, *values]
         return self._message(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
 

@@ -1,26 +1,33 @@
-"""The answer to `GET .../results`: sends results as they come, until the reader leaves, its session or its subscription
-ends."""
+"""Sends results as they come, until the reader leaves, its session or its subscription ends: as the answer to
+`GET .../results`, or over a WebSocket. Both send what the dispatcher has decided about, and nothing else."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
+from starlette.websockets import WebSocketDisconnect
 
 from headgate.errors import AuthenticationFailed
+from headgate.protocol import BEGINNING
 from headgate.server.dispatch import SESSION_ENDED, Chunk, Connection, Dispatcher
 from headgate.server.settings import Settings
 
 TOUCH_SECONDS = 20.0
 """How often an open connection counts as use of its session."""
+LOOK_SECONDS = 0.02
+ONE_WAY = 1008
+"""The code with which a WebSocket is closed whose client sends something: results go one way."""
+
+Write = Callable[[bytes], Awaitable[None]]
 
 
-class ResultStream(Response):
-    """`use` marks the session of the connection as used; without `follow` the answer ends where the results end."""
+class Results:
+    """The results of one connection. `use` marks its session as used; without `follow` they end where they end now."""
 
     def __init__(
         self,
@@ -31,33 +38,39 @@ class ResultStream(Response):
         *,
         follow: bool,
     ) -> None:
-        super().__init__(media_type=connection.rendering.media_type)
-        del self.headers["content-length"]
-        self._dispatcher, self._connection, self._settings = dispatcher, connection, settings
-        self._use, self._follow = use, follow
+        self.connection = connection
+        self._dispatcher, self._settings, self._use, self._follow = dispatcher, settings, use, follow
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = self._connection
-        connection.link = scope.get("state", {}).get("link")
-        if connection.link is not None:
-            connection.link.narrow()
-        self._dispatcher.connections.add(connection)
-        leaving = asyncio.ensure_future(_left(receive, connection.woken))
+    @contextmanager
+    def on(self, scope: Scope) -> Iterator[None]:
+        """While this lasts, a change of rights finds the connection."""
+        link = self.connection.link = scope.get("state", {}).get("link")
+        if link is not None:
+            link.narrow()
+        self._dispatcher.connections.add(self.connection)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            with suppress(TimeoutError):
-                await self._send_all(send, leaving)
-                await self._write(send, connection.rendering.end(), last=True)
-                return
-            if connection.link is not None:  # it takes nothing for too long
-                connection.link.reset()
+            yield
         finally:
-            leaving.cancel()
-            self._dispatcher.connections.discard(connection)
+            self._dispatcher.connections.discard(self.connection)
 
-    async def _send_all(self, send: Send, leaving: asyncio.Future[None]) -> None:
-        connection, rendering, used = self._connection, self._connection.rendering, time.monotonic()
-        await self._write(send, rendering.begin() + self._dispatcher.lost(connection))
+    async def send(self, write: Write, finish: Callable[[], Awaitable[None]], leaving: asyncio.Future[None]) -> None:
+        """Sends all there is, and finishes. A reader that takes nothing for too long is cut off."""
+        with suppress(TimeoutError):
+            await self._send_all(write, leaving)
+            if not self.connection.is_reset:
+                async with asyncio.timeout(self._settings.stall_seconds):
+                    await finish()
+                    await self._arrival()
+            return
+        if self.connection.link is not None:
+            self.connection.link.reset()
+
+    async def _send_all(self, write: Write, leaving: asyncio.Future[None]) -> None:
+        """Signs of life come at a time that only what was sent to this reader decides: a connection is woken by results
+        for others too, and must not show it."""
+        connection, rendering, used = self.connection, self.connection.rendering, time.monotonic()
+        await self._write(write, rendering.begin() + self._dispatcher.lost(connection))
+        quiet_until = time.monotonic() + self._settings.heartbeat_seconds
         while not (leaving.done() or connection.is_reset):
             connection.woken.clear()
             if time.monotonic() - used > TOUCH_SECONDS:
@@ -65,40 +78,99 @@ class ResultStream(Response):
                 try:
                     await asyncio.to_thread(self._use)
                 except AuthenticationFailed:
-                    await self._write(send, rendering.notice({"closed": SESSION_ENDED}, ""))
+                    await self._write(write, rendering.notice({"closed": SESSION_ENDED}, ""))
                     return
             chunk = await self._dispatcher.next(connection)
             if connection.is_reset:
                 return
             if chunk.content:
-                await self._write(send, chunk.content, chunk)
+                await self._write(write, chunk.content, chunk)
+                quiet_until = time.monotonic() + self._settings.heartbeat_seconds
             if chunk.ended:
-                await self._write(send, rendering.notice({"closed": chunk.ended}, ""))
+                await self._write(write, rendering.notice({"closed": chunk.ended}, ""))
                 return
             if chunk.more:
                 continue
             if not self._follow:
                 return
-            try:
-                async with asyncio.timeout(self._settings.heartbeat_seconds):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(quiet_until - time.monotonic()):
                     await connection.woken.wait()
-            except TimeoutError:
-                await self._write(send, rendering.heartbeat())
+            if time.monotonic() >= quiet_until:
+                await self._write(write, rendering.heartbeat())
+                quiet_until = time.monotonic() + self._settings.heartbeat_seconds
 
-    async def _write(self, send: Send, content: bytes, chunk: Chunk | None = None, *, last: bool = False) -> None:
+    async def _arrival(self) -> None:
+        """Waits until the reader's machine has everything: until then a change of rights must find the connection."""
+        while not self.connection.is_reset:
+            self.connection.forget_arrived()
+            if not self.connection.flights:
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _write(self, write: Write, content: bytes, chunk: Chunk | None = None) -> None:
         """Waits until the connection takes more, but not for ever."""
-        if content or last:
-            self._connection.sent += len(content)
+        if content:
+            self.connection.sent += len(content)
             async with asyncio.timeout(self._settings.stall_seconds):
-                await send({"type": "http.response.body", "body": content, "more_body": not last})
+                await write(content)
         if chunk is not None and chunk.flight is not None:
-            chunk.flight.end = self._connection.sent
+            chunk.flight.end = self.connection.sent
+
+
+class ResultStream(Response):
+    """The results as the body of an answer that has no end. A header says after which position they begin, so that a
+    reader of what comes from now on loses nothing if the connection breaks before anything came."""
+
+    def __init__(self, results: Results, position: str) -> None:
+        super().__init__(headers={BEGINNING: position}, media_type=results.connection.rendering.media_type)
+        del self.headers["content-length"]
+        self._results = results
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def write(content: bytes) -> None:
+            await send({"type": "http.response.body", "body": content, "more_body": True})
+
+        async def finish() -> None:
+            await send({"type": "http.response.body", "body": connection.rendering.end()})
+
+        connection = self._results.connection
+        leaving = asyncio.ensure_future(_left(receive, connection.woken))
+        try:
+            with self._results.on(scope):
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await self._results.send(write, finish, leaving)
+        finally:
+            leaving.cancel()
+
+
+async def send_over_socket(results: Results, scope: Scope, receive: Receive, send: Send, *, chosen: str) -> None:
+    """The results as messages of a WebSocket, each some JSON lines; an empty message is a sign of life. `chosen` is the
+    subprotocol, empty if the client named none."""
+
+    async def write(content: bytes) -> None:
+        await send({"type": "websocket.send", "text": content.decode().rstrip("\n")})
+
+    async def finish() -> None:
+        await send({"type": "websocket.close", "code": ONE_WAY if leaving.done() else 1000})
+
+    connection = results.connection
+    await receive()  # that it wants to connect
+    leaving = asyncio.ensure_future(_left(receive, connection.woken))
+    try:
+        with results.on(scope):
+            await send({"type": "websocket.accept", "subprotocol": chosen or None})
+            await results.send(write, finish, leaving)
+    except WebSocketDisconnect:
+        return  # the client has left while something was sent
+    finally:
+        leaving.cancel()
 
 
 async def _left(receive: Receive, woken: asyncio.Event) -> None:
-    """Ends when the client has left."""
+    """Ends when the client has left, or sends over a WebSocket what nobody asked for."""
     while True:
         message: Message = await receive()
-        if message["type"] == "http.disconnect":
+        if message["type"] in ("http.disconnect", "websocket.disconnect", "websocket.receive"):
             woken.set()
             return

@@ -1,4 +1,4 @@
-"""The settings of the server: from a file, from the environment, from the command; the last one named wins."""
+"""The settings of the server and of its engine: from a file, the environment, the command; the last one named wins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from headgate.errors import Conflict
+from headgate.model.limits import SETTINGS, Limits
 
+_USUAL = Limits()
 FILE = "server.toml"
 _PREFIX = "HEADGATE_SERVE_"
 
@@ -19,14 +21,17 @@ class Settings:
     """host, port: where the server listens; port 0: any free port
     tls: whether connections are encrypted; without it only this machine can connect
     certificate, key: PEM files to use instead of the server's own
+    client_authority: a PEM file with the authority whose certificates log users in; empty: passwords and API keys only
     master: where Spark runs
     script_bytes, body_bytes, body_rows: the largest request, the largest published body and its rows
     body_seconds: how long the body of a request may take to arrive
     connections: connections at the same time
     heartbeat_seconds: how often a subscriber without results gets a sign of life
     stall_seconds: how long a subscriber may take no bytes before its connection is reset
-    log_bytes: bytes of results that are kept for readers
+    log_bytes, log_hours: bytes of results that are kept for readers, and for how long
     ingress_bytes: bytes of published tuples of one stream that may wait for the engine
+    view_tuples, view_rows, view_bytes, text_bytes: the limits of one view (`Limits`); their defaults follow the memory
+        of the machine. `headgate run` goes by them too
     """
 
     host: str = "127.0.0.1"
@@ -34,6 +39,7 @@ class Settings:
     tls: bool = True
     certificate: str = ""
     key: str = ""
+    client_authority: str = ""
     master: str = "local[2]"
     script_bytes: int = 1 << 20
     body_bytes: int = 16 << 20
@@ -43,18 +49,41 @@ class Settings:
     heartbeat_seconds: int = 15
     stall_seconds: int = 60
     log_bytes: int = 1 << 30
+    log_hours: int = 168
     ingress_bytes: int = 256 << 20
+    view_tuples: int = _USUAL.tuples
+    view_rows: int = _USUAL.rows
+    view_bytes: int = _USUAL.bytes
+    text_bytes: int = _USUAL.text
 
     def __post_init__(self) -> None:
         if not self.tls and self.host not in ("127.0.0.1", "::1", "localhost"):
             raise Conflict("cannot serve without TLS: the server would listen beyond this machine", hint="use TLS")
         if bool(self.certificate) != bool(self.key):
             raise Conflict("cannot use the certificate: certificate and key are given together")
+        if self.client_authority and not self.tls:
+            raise Conflict("cannot recognise certificates of clients: that needs TLS")
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(**{limit: getattr(self, setting) for limit, setting in SETTINGS.items()})
 
 
 def read_settings(home: Path, given: Mapping[str, object]) -> Settings:
     """The settings of the file `server.toml` in the home folder, overridden by HEADGATE_SERVE_..., overridden by the
     command."""
+    found = {name: value for chosen in _chosen(home, given).values() for name, value in chosen.items()}
+    known = {field.name: type(field.default) for field in fields(Settings)}
+    return replace(Settings(), **{name: _value(name, value, known) for name, value in found.items()})  # type: ignore[arg-type]
+
+
+def origins(home: Path, given: Mapping[str, object]) -> dict[str, str]:
+    """Where each setting comes from that is not the default."""
+    return {name: origin for origin, chosen in _chosen(home, given).items() for name in chosen}
+
+
+def _chosen(home: Path, given: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """What was chosen, by where; a later one overrides an earlier one."""
     found: dict[str, object] = {}
     path = home / FILE
     if path.exists():
@@ -62,10 +91,10 @@ def read_settings(home: Path, given: Mapping[str, object]) -> Settings:
             found |= tomllib.loads(path.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):
             raise Conflict(f"cannot read `{path}`: it is not TOML") from None
-    known = {field.name: type(field.default) for field in fields(Settings)}
-    found |= {name: os.environ[_PREFIX + name.upper()] for name in known if _PREFIX + name.upper() in os.environ}
-    found |= {name: value for name, value in given.items() if value is not None}
-    return replace(Settings(), **{name: _value(name, value, known) for name, value in found.items()})  # type: ignore[arg-type]
+    names = [field.name for field in fields(Settings)]
+    environment = {name: os.environ[_PREFIX + name.upper()] for name in names if _PREFIX + name.upper() in os.environ}
+    command = {name: value for name, value in given.items() if value is not None}
+    return {FILE: found, "the environment": dict(environment), "the command": command}
 
 
 def _value(name: str, value: object, known: Mapping[str, type]) -> object:

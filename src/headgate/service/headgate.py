@@ -22,6 +22,7 @@ from headgate.access.audit import Event, Head, Seal, load_key, verify
 from headgate.access.authorizer import Authorizer, Decision, Principal, shown, source_name
 from headgate.access.catalog import Catalog
 from headgate.access.consequences import consequences
+from headgate.access.definitions import PUBLISH, StreamDefinition
 from headgate.access.duties import Duties
 from headgate.access.events import session_event, statement_events, undone
 from headgate.access.evidence import Evidence, read_proof
@@ -30,7 +31,7 @@ from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
 from headgate.access.policies import Policies
 from headgate.access.request import Request, Result
-from headgate.access.sessions import REFUSED, WAIT, Sessions
+from headgate.access.sessions import NOBODY, REFUSED, WAIT, Sessions
 from headgate.access.state import State
 from headgate.access.statements import HANDLERS
 from headgate.access.store import Store, Transaction
@@ -46,7 +47,7 @@ from headgate.lexing import quote
 if TYPE_CHECKING:
     from headgate.access.running import Running
     from headgate.model.snapshot import CatalogSnapshot
-    from headgate.plan.secure import SecurePlan
+    from headgate.plan.analysis import LiveEngine
     from headgate.service.snapshots import SnapshotBuilder
 
 T = TypeVar("T")
@@ -113,6 +114,8 @@ class Headgate:
         self._store = Store(url, self._seal, self._clock)
         self._state = State()
         self._lock = threading.RLock()
+        self.engine: LiveEngine | None = None
+        """The engine that runs queries in this process."""
         self._policies = Policies(self._state, self._clock)
         self._authorizer = Authorizer(self._state, self._policies)
         self._catalog = Catalog(self._state, self._authorizer)
@@ -165,7 +168,7 @@ class Headgate:
         """The plans of running queries. A process that never asks for one, as most commands, plans nothing."""
         from headgate.access.running import Running
 
-        return Running(self._state, self._authorizer)
+        return Running(self._state)
 
     # Start and sessions -----------------------------------------------------------------------------------------------
 
@@ -197,20 +200,46 @@ class Headgate:
                 with self._transaction() as work:
                     refusal = self._tries.admit(user, source, stored, proved)
                     if refusal is None:
-                        token, session = self._sessions.open(user, roles, level)
-                        request = self._request(session, work)
-                        owed = map(request.proved, self._authorizer.session_bases(request.principal))
-                        work.events.append(event._replace(session=session.id, granted=True, reason="; ".join(owed)))
-                        self._authorizer.prepare(self._authorizer.level(session.level))
-                        return token
+                        return self._opened(work, event, roles, level)
                     work.events.append(event._replace(reason=f"{refusal}, from {source}" if source else refusal))
             except (AccessDenied, Conflict) as error:
                 self._record(None, event._replace(reason=error.message))
                 raise
             raise AuthenticationFailed(REFUSED, hint=WAIT)
 
+    def login_certified(
+        self, user: str, *, roles: frozenset[str] | None = None, level: Level | None = None, proof: str
+    ) -> str:
+        """A login of a user whom the caller has recognised by itself; `proof` says how, for the audit trail. Wrong
+        passwords of others do not delay it, and a locked user is refused."""
+        event = Event(user, "", str(LEAST), "LOGIN", "session", False, "")
+        with self._lock:
+            try:
+                with self._transaction() as work:
+                    found = self._state.users.get(user) if user != NOBODY else None
+                    if found is not None and not found.locked:
+                        return self._opened(work, event, roles, level, proof)
+                    why = "the account is locked" if found is not None else "no such user"
+                    work.events.append(event._replace(reason=f"{why}, {proof}"))
+            except (AccessDenied, Conflict) as error:
+                self._record(None, event._replace(reason=error.message))
+                raise
+            raise AuthenticationFailed(REFUSED, hint=WAIT)
+
+    def _opened(
+        self, work: Transaction, event: Event, roles: frozenset[str] | None, level: Level | None, *reasons: str
+    ) -> str:
+        token, session = self._sessions.open(event.user, roles, level)
+        request = self._request(session, work)
+        owed = map(request.proved, self._authorizer.session_bases(request.principal))
+        work.events.append(event._replace(session=session.id, granted=True, reason="; ".join([*reasons, *owed])))
+        self._authorizer.prepare(self._authorizer.level(session.level))
+        return token
+
     def logout(self, token: str) -> None:
         def end(work: Transaction, session: r.Session) -> None:
+            if session.name:
+                raise Conflict("cannot log out: this is an API key", hint="DROP API KEY ends it")
             self._sessions.end(session)
             work.events.append(session_event(session, "LOGOUT", "session", granted=True))
 
@@ -330,6 +359,7 @@ class Headgate:
             work,
             session,
             self._clock.now(),
+            self.engine,
         )
 
     def _settle(self, work: Transaction) -> None:
@@ -381,6 +411,14 @@ class Headgate:
             except NotFound as error:
                 return Decision(False, permission, f"{kind.lower()} {name}", error.message)
             return self._authorizer.decide(principal, permission, thing)
+
+    def dominates_all(self, token: str) -> bool:
+        """Whether a session's level stands above all others, with all compartments: what is told there tells nobody
+        of something above its level."""
+        with self._lock:
+            level, order = self.principal(token).level, self._authorizer.order
+            every = frozenset(x.name for x in self._state.compartments)
+            return all(order.dominates(level, Level(name, every)) for name in (*order.above, level.name))
 
     def streams(self, token: str, names: list[str]) -> Streams:
         """The streams that a session means by these names, with the rules for decisions about their tuples."""
@@ -459,6 +497,14 @@ class Headgate:
 
         return self._sender(token, self._asked(token, "PUBLISH", about, ask))
 
+    def published(self) -> frozenset[str]:
+        """All streams that take published tuples, by their names as sources."""
+        with self._lock:
+            self._refresh()
+            streams = self._state.objects.peek("kind", Kind.STREAM.value)
+            known = [(x, x.definition) for x in streams if isinstance(x.definition, StreamDefinition)]
+            return frozenset(source_name(x) for x, d in known if d.input is not None and d.input.format == PUBLISH)
+
     def _sender(self, token: str, stream: r.Object) -> Sender:
         with self._lock:
             session = self._sessions.find(token)
@@ -473,11 +519,11 @@ class Headgate:
             session = self._sessions.find(token)
             self._record(session, session_event(session, action, about, reason=reason))
 
-    def plan(self) -> SecurePlan:
-        """The plans of all running queries at this moment, for their execution."""
+    def has_subscriptions(self) -> bool:
+        """Whether anybody has subscribed to anything."""
         with self._lock:
             self._refresh()
-            return self._running.plan()
+            return bool(self._state.subscriptions)
 
     def snapshot(self) -> CatalogSnapshot:
         """The catalog snapshot of this moment."""

@@ -15,23 +15,32 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from headgate.access.permissions import Kind, Permission
 from headgate.egress.filter import permitted
+from headgate.egress.kafka_sink import KafkaSink
 from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink
-from headgate.egress.sinks import Addresses, FileSink, Sink, Verify, file_path
+from headgate.egress.sinks import Address, Addresses, FileSink, Sink, Verify, file_path
 from headgate.egress.spark_sink import SparkSink
-from headgate.errors import AccessDenied, LeaseLost, SourceError
-from headgate.ingress.spark import spark_session
+from headgate.errors import AccessDenied, LeaseLost, NotFound, SourceError
+from headgate.ingress.kafka_options import KAFKA
+from headgate.ingress.spark import LOCAL, spark_session
+from headgate.ingress.spark_settings import SparkSettings
+from headgate.ingress.validation import plain_value
 from headgate.labels import LEAST, source_shown
 from headgate.lexing import quote
+from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
-from headgate.model.results import Recipient, ResultBatch, delivered_results
+from headgate.model.results import DeliveredResult, Recipient, ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plain import counted
 from headgate.recovery.counts import Counts
+from headgate.service.folders import Folders
 from headgate.service.headgate import Headgate
-from headgate.service.runs import Folders, Processing
+from headgate.service.runs import Execution, Processing
+from headgate.stores import Place
 
 Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "parquet": ParquetSink}
@@ -121,7 +130,13 @@ class RunClient:
         *,
         kind: str = "jsonl",
         to: SparkTarget | None = None,
-        master: str = "local[2]",
+        master: str | None = LOCAL,
+        settings: SparkSettings | None = None,
+        execution: Execution | None = None,
+        spark: SparkSession | None = None,
+        limits: Limits | None = None,
+        place: Place | None = None,
+        take_over: bool = False,
     ) -> Iterator[Processing]:
         """Results go to files of one of the `KINDS` below `out`, to a Spark target, or wait until they are
         `received`."""
@@ -130,12 +145,27 @@ class RunClient:
         if out is not None:
             sinks.append(KINDS[kind](out, addresses))
         if to is not None:
-            spark = cache(partial(spark_session, home, master=master))
-            sinks.append(SparkSink(spark, to.format, to.options, addresses))
+            session = cache(partial(spark_session, home, master=master, settings=settings))
+            if to.format == KAFKA:
+                sinks.append(KafkaSink(session, to.options, addresses))
+            else:
+                sinks.append(SparkSink(session, to.format, to.options, addresses))
         sinks = sinks or [self._mailbox]
         if not self._everyone:
             sinks = [_Own(sink, self._owns) for sink in sinks]
-        work = Processing(self._headgate, home, sinks, gate=self, master=master)
+        work = Processing(
+            self._headgate,
+            home,
+            sinks,
+            gate=self,
+            master=master,
+            settings=settings,
+            spark=spark,
+            execution=execution,
+            limits=limits,
+            place=place,
+            take_over=take_over,
+        )
         try:
             yield work
         finally:
@@ -149,6 +179,26 @@ class RunClient:
     def received(self, most: int, *, news: bool = False) -> Iterator[Shown]:
         """The results that arrived for this session since the last call, one table for each stream; with `news` only
         streams that have some. Asking for results counts as use of the session."""
+        for out, result_batches, lost in self._arrived(news=news):
+            found = delivered_results(result_batches)
+            rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
+            came = len(found) + lost
+            more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
+            words = dict.fromkeys(
+                f"; it {x}: {text}" for result_batch in result_batches for x, text in result_batch.word.items()
+            )
+            yield f"{out.stream}: {counted(came, 'result')}{more}{''.join(words)}", ("time", *out.columns), rows
+
+    def rows(self, *, news: bool = False) -> Iterator[tuple[str, Sequence[str], list[list[Any]]]]:
+        """As `received`, for programs: each stream with its columns, and the time and values of all its results."""
+        for out, result_batches, _ in self._arrived(news=news):
+            found = delivered_results(result_batches)
+            times = (dt.datetime.fromtimestamp(x.time / 1000, dt.UTC).isoformat() for x in found)
+            rows = [[time, *map(plain_value, x.values)] for time, x in zip(times, found, strict=True)]
+            yield out.stream, out.columns, rows
+
+    def _arrived(self, *, news: bool) -> Iterator[tuple[Recipient, list[ResultBatch], int]]:
+        """By stream: what arrived since the last call, and how many results were too many to keep."""
         self._headgate.use(self._token)
         mine = [x for x in self.snapshot().subscribers if x.outgoing and self._is_mine(x.outgoing)]
         for subscriber in mine:  # one at a time: showing them may be slow, and nobody else waits
@@ -158,15 +208,17 @@ class RunClient:
             result_batches = self._fetched(subscriber)
             if news and not result_batches:
                 continue
-            found = delivered_results(result_batches)
             out = subscriber.outgoing or self._headgate.snapshots.outgoing(subscriber.name, subscriber.query)
-            rows = [[_time(x.time), *map(_cell, x.values)] for x in found[-most:]]
-            came = len(found) + lost
-            more = f", the last {len(rows):,} are shown" if came > len(rows) else ""
-            words = dict.fromkeys(
-                f"; it {x}: {text}" for result_batch in result_batches for x, text in result_batch.word.items()
-            )
-            yield f"{out.stream}: {counted(came, 'result')}{more}{''.join(words)}", ("time", *out.columns), rows
+            yield out, result_batches, lost
+
+    def results(self, stream: str) -> tuple[Address, list[DeliveredResult]]:
+        """The results of a stream that this session's user has subscribed to, since the last call."""
+        self._headgate.use(self._token)
+        for subscriber in self.snapshot().subscribers:
+            out = subscriber.outgoing
+            if out is not None and out.stream == stream and self._is_mine(out):
+                return Address.of(out), delivered_results(self._fetched(subscriber))
+        raise NotFound(f"you are not subscribed to a stream `{stream}`", hint="run SUBSCRIBE TO first")
 
     def _fetched(self, subscriber: Subscriber) -> list[ResultBatch]:
         """The results that wait for a subscriber, as far as current rights permit."""
@@ -234,8 +286,8 @@ class _Own(Sink):
     def name(self) -> str:
         return self._sink.name
 
-    def claim(self, owner: str) -> None:
-        self._sink.claim(owner)
+    def claim(self, owner: str, epoch: int = 0) -> None:
+        self._sink.claim(owner, epoch)
 
     def let_go(self) -> None:
         self._sink.let_go()
@@ -283,6 +335,8 @@ def _cell(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return f"{value:.6g}"
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
     if isinstance(value, dt.datetime):
         fraction = f".{value.microsecond:06}".rstrip("0") if value.microsecond else ""
         return value.strftime("%Y-%m-%d %H:%M:%S") + fraction

@@ -8,34 +8,64 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from logging import WARNING
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headgate.clock import Clock, SystemClock
-from headgate.egress.sinks import Address, Sink
+from headgate.egress.sinks import Sink
 from headgate.errors import SourceError
-from headgate.execution.executors import LocalExecutor
+from headgate.execution.executors import Executor, LocalExecutor
 from headgate.execution.memory import collect_rarely, keep_freed
+from headgate.execution.partition_groups import partition_groups
+from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
+from headgate.execution.tasks.executor import TaskExecutor
+from headgate.execution.tasks.spark_tasks import SparkTasks
 from headgate.expressions.duck import evaluate
 from headgate.ingress.ingress_log import PUBLISH, folder_name, spark_options
 from headgate.ingress.read_files import changed_message
-from headgate.ingress.sources import StreamSource, read_table
-from headgate.ingress.spark import spark_session
+from headgate.ingress.sources import PACKED_AT_MOST, StreamSource, read_table
+from headgate.ingress.spark import LOCAL, session_beside, spark_session
+from headgate.ingress.spark_settings import SparkSettings
 from headgate.ingress.validation import Whole
-from headgate.labels import source_shown
+from headgate.logs import event
+from headgate.model.limits import Limits
+from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import SnapshotSource
 from headgate.model.stream import StreamDescriptor
+from headgate.operators.program import Program
 from headgate.recovery.counts import Counts
+from headgate.recovery.home import STATE
 from headgate.recovery.pipeline import Pipeline
+from headgate.service.cluster import check_workers
 from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
+from headgate.storage import LocalStorage, Storage
+from headgate.stores import Place
 
 OFTEN = 0.5
 """How often, in seconds, to check whether other streams have to be read."""
 SELDOM = 5.0
 """How often, in seconds, to check whether files changed that were read already."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where operators run: beside the driver, in Spark's tasks in so many partitions, or (`auto`) where the size of
+    batches and state suggests."""
+
+    mode: str = "driver"
+    partitions: int = 8
+
+    @property
+    def packed_at_most(self) -> int:
+        """How many bytes of Parquet files a batch has: a job in tasks costs time before any work, and no process holds
+        all of its tuples."""
+        return PACKED_AT_MOST if self.mode == "driver" else 64 << 20
 
 
 class Unread(SourceError):
@@ -54,25 +84,40 @@ class Processing:
         sinks: Sequence[Sink],
         *,
         gate: SnapshotSource | None = None,
-        master: str = "local[2]",
+        master: str | None = LOCAL,
+        settings: SparkSettings | None = None,
         clock: Clock | None = None,
         ingress: Path | None = None,
+        spark: SparkSession | None = None,
+        execution: Execution | None = None,
+        limits: Limits | None = None,
+        place: Place | None = None,
+        take_over: bool = False,
     ) -> None:
-        """`ingress` is the folder of the ingress log, if this process serves senders."""
+        """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
+        there already; `execution` says where operators run; `limits` are those of each view (None: the usual ones);
+        `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced."""
         keep_freed()
         collect_rarely()
         self._headgate = headgate
         self._gate = gate or headgate
-        self._home, self._master, self._ingress = home, master, ingress
+        self._home, self._master, self._settings, self._ingress, self._given = home, master, settings, ingress, spark
+        self._execution = execution or Execution()
+        self._tasks = SparkTasks(lambda: self._spark)
+        self._place = place
         self._pipeline = Pipeline(
             home,
             self._gate,
-            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
+            self._executor,
             sinks,
             clock or SystemClock(),
+            limits,
             read_table=self._read_table,
+            place=place,
+            take_over=take_over,
         )
-        self._runner = Runner(self._spark, home, self._pipeline, clock)
+        headgate.engine = self._pipeline
+        self._runner = Runner(lambda: self._spark, home, self._pipeline, clock)
         self._told: set[str] = set()
         self._looked = 0.0
         self._news: list[tuple[str, str]] = []
@@ -80,7 +125,28 @@ class Processing:
     @cached_property
     def _spark(self) -> SparkSession:
         """Started as late as possible: a refused run is refused before Spark takes its seconds."""
-        return spark_session(self._home, master=self._master)
+        if self._given is not None:
+            found = session_beside(self._given)
+        else:
+            found = spark_session(self._home, master=self._master, settings=self._settings)
+        if self._execution.mode != "driver":
+            check_workers(found, self._place)
+        return found
+
+    def _executor(self, queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
+        def here() -> LocalExecutor:
+            return LocalExecutor(program, schema, evaluate)
+
+        def there() -> TaskExecutor:
+            groups, partitions = partition_groups(queries), self._execution.partitions
+            storage: Storage = LocalStorage(self._home.resolve() / STATE)
+            if self._place is not None:
+                storage = self._place.below(STATE).storage()
+            return TaskExecutor(program, schema, groups, partitions, evaluate, self._tasks, storage)
+
+        if self._execution.mode == "auto":
+            return AdaptiveExecutor(program, schema, here, there, Placement())
+        return there() if self._execution.mode == "tasks" else here()
 
     @property
     def counts(self) -> Counts:
@@ -130,11 +196,18 @@ class Processing:
             self._pipeline.pass_time(self._runner.idle())
 
     def _tell_who_waits(self) -> None:
-        """Sends one notice each time a stream cannot be read any further."""
+        """Sends one notice each time a stream cannot be read any further, and one when it can be read again."""
         failed = self.failed
         new = {name: error for name, error in failed.items() if name not in self._told}
         if new:
             self._pipeline.wait(_reasons(new))
+            for name, error in new.items():
+                what = "a stream cannot be read; it is tried again"
+                event("ingress", what, level=WARNING, stream=name, why=error.message)
+        if again := self._told - failed.keys():
+            self._pipeline.resume(again)
+            for name in sorted(again):
+                event("ingress", "a stream can be read again", level=WARNING, stream=name)
         self._told = set(failed)
 
     def stop(self) -> None:
@@ -157,6 +230,7 @@ class Processing:
         try:
             self.stop()
         finally:
+            self._headgate.engine = None
             self._pipeline.close()
 
     def _sources(self) -> dict[str, StreamSource]:
@@ -171,10 +245,10 @@ class Processing:
     def _source(self, descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> StreamSource:
         """Published tuples are files of the ingress log."""
         if format_ != PUBLISH or self._ingress is None:
-            return StreamSource(descriptor, format_, options)
+            return StreamSource(descriptor, format_, options, self._execution.packed_at_most)
         folder = self._ingress / folder_name(descriptor.name)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return StreamSource(descriptor, "parquet", spark_options(folder))
+        return StreamSource(descriptor, "parquet", spark_options(folder), self._execution.packed_at_most)
 
     def _read_table(self, descriptor: StreamDescriptor) -> Whole:
         found = self._headgate.snapshots.inputs()[descriptor.name]
@@ -183,16 +257,3 @@ class Processing:
 
 def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:
     return {name: str(error) for name, error in failed.items()}
-
-
-class Folders:
-    """Where results go in a folder: one folder for each user, and in it one file for each stream."""
-
-    def __init__(self, headgate: Headgate) -> None:
-        self._headgate = headgate
-
-    def of(self, subscriber: str, query: str) -> Address:
-        return Address.of(self._headgate.snapshots.outgoing(subscriber, query))
-
-    def of_refused(self, stream: str) -> tuple[str, ...]:
-        return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.rejected")

@@ -19,11 +19,10 @@ from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import check_depth, whole_stream
 from headgate.access.running import Running as RunningQueries
 from headgate.access.state import State
-from headgate.access.subscriptions import Subscriptions
+from headgate.access.subscriptions import Subscriptions, subscriber_name
 from headgate.errors import Conflict
-from headgate.labels import Clearance, parse_label
-from headgate.lexing import quote
-from headgate.model.query import ContinuousQuery
+from headgate.labels import Clearance, Semantics, parse_label
+from headgate.model.query import ContinuousQuery, name_at
 from headgate.model.results import Recipient
 from headgate.model.snapshot import CatalogSnapshot, Subscriber, SubscriptionStatus
 from headgate.model.stream import StreamDescriptor
@@ -138,7 +137,7 @@ class SnapshotBuilder:
                 standing = self._stands(standing, stream, producer, clearance)
             except Exception as error:
                 unfit[standing.name, name] = _unfit(error)
-            subscribers.append(Subscriber(standing.name, name, clearance, outgoing))
+            subscribers.append(Subscriber(standing.name, name, clearance, outgoing, subscription.level))
             standings.append(standing)
         sound = [plan for plan in plans.values() if isinstance(plan, _Plan)]
         queries = {name: query for plan in sound for name, query in plan.queries.items()}
@@ -165,7 +164,9 @@ class SnapshotBuilder:
     ) -> _Plan | Exception:
         """Everything needed to run what a user subscribed to, or the reason why it cannot run."""
         try:
-            first = self._running_query(query) if query else self._whole_stream(stream, subscription)
+            first = self._whole_stream(stream, subscription) if query is None else self._running_query(query)
+            if query is not None and query.query.cumulative:
+                first = first.at(subscription.level)
             queries = {name: first}
             self._add_producers(queries)
             read = sorted({x for running in queries.values() for x in running.streams} & known.keys())
@@ -180,14 +181,18 @@ class SnapshotBuilder:
     ) -> SubscriptionStatus:
         """The status of a subscription that delivers results. The owner of the stream is notified only at the level of
         the stream."""
-        name, query = _name(subscription), str(producer.id) if producer else f"{stream.id}@{subscription.level}"
+        name = subscriber_name(subscription)
+        query = str(producer.id if producer else stream.id)
+        if producer is None or producer.query.cumulative:
+            query = name_at(query, subscription.level)
         columns = tuple(column.name for column in stream.stream.columns)
         roles = frozenset(subscription.roles) & self._authorizer.authorised(subscription.user)
         outgoing = Recipient(subscription.user, subscription.level, shown_source(stream), columns, roles)
         self._outgoing[name, query] = outgoing
         self._owners[outgoing.stream] = stream.owner
         owner = stream.owner if stream.level == subscription.level and stream.owner != subscription.user else ""
-        return SubscriptionStatus(name, query, stream.id, outgoing, owner)
+        revision = producer.query.revision if producer else len(columns)
+        return SubscriptionStatus(name, query, stream.id, outgoing, owner, revision=revision)
 
     def _named(self, standing: SubscriptionStatus, who: Principal, producer: r.Object | None) -> Recipient:
         """The same recipient, with the sources that its labels may name."""
@@ -230,14 +235,29 @@ class SnapshotBuilder:
         )
 
     def _reads(self, stream: r.Object, query: r.Object | None, clearance: Clearance) -> bool:
-        """Whether any result is possible: the subscriber may read some of the inputs, and some of the streams they
-        derive from."""
-        readable = clearance.sources | clearance.aggregate_sources
-        inputs = query.query.inputs if query else (stream.id,)
-        all_of_it = self._read_by(inputs)
-        first = [x for x in all_of_it if x.id in inputs]
-        last = [x for x in all_of_it if x.stream.made_of is None]
-        return all(any(source_name(x) in readable for x in some) for some in (first, last))
+        """Whether any result is possible: the subscriber may read all streams of a block, and all that these need."""
+        return self._readable(stream, clearance) if query is None else self._yields(query, clearance)
+
+    def _yields(self, query: r.Object, clearance: Clearance, *, aggregated: bool = False) -> bool:
+        planned = self._running.query(query.id)
+        inputs = [self._state.objects.get(number) for number in query.query.inputs]
+        streams = {source_name(x): x for x in inputs if x is not None}
+        return planned is None or any(
+            all(
+                self._readable(streams[x], clearance, aggregated=aggregated or block.aggregated)
+                for x in block.streams & streams.keys()
+            )
+            for block in planned.meant.blocks
+        )
+
+    def _readable(self, stream: r.Object, clearance: Clearance, *, aggregated: bool = False) -> bool:
+        """Whether tuples of a stream may be read, or at least aggregates of them. A WEAK stream may be read for another
+        source of a result."""
+        may = clearance.sources | (clearance.aggregate_sources if aggregated else frozenset())
+        if source_name(stream) not in may and stream.stream.semantics != Semantics.WEAK:
+            return False
+        query = self._outputs.get(stream.id)
+        return query is None or self._yields(query, clearance, aggregated=aggregated)
 
     def _who(self, subscription: r.Subscription, stream: r.Object, query: r.Object | None) -> Principal | None:
         """The principal whose rights count, if they suffice to receive anything."""
@@ -304,7 +324,8 @@ class SnapshotBuilder:
     def _whole_stream(self, stream: r.Object, subscription: r.Subscription) -> ContinuousQuery:
         """A query of the stream's tuples as they are, at the level of the subscription."""
         level, lateness = self._authorizer.level(subscription.level), self._lateness((stream.id,))
-        return ContinuousQuery(f"{stream.id}@{subscription.level}", whole_stream(stream), level, lateness, Mode.EXACT)
+        name = name_at(str(stream.id), subscription.level)
+        return ContinuousQuery(name, whole_stream(stream), level, lateness, Mode.EXACT)
 
     def _lateness(self, inputs: tuple[int, ...]) -> dict[str, int]:
         """Of outputs none: their watermarks are those of the views that make them."""
@@ -334,11 +355,6 @@ def _unfit(fault: Exception) -> str:
 
 def _suspended(standing: SubscriptionStatus) -> SubscriptionStatus:
     return replace(standing, word="suspended", why=SUSPENDED)
-
-
-def _name(subscription: r.Subscription) -> str:
-    """The engine's name for a subscriber; a user who ended a subscription and subscribes again gets another one."""
-    return f"{quote(subscription.user)}@{subscription.level}#{subscription.number}"
 
 
 def descriptor_of(stream: r.Object) -> StreamDescriptor:

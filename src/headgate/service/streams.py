@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,17 +27,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.clock import Clock, SystemClock
-from headgate.errors import HeadgateError, SourceError, StoreError
+from headgate.errors import ColumnsChanged, HeadgateError, SourceError, StoreError
+from headgate.ingress.kafka_messages import fetched, read_messages
 from headgate.ingress.parquet_reader import Files, addresses, files_of, in_order_of_time, local_paths
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.read_files import ReadFiles, vanished
+from headgate.ingress.source_log import is_cleaned, is_due, trim
 from headgate.ingress.sources import StreamSource, in_order, kind_of, read_stream, read_texts, takes_all
 from headgate.ingress.spark_reader import DecodedBatch, decoded
+from headgate.ingress.splits import Split, splits_of
 from headgate.ingress.text_files import local_file, read_files
-from headgate.ingress.text_formats import Text
+from headgate.ingress.text_formats import LISTING, Text
 from headgate.ingress.time_budget import TimeBudget
 from headgate.ingress.validation import Whole
 from headgate.logs import event, failure
+from headgate.recovery.home import CHECKPOINTS
 from headgate.recovery.pipeline import Pipeline
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -63,12 +67,25 @@ class SparkBatch:
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
         """None: the batch is read whole. What queries ask of Spark here may fail, which is no fault of the stream."""
-        if self.source.text is not None:
+        if self.source.text is not None or self.source.topic is not None:
             return None
         with suppress(Exception):
             if self.files is not None:
                 return self.files.decoded(pushdown, now, register)
             return decoded(self.frame, self.source.descriptor, pushdown, now, register, self.patience)
+        return None
+
+    def size(self) -> int:
+        with suppress(Exception):
+            return sum(os.stat(path).st_size for path, _ in local_paths(addresses(self.started) or ()) or ())
+        return 0
+
+    def splits(self) -> list[Split] | None:
+        """None: it is not Parquet, or its files cannot be found."""
+        if self.source.format != "parquet" or not LISTING.issuperset(map(str.lower, self.source.options)):
+            return None
+        with suppress(Exception):
+            return splits_of(addresses(self.started) or ())
         return None
 
     def is_small(self) -> bool:
@@ -83,6 +100,8 @@ class SparkBatch:
         with self._reporting():
             if (text := self.source.text) is not None:
                 return self._texts(text)
+            if (topic := self.source.topic) is not None:
+                return read_messages(topic, fetched(self.frame))
             return self.files.whole() if self.files is not None else Whole(in_order(self.frame.toArrow()))
 
     def _texts(self, text: Text) -> Whole:
@@ -122,8 +141,11 @@ class Runner:
     """A source that cannot be read stops no other. It is tried again, unless sources are read to their end only
     (`finite`)."""
 
-    def __init__(self, spark: SparkSession, home: Path, pipeline: Pipeline, clock: Clock | None = None) -> None:
-        self._spark = spark
+    def __init__(
+        self, spark: Callable[[], SparkSession], home: Path, pipeline: Pipeline, clock: Clock | None = None
+    ) -> None:
+        """`spark` is called when the first stream is read."""
+        self._session = spark
         self._home = home
         self._pipeline = pipeline
         self._clock = clock or SystemClock()
@@ -133,7 +155,14 @@ class Runner:
         self._troubles: dict[str, _Trouble] = {}
         self._read_files: dict[str, ReadFiles] = {}
         self._small: dict[str, bool] = {}
+        self._columns: dict[str, object] = {}
+        """The columns that each streaming query reads."""
         self._delayed: frozenset[str] = frozenset()
+        self._finite = False
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self._session()
 
     @property
     def failed(self) -> dict[str, SourceError]:
@@ -142,11 +171,14 @@ class Runner:
 
     def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
         """Reads exactly these streams from now on."""
+        self._finite = finite
         self._delayed = frozenset(name for name, x in sources.items() if x.descriptor.delay is not None)
         for name in self._queries.keys() - sources.keys():
             self._queries.pop(name).stop()
         for name in self._troubles.keys() - sources.keys():
             del self._troubles[name]
+        for name in [x for x in self._queries if self._is_to_begin_anew(sources[x])]:
+            self._queries.pop(name).stop()  # it goes on below, where it was
         if not finite:  # Spark treats a folder that is gone as an empty one
             for name in list(self._queries):
                 if (error := vanished(name, sources[name].path)) is not None:
@@ -158,15 +190,28 @@ class Runner:
             trouble = self._troubles.get(name)
             if trouble is None or (now >= trouble.until and not finite):
                 due.append(name)
-        for name in (name for name in due if name in self._queries):
+        for name in (name for name in due if name in self._queries and self._has_looked(name)):
             self._troubles.pop(name, None)
         self._try([sources[name] for name in due if name not in self._queries], finite=finite)
+
+    def _has_looked(self, name: str) -> bool:
+        """Whether a source that was started again was looked at: a start alone may take long, and proves nothing."""
+        with suppress(Exception):
+            return self._queries[name].lastProgress is not None
+        return False
+
+    def _is_to_begin_anew(self, source: StreamSource) -> bool:
+        """With new columns, or to trim Spark's log of its files."""
+        if self._columns[source.name] != source.descriptor.columns:
+            return True
+        place = self._home / CHECKPOINTS / checkpoint_name(source.name)
+        return is_cleaned(source.options) and is_due(place)
 
     def changed(self) -> dict[str, list[str]]:
         """The files that changed after they were read, by stream; each change is reported once."""
         found: dict[str, list[str]] = {}
         for name in sorted(self._queries):
-            place = self._home / "checkpoints" / checkpoint_name(name)
+            place = self._home / CHECKPOINTS / checkpoint_name(name)
             found[name] = self._read_files.setdefault(name, ReadFiles(place)).changed()
         return {name: files for name, files in found.items() if files}
 
@@ -174,6 +219,7 @@ class Runner:
         """Starts sources in parallel: each waits for Spark, which starts several as fast as one."""
         if not sources:
             return
+        _ = self._spark  # before the threads: it is started once, and if that fails no source is to blame
         with ThreadPoolExecutor(min(len(sources), _AT_ONCE)) as self._threads:
             begun = {source.name: self._threads.submit(self._begin, source, finite=finite) for source in sources}
         failed = {name: error for name, future in begun.items() if (error := future.exception()) is not None}
@@ -187,6 +233,7 @@ class Runner:
     def _begin(self, source: StreamSource, *, finite: bool) -> None:
         """Registers the streaming query as soon as it exists, whatever happens to others, even if the waiting caller is
         interrupted."""
+        self._columns[source.name] = source.descriptor.columns
         self._queries[source.name] = self._start(source, finite=finite)
         if (trouble := self._troubles.get(source.name)) is not None:
             trouble.until = self._clock.now() + trouble.pause
@@ -209,6 +256,8 @@ class Runner:
             except Exception as error:
                 del self._queries[name]
                 fault = self._faults.pop(name, None) or _stuck(name, error)
+                if isinstance(fault, ColumnsChanged) and not self._finite:
+                    continue  # it is started again
                 if not isinstance(fault, SourceError):
                     raise fault from None
                 self._note(name, fault)
@@ -243,7 +292,7 @@ class Runner:
         patience = TimeBudget()
         self._faults.pop(source.name, None)  # of an earlier query, stopped before anybody asked
 
-        place = self._home / "checkpoints" / checkpoint_name(source.name)
+        place = self._home / CHECKPOINTS / checkpoint_name(source.name)
 
         def batch(frame: DataFrame, number: int) -> None:
             try:
@@ -262,6 +311,8 @@ class Runner:
             )
         check_history(source.name, place, self._pipeline.done(source.name))
         forget_unbegun(place)
+        if is_cleaned(source.options):
+            trim(place)
         event("ingress", "stream started", stream=source.name, format=source.format)
         with _CALLBACKS:
             ensure_callback_server_started(self._spark.sparkContext._gateway)  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from headgate.plan.expressions import INTEGERS, Literal, Type, Value
 TYPES = tuple(type_ for type_ in Type if type_ != Type.NULL)
 LEVELS = ("U", "C", "S")
 NUMERIC = tuple(type_ for type_ in TYPES if type_.numeric)
-DISCRETE = tuple(type_ for type_ in TYPES if type_ not in (Type.FLOAT, Type.DOUBLE))
+AS_TEXT = tuple(type_ for type_ in TYPES if type_ not in (Type.FLOAT, Type.DOUBLE, Type.BINARY))
 STRINGS = (
     "",
     "a",
@@ -32,6 +32,7 @@ STRINGS = (
     "2026-01-02",
     "2026-01-02 12:00:00",
 )
+DATA = (b"", b"\x00", b"a", b"ab", b"b", b"\x7f", b"\x80", b"\xff", b"\xff\x00")
 PATTERNS = ("%", "a%", "%b", "_", "a_", "%\\%%", "_\\__", "", "\\\\", "2026%")
 
 # What an expression may read: the text of an operand of this type, or None. Some type has an operand.
@@ -51,6 +52,8 @@ def random_value(rng: Random, type_: Type) -> Value:
             return rng.randint(-2, 8) / 2
         case Type.STRING:
             return rng.choice(STRINGS)
+        case Type.BINARY:
+            return rng.choice(DATA)
         case Type.DATE:
             return dt.date(2026, 1, rng.randint(1, 4))
         case Type.TIMESTAMP:
@@ -132,7 +135,9 @@ class Author:
         if type_ in (Type.DATE, Type.TIMESTAMP):
             types: tuple[Type, ...] = (Type.DATE, Type.TIMESTAMP, Type.STRING)
         elif type_ == Type.STRING:
-            types = DISCRETE
+            types = AS_TEXT
+        elif type_ == Type.BINARY:
+            types = (type_,)
         else:
             types = (*NUMERIC, Type.STRING) if type_ == Type.BOOLEAN else (Type.BOOLEAN, *NUMERIC, Type.STRING)
         operand = "NULL" if self.rng.random() < 0.05 else self.any(depth, types)

@@ -107,8 +107,9 @@ class _Speller:
                 operator = self.rng.choice(("<>", "!=")) if syntax.operator == "<>" else syntax.operator
                 left = self.text(syntax.left, _SUM if strength == _PREDICATE else strength)
                 return f"{left} {operator} {self.text(syntax.right, strength + 1)}"
-            case x.CastSyntax(literal=True, operand=x.LiteralSyntax(value=str(moment))):
-                return f"{syntax.type} '{moment.replace(chr(39), chr(39) * 2)}'"
+            case x.CastSyntax(literal=True, operand=x.LiteralSyntax(value=str(inside))):
+                word = "X" if syntax.type == "BINARY" else syntax.type
+                return f"{word} '{inside.replace(chr(39), chr(39) * 2)}'"
             case x.CastSyntax():
                 return f"CAST({self.text(syntax.operand)} AS {syntax.type})"
             case x.CaseSyntax():

@@ -23,8 +23,6 @@ class LabelFiles(Protocol):
 
     def labels(self, file: str) -> dict[int, Label]: ...
 
-    def forget_labels(self, kept: Collection[str]) -> None: ...
-
 
 class Dictionary:
     """`labels` holds the known labels by number; `epoch` counts how often labels were removed."""
@@ -84,10 +82,6 @@ class Dictionary:
             self._files[file] = len(self._unsaved)
             self._unsaved = []
         return {"files": dict(self._files), "next": self._next}
-
-    def saved(self, files: LabelFiles) -> None:
-        """The version is committed: deletes the files that it does not use."""
-        files.forget_labels(self._files.keys())
 
     def restore(self, files: LabelFiles, plain: Any) -> None:
         """Restores a version. Labels that were removed before it was written return until the next removal."""

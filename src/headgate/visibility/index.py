@@ -9,7 +9,7 @@ of a table what the current rights permit.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,11 +23,16 @@ from headgate.model.moments import END
 from headgate.model.query import ContinuousQuery
 from headgate.model.times import BEGINNING, NO_TIME
 from headgate.model.tuples import TupleBatch
-from headgate.model.view import View, clearance_of, plain_clearance, reads
+from headgate.model.view import ReaderTime, View, clearance_of, plain_clearance, reads
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
+from headgate.plan.secure import Mode
 from headgate.visibility.lateness import ArrivalTimes
+from headgate.visibility.numbering import Numbering
 from headgate.visibility.policy import VisibilityPolicy
+from headgate.visibility.splits import SplitTimes
 from headgate.visibility.watermarks import Coming, Missed, Moments, move
+
+_NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -66,10 +71,16 @@ class VisibilityIndex:
         self._table: VisibilityRows | None = None
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
+        self._declared: Mapping[str, Label] = {}
         self._latest: dict[str, int] = {}
         self._floors: dict[str, int] = {}
         self.fates: dict[str, Fate] = {}
         """The fate of the tuples that arrived last, by source stream."""
+        self._identities: list[int] = []
+        self._replaced: dict[int, int] = {}
+        """The identity of each row, by number; and the rows that others have replaced, by identity. A row keeps its
+        identity when rows are numbered anew, so what was written with identities can be read later."""
+        self._next_identity = 0
         self._alive = set[int]()
         """The rows that tuples of streams may have. A change of rights replaced the others, which no longer change."""
 
@@ -88,6 +99,7 @@ class VisibilityIndex:
         self.views.append(view)
         self._number_rows()
         self._see_first(view)
+        self.open(view)
         return view
 
     def part(self, view: View, subscribers: Collection[str]) -> View:
@@ -96,11 +108,17 @@ class VisibilityIndex:
         new = self.add_view(view.running, clearances)
         new.greatest, new.passed, new.ended = dict(view.greatest), view.passed, view.ended
         new.second, new.yielded, new.floors = view.second, view.yielded, dict(view.floors)
+        new.open, new.warned = view.open, view.warned
         self._copied += zip(new.columns, view.columns, strict=True)
         for row in self._rows:
             row[list(new.columns)] = row[list(view.columns)]
         self._number_rows()
         return new
+
+    @property
+    def copied(self) -> dict[int, int]:
+        """The columns of views that parted since the last batch, with those that they were copied from."""
+        return dict(self._copied)
 
     def remove(self, view: View) -> None:
         """Removes a view that has no subscribers left."""
@@ -121,8 +139,39 @@ class VisibilityIndex:
             for column, mask in zip(view.columns, now[label], strict=True):
                 changed[column] = self.policies.both(int(changed[column]), mask)
             after[number] = self._visibility(label, changed)
+        self._replace([(number, int(after[number])) for number in alive if after[number] != number])
         self._see_first(view)
+        self.open(view)
         return after
+
+    def _replace(self, rows: Sequence[tuple[int, int]]) -> None:
+        """Tuples that had a row have another one now. If a row is given to tuples again, it is not the one that they
+        had: it gets another identity."""
+        now = {self._identities[old]: self._identities[new] for old, new in rows}
+        self._replaced = {old: now.get(new, new) for old, new in self._replaced.items()} | now
+        for old, _ in rows:
+            self._identities[old] = self._new_identity()
+
+    def _new_identity(self) -> int:
+        self._next_identity += 1
+        return self._next_identity - 1
+
+    def declare(self, labels: Mapping[str, Label]) -> None:
+        """Takes the label that all tuples of a stream have at least, by stream. Afterwards `open` decides anew."""
+        self._declared = labels
+
+    def open(self, view: View, closed: Mapping[str, Collection[str]] | None = None) -> None:
+        """Decides which streams hold the watermark of a view back: those that its subscribers may read tuples of.
+        `closed` are outputs of which nothing can come, by subscriber."""
+        exact = view.running.mode == Mode.EXACT
+        names = [*view.clearances][: 1 if exact else None]  # all subscribers of an exact view have the same rights
+        found = self.policies.open(view, names, self._declared)
+        each = {name: streams.difference((closed or {}).get(name, ())) for name, streams in found.items()}
+        view.open = frozenset[str]().union(*each.values())
+        if not exact:
+            readers = dict.fromkeys((*view.own, *view.readers))
+            before = {name: view.own.get(name, ReaderTime()) for name in readers if name in each}
+            view.own = {name: replace(time, open=each[name]) for name, time in before.items()}
 
     def _see_first(self, view: View) -> None:
         """Recomputes visibility after a rights change: of tables, and of tuples that arrive from now on."""
@@ -142,6 +191,9 @@ class VisibilityIndex:
         after[kept] = np.arange(len(kept))
         self._rows = [self._rows[number] for number in kept.tolist()]
         self._label_of = [self._label_of[number] for number in kept.tolist()]
+        self._identities = [self._identities[number] for number in kept.tolist()]
+        known = set(self._identities)
+        self._replaced = {old: new for old, new in self._replaced.items() if new in known}
         self._first = {key: int(after[number]) for key, number in self._first.items() if number in there}
         self._of_tables = {key: int(after[number]) for key, number in self._of_tables.items()}
         self._alive = set(range(len(kept))) - set(self._of_tables.values())
@@ -175,12 +227,38 @@ class VisibilityIndex:
         for view in self.views:
             for found, more in zip(missed, move(view, coming, batch), strict=True):
                 found += more
-        for stream, floor in moments.floors.items():
-            self._floors[stream] = max(floor, self._floors.get(stream, NO_TIME))
+        self._raise_floors(moments.floors)
         return [
             self._rows_of(x.stream, numbers, kind, found)
             for (x, numbers, kind), found in zip(known, missed, strict=True)
         ]
+
+    def rows_of_labels(self, stream: str, labels: Iterable[int]) -> dict[int, int]:
+        """The visibility row of tuples of a stream by label, if they arrive in time."""
+        return {label: self._first_visibility(stream, label) for label in labels}
+
+    def arrive_splits(self, stream: str, times: SplitTimes, moments: Moments) -> None:
+        """As `arrive`, for the tuples of one source stream that tasks have read; each arrives in time. Raises MayBeLate
+        if that is not certain; then the index must not be used any more."""
+        self.fates = {}
+        numbers = np.array([self._first_visibility(stream, label) for label in times.labels.tolist()], np.int64)
+        visible = np.asarray(self.table[numbers] != HIDDEN, np.bool_)
+        self._late(stream, times, np.asarray(visible.any(axis=1), np.bool_))
+        coming = [Coming(stream, times, _NONE, times.labels, visible, derived=False)]
+        for view in self.views:
+            move(view, coming, moments)
+        self._raise_floors(moments.floors)
+
+    def pass_time(self, floors: Mapping[str, int]) -> None:
+        """Takes the watermarks that the clock gives streams, without a batch."""
+        self._raise_floors(floors)
+        for view in (view for view in self.views if not view.ended):
+            for stream in view.timed & floors.keys():
+                view.floors[stream] = max(view.floors.get(stream, NO_TIME), floors[stream])
+
+    def _raise_floors(self, floors: Mapping[str, int]) -> None:
+        for stream, floor in floors.items():
+            self._floors[stream] = max(floor, self._floors.get(stream, NO_TIME))
 
     def _coming(self, arrivals: TupleBatch, clock: int | None) -> tuple[Coming, Ints, Ints]:
         """The tuples, the visibility rows of their kinds, and the kind of each."""
@@ -221,11 +299,14 @@ class VisibilityIndex:
         kinds, kind = dense(labels)
         for label in kinds.tolist():
             if (table, label) not in self._of_tables:
-                self._of_tables[table, label] = len(self._rows)
-                self._rows.append(self._seen_now(table, label))
-                self._label_of.append(label)
+                self._of_tables[table, label] = self._add_row(label, self._seen_now(table, label))
         numbers = np.array([self._of_tables[table, label] for label in kinds.tolist()], np.int64)
         return numbers[kind] if len(kinds) else np.empty(0, np.int64)
+
+    @property
+    def levels(self) -> Mapping[int, str]:
+        """The levels of each label, as text."""
+        return self._levels
 
     def seen(self, visibilities: Ints) -> Bools | None:
         """Which tuples any view sees; None: all of them."""
@@ -250,7 +331,7 @@ class VisibilityIndex:
         seen = (self.table[visibilities][:, columns] != HIDDEN).any(axis=1)
         return [label for label, anybody in zip(labels, seen.tolist(), strict=True) if anybody]
 
-    def _late(self, stream: str, arrived: ArrivalTimes, seen: Bools) -> Bools:
+    def _late(self, stream: str, arrived: ArrivalTimes | SplitTimes, seen: Bools) -> Bools:
         """The tuples that would be late for a view that sees every tuple that any view sees. The owner of the stream
         gets this count; it reveals nothing about single subscribers."""
         before, lateness = self._latest.get(stream, NO_TIME), self._lateness(stream)
@@ -305,11 +386,15 @@ class VisibilityIndex:
     def _visibility(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
         key = label, row.tobytes()
         if key not in self._numbers:
-            self._numbers[key] = len(self._rows)
-            self._rows.append(row)
-            self._label_of.append(label)
+            self._numbers[key] = self._add_row(label, row)
         self._alive.add(self._numbers[key])
         return self._numbers[key]
+
+    def _add_row(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
+        self._rows.append(row)
+        self._label_of.append(label)
+        self._identities.append(self._new_identity())
+        return len(self._rows) - 1
 
     def _number_rows(self) -> None:
         self._table = None
@@ -327,6 +412,9 @@ class VisibilityIndex:
             "rows": [np.frombuffer(row, np.int32).tolist() for row in kinds],
             "row_of": row_of,
             "label_of": list(self._label_of),
+            "identities": list(self._identities),
+            "next_identity": self._next_identity,
+            "replaced": [[old, new] for old, new in self._replaced.items()],
             "copied": list(self._copied),
             "latest": dict(self._latest),
             "floors": dict(self._floors),
@@ -341,8 +429,9 @@ class VisibilityIndex:
                     "ended": view.ended,
                     "second": view.second,
                     "yielded": view.yielded,
+                    "warned": sorted(view.warned),
                     "floors": dict(view.floors),
-                    "own": {name: dict(greatest) for name, greatest in view.own.items()},
+                    "own": {name: [dict(x.greatest), x.passed] for name, x in view.own.items()},
                 }
                 for view in self.views
             ],
@@ -356,6 +445,8 @@ class VisibilityIndex:
         self._columns = plain["columns"]
         self._rows = [np.array(plain["rows"][place], np.int32) for place in plain["row_of"]]
         self._label_of = list(plain["label_of"])
+        self._identities, self._next_identity = list(plain["identities"]), plain["next_identity"]
+        self._replaced = dict(plain["replaced"])
         self._copied = [(new, old) for new, old in plain["copied"]]
         self._latest, self._floors = dict(plain["latest"]), dict(plain["floors"])
         self.policies.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
@@ -370,33 +461,58 @@ class VisibilityIndex:
                 x["second"],
                 x["yielded"],
                 floors=dict(x["floors"]),
-                own={name: dict(greatest) for name, greatest in x["own"].items()},
+                warned=frozenset(x.get("warned", ())),
+                own={name: ReaderTime(dict(greatest), passed) for name, (greatest, passed) in x["own"].items()},
             )
             for x in plain["views"]
             if x["query"] in running
         ]
         self._number_rows()
+        for view in self.views:
+            self.open(view)
+
+    @property
+    def identities(self) -> Ints:
+        """The identity of each visibility row, by its number."""
+        return np.array(self._identities, np.int64)
+
+    def numbers_of(self, identities: Ints) -> Ints:
+        """The numbers of the rows that rows of these identities are now; -1 where none is known any more."""
+        return self.numbering()(identities)
+
+    def numbering(self) -> Numbering:
+        """The same for later: as it is now."""
+        return Numbering(self.identities, dict(self._replaced))
 
     # For the operators ------------------------------------------------------------------------------------------------
 
     def batch(self, *, last: bool = False) -> Visibility:
         """The visibility of the next batch. Instants become final up to each view's watermark; with the `last`, all."""
+        before = {id(view): view.passed for view in self.views}
+        for view in self.views:
+            reached = END if last and not view.scratch.ended_early else view.watermark()
+            view.passed = max(view.passed, reached)
+        copied, self._copied = tuple(self._copied), []
+        return replace(self._visibility_since(before), copied=copied, budgets=self._budgets())
+
+    def after_batch(self) -> Visibility:
+        """The visibility after the last batch: nothing becomes final."""
+        return self._visibility_since({id(view): view.passed for view in self.views})
+
+    def _visibility_since(self, before: Mapping[int, int]) -> Visibility:
         targets: list[tuple[str, int]] = [("", 0)] * self._columns
         since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
         for view in self.views:
-            reached = max(view.passed, END if last and not view.scratch.ended_early else view.watermark())
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)
-                since[column], until[column] = max(view.passed, BEGINNING + 1), max(reached, BEGINNING + 1)
-            view.passed = reached
-        copied, self._copied = tuple(self._copied), []
+                since[column] = max(before[id(view)], BEGINNING + 1)
+                until[column] = max(view.passed, BEGINNING + 1)
         masks = tuple(self.policies.masks)
-        visibility = Visibility(tuple(targets), self.table, masks, since, until, self._levels, copied, self._limits)
-        return replace(visibility, budgets=self._budgets())
+        return Visibility(tuple(targets), self.table, masks, since, until, self._levels, limits=self._limits)
 
     def _budgets(self) -> dict[int, Budget]:
-        """The memory budget of each column; the blocks of a view share one budget."""
-        own = [(view, Budget(self._limits.bytes, view.scratch.spent)) for view in self.views]
+        """The budget of each column; the blocks of a view share one budget."""
+        own = [(view, Budget(self._limits, view.scratch.spent)) for view in self.views]
         return {column: budget for view, budget in own for column in view.columns}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headgate.labels import Clearance, Label, Rules
+from headgate.labels import PUBLIC, Clearance, Label, Rules
 from headgate.model.view import View, reads
 from headgate.model.visibility import HIDDEN, Mask
 from headgate.plan.queries import Block
@@ -47,6 +48,24 @@ class VisibilityPolicy:
             else HIDDEN
             for block, streams, policies in self._policies[view.columns]
         ]
+
+    def open(self, view: View, subscribers: Iterable[str], declared: Mapping[str, Label]) -> dict[str, frozenset[str]]:
+        """By subscriber: the streams of a view that it may read tuples of, if they have no other label than the
+        `declared` one of the stream. A WEAK stream may also be read for another source that the label of a tuple
+        names. No tuple decides about this, so it tells nothing about tuples."""
+        clearances = {name: view.clearance(name, self.rules) for name in subscribers}
+        found = {x: self._open_to(x, view, declared) for x in set(clearances.values()) if x is not None}
+        return {name: frozenset() if x is None else found[x] for name, x in clearances.items()}
+
+    def _open_to(self, clearance: Clearance, view: View, declared: Mapping[str, Label]) -> frozenset[str]:
+        return frozenset(
+            stream
+            for block in view.running.query.blocks
+            for stream in block.streams & view.timed
+            if self.rules.permits(
+                declared.get(stream, PUBLIC), clearance, aggregated=block.aggregated, beside=clearance.sources
+            )
+        )
 
     def both(self, before: int, now: int) -> int:
         """The visibility under both: HIDDEN if either is, else the union of both masks. What was lost stays lost."""

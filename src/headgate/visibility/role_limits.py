@@ -18,9 +18,21 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.model.view import View
 from headgate.model.visibility import Position
 
-HOLDS = "its windows hold more tuples than its owner's roles allow (MAX STATE)"
-WAITS = "more tuples wait for their time than its owner's roles allow (MAX STATE)"
-YIELDS = "it has more results in a second than its owner's roles allow (MAX RESULTS)"
+_ALLOWED = "than its owner's roles allow (MAX STATE)"
+_RAISED = "or have MAX STATE of a role raised (ALTER ROLE)"
+HOLDS = f"its windows hold more tuples {_ALLOWED}; use smaller windows, {_RAISED}"
+WAITS = f"more tuples wait for their time {_ALLOWED}; declare a DELAY for its streams, {_RAISED}"
+YIELDS = (
+    "it has more results in a second than its owner's roles allow (MAX RESULTS); select fewer results, or have MAX "
+    "RESULTS of a role raised (ALTER ROLE)"
+)
+NEARLY = {
+    "MAX STATE": f"its windows hold nearly as many tuples as its owner's roles allow (MAX STATE), and the query ends "
+    f"beyond them; use smaller windows, {_RAISED}",
+    "MAX RESULTS": "it has nearly as many results in a second as its owner's roles allow (MAX RESULTS), and the query "
+    "ends beyond them; select fewer results, or have MAX RESULTS of a role raised (ALTER ROLE)",
+}
+"""Warnings, by limit."""
 
 NEVER = 1 << 62
 SECOND = 1000

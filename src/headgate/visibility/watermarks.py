@@ -1,7 +1,8 @@
 """Watermarks of views (SPEC.md, 4.3): how they move with the tuples of a batch, and which tuples come too late.
 
-A view's watermark is the least over the streams of its query. That of a source stream follows the greatest time that
-the view has seen on it; that of another query's output is the watermark of the view that makes it, which is told.
+A view's watermark is the least over those streams of its query that are open to it. That of a source stream follows the
+greatest time that the view has seen on it; that of another query's output is the watermark of the view that makes it,
+which is told.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 from headgate.columns.sorting import Bools, Ints
 from headgate.model.moments import END, Course, stopped
 from headgate.model.times import NO_TIME
-from headgate.model.view import View
+from headgate.model.view import ReaderTime, View
 from headgate.plan.secure import Mode
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.role_limits import enter as enter
+from headgate.visibility.splits import SplitTimes
 
 Missed = tuple[tuple[int, ...], Bools]
 """Columns of the visibility rows, and the tuples of a batch that are hidden from them."""
@@ -38,7 +40,8 @@ class Told:
 class Moments:
     """The moments of a batch, beside its tuples.
 
-    count: how many tuples of sources come in, each of which is a moment
+    count: how many moments come before the last: each tuple of a source is one, and so is a change of rights that
+        moved a watermark, before all tuples
     first, of_arrivals: the moment of each arrival number from `first` on
     floors: by stream with a declared delay, how far its watermark is after the batch, whatever was seen
     last: whether everything ends with this batch
@@ -60,7 +63,7 @@ class Coming:
     column of the visibility rows whether the tuples are seen. `derived`: the stream is an output."""
 
     stream: str
-    times: ArrivalTimes
+    times: ArrivalTimes | SplitTimes
     moments: Ints
     kinds: Ints
     visible: Bools
@@ -84,7 +87,9 @@ def move(view: View, coming: Sequence[Coming], moments: Moments) -> list[list[Mi
         if x.stream in view.running.streams and (seen := x.seen_by(view)).any()
     ]
     told = moments.told.marks.get(id(view), {})
-    if view.charted or told or view.scratch.ends_at is not None or len(mine) > 1 or view.scratch.waiting is not None:
+    ahead = view.passed > NO_TIME and view.passed > min(map(view.reached, view.open), default=NO_TIME)
+    alone = len(mine) <= 1 and not ahead
+    if view.charted or told or view.scratch.ends_at is not None or not alone or view.scratch.waiting is not None:
         _move_by_moments(view, mine, told, moments, missed)
     elif mine:
         number, only, own = mine[0]
@@ -101,7 +106,7 @@ def move(view: View, coming: Sequence[Coming], moments: Moments) -> list[list[Mi
 def _move_with(view: View, coming: Coming, seen: Bools) -> Bools | None:
     """The common case: one stream moves, and nobody asks by which moments. Returns the tuples that are late."""
     stream, times = coming.stream, coming.times
-    others = min((view.reached(x) for x in view.timed - {stream}), default=_ALWAYS)
+    others = min((view.reached(x) for x in view.open - {stream}), default=_ALWAYS)
     before, lateness = view.greatest.get(stream, NO_TIME), view.running.lateness.get(stream, 0)
     late = times.late(seen, max(before, view.floors.get(stream, NO_TIME) + lateness), lateness, others)
     view.greatest[stream] = max(before, times.latest(seen))
@@ -116,7 +121,7 @@ def _move_by_moments(
     missed: list[list[Missed]],
 ) -> None:
     own = [(coming, seen) for _, coming, seen in mine]
-    marks = _marks(view, view.greatest, own, told, moments)
+    marks = _marks(view, view, own, told, moments)
     end = moments.count + 1 if view.scratch.ends_at is None else view.scratch.ends_at + 1
     late = [x.times.below(seen, marks[x.moments]) for x, seen in own]
     if view.scratch.waiting is not None:
@@ -154,29 +159,30 @@ def _move_readers(view: View, coming: Sequence[Coming], moments: Moments, end: i
     watermark is as far as the tuples have moved it that this subscriber may see."""
     if view.running.mode != Mode.CUMULATIVE or moments.permits is None:
         return
-    view.own = {name: view.own.get(name, {}) for name in view.readers}
-    for name, greatest in view.own.items():
+    for name, reader in view.own.items():
         own = [(x, moments.permits(view, name, x)) for x in coming]
         told = moments.told.own.get((id(view), name), {})
-        marks = _marks(view, greatest, own, told, moments)
+        marks = _marks(view, reader, own, told, moments)
         whole = stopped(marks, end) if end <= moments.count else marks
         view.scratch.courses[name] = Course(whole, moments.first, moments.of_arrivals)
-        _note(greatest, own, told, end)
+        _note(reader.greatest, own, told, end)
+        reader.passed = int(whole[-1])
 
 
 def _marks(
     view: View,
-    greatest: Mapping[str, int],
+    time: View | ReaderTime,
     coming: Iterable[tuple[Coming, Bools]],
     told: Mapping[str, Ints],
     moments: Moments,
 ) -> Ints:
-    """The watermark before each moment, and after the last."""
+    """The watermark before each moment, and after the last; `time` is how far it had come for the view, or for one of
+    its readers. It never falls."""
     known = list(coming)
     found = np.full(moments.count + 2, _ALWAYS)
-    for stream in sorted(view.timed):
+    for stream in sorted(time.open):
         lateness = view.running.lateness.get(stream, 0)
-        before = greatest.get(stream, NO_TIME)
+        before = time.greatest.get(stream, NO_TIME)
         if stream in told:
             own = np.maximum(told[stream], before)
         else:
@@ -188,9 +194,12 @@ def _marks(
         own = np.maximum(own, view.floors.get(stream, NO_TIME))
         own[-1] = max(own[-1], moments.floors.get(stream, NO_TIME))
         found = np.minimum(found, own)
+    if not time.open:
+        found[:] = NO_TIME
+    found[0] = time.passed
     if moments.last:
         found[-1] = END
-    return np.asarray(np.maximum(found, NO_TIME), np.int64)
+    return np.asarray(np.maximum(found, time.passed), np.int64)
 
 
 def _note(greatest: dict[str, int], coming: Iterable[tuple[Coming, Bools]], told: Mapping[str, Ints], end: int) -> None:

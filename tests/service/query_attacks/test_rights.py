@@ -7,7 +7,7 @@ from conftest import System
 
 from headgate.errors import AccessDenied, Conflict
 
-from .wards import explained, refused
+from .wards import explained, planned, refused
 
 
 def test_consent_to_cumulative_queries_is_not_evaded_by_a_query_in_between(ward: System, ann: str) -> None:
@@ -102,7 +102,7 @@ def test_an_heir_does_not_see_or_start_what_a_query_reads(ward: System, ann: str
 
 def running(ward: System) -> int:
     """How many queries there are for the engine."""
-    return sum(len(plan.queries) for plan in ward.headgate.plan().plans.values())
+    return len(planned(ward))
 
 
 def test_a_query_does_not_go_on_for_an_heir_who_could_not_start_it(ward: System, ann: str) -> None:

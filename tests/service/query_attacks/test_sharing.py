@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conftest import System
 
-from .wards import definition, refused
+from .wards import definition, refused, roots
 
 
 def test_no_column_is_taken_for_the_level_of_its_tuple(ward: System) -> None:
@@ -21,8 +21,7 @@ def test_no_column_is_taken_for_the_level_of_its_tuple(ward: System) -> None:
     assert definition(ward, "STREAM", "q")["columns"][0] == {"name": "level", "type": "STRING"}
     ward.run("CREATE QUERY a AS SELECT * FROM q; CREATE QUERY b AS SELECT LEVEL, sid, bp, awake, name FROM q")
     ward.run("START QUERY a; START QUERY b")
-    (plan,) = ward.headgate.plan().plans.values()
-    assert len({root.key for root in plan.queries.values()}) == 3
+    assert len({root.key for root in roots(ward.headgate).values()}) == 3
 
 
 def test_no_column_has_a_name_that_stands_beside_columns(ward: System) -> None:
@@ -52,5 +51,5 @@ def test_odd_names_do_not_make_two_operators_look_alike(ward: System) -> None:
                 made += 1
             ward.run(f"CREATE QUERY q{made} AS SELECT 1 AS x FROM {stream} WHERE name = {item}; START QUERY q{made}")
             made += 1
-    (plan,) = ward.headgate.plan().plans.values()
-    assert len({root.key for root in plan.queries.values()}) == len(set(plan.queries.values())) == made
+    found = roots(ward.headgate).values()
+    assert len({root.key for root in found}) == len(set(found)) == made

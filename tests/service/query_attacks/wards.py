@@ -12,6 +12,8 @@ from headgate.access.definitions import write_definition
 from headgate.access.request import Result
 from headgate.access.rows import Object
 from headgate.errors import HeadgateError
+from headgate.plan.nodes import Node
+from headgate.service import Headgate
 
 STREAMS = """
 CREATE STREAM vitals (sid INT, bp INT, awake BOOLEAN, name STRING);
@@ -39,8 +41,14 @@ def definition(system: System, kind: str, name: str) -> dict[str, Any]:
 
 
 def planned(system: System) -> set[str]:
-    """The numbers of the queries in the plan."""
-    return {name for part in system.headgate.plan().plans.values() for name in part.queries}
+    """The numbers of the queries that there are for the engine."""
+    return set(roots(system.headgate))
+
+
+def roots(headgate: Headgate) -> dict[str, Node]:
+    """The queries that there are for the engine, by their numbers."""
+    headgate.snapshot()
+    return {str(number): found.root for number, found in headgate._running._planned.items()}
 
 
 def records(system: System, newest: int = 1) -> list[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from headgate.access.request import Handler, Request, Result
-from headgate.access.statements import grants, levels, objects, policies, roles, show, users
+from headgate.access.statements import describe, grants, keys, levels, objects, policies, roles, show, users
 from headgate.cql import continuous as c
 from headgate.cql.statements import Statement
 
@@ -22,6 +22,7 @@ def _imported(module: str) -> Handler:
 
 HANDLERS: dict[type[Statement], Handler] = {
     **users.HANDLERS,
+    **keys.HANDLERS,
     **roles.HANDLERS,
     **levels.HANDLERS,
     **objects.HANDLERS,
@@ -30,4 +31,5 @@ HANDLERS: dict[type[Statement], Handler] = {
     **grants.HANDLERS,
     **policies.HANDLERS,
     **show.HANDLERS,
+    **describe.HANDLERS,
 }

@@ -15,12 +15,13 @@ from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result, Unfinished
 from headgate.access.running import Planned
+from headgate.access.statements.analyze import Analysis, analysis
 from headgate.access.statements.queries import bind_for
 from headgate.access.views import views
 from headgate.cql import continuous as c
 from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
-from headgate.labels import Level
+from headgate.labels import source_shown
 from headgate.lexing import quote
 from headgate.plain import counted
 from headgate.plan import nodes as n
@@ -30,6 +31,7 @@ from headgate.plan.merged import MergedPlan
 from headgate.plan.picture import Beside, picture
 from headgate.plan.queries import Query
 from headgate.plan.secure import Mode, SharingClass
+from headgate.plan.steps import different
 
 THIS = "this query"
 MOST_EXPLAINED = 10
@@ -62,7 +64,8 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
     if not _shows(q, definition.inputs):
         raise AccessDenied(f"cannot explain {shown(thing)}: it reads streams that you may not see")
     mode = Mode.CUMULATIVE if definition.cumulative else Mode.EXACT
-    return _explained(q, _name(thing), found, visible, mode, thing.level)
+    allowed = analysis(q, thing) if x.analyzes else None
+    return _explained(q, _name(thing), found, visible, mode, thing.level, allowed)
 
 
 def _name(thing: r.Object) -> str:
@@ -80,13 +83,22 @@ def _shows(q: Request, streams: Iterable[int]) -> bool:
     return all(stream is not None and q.may(Permission.VIEW_OBJECT, stream) for stream in found)
 
 
-def _explained(q: Request, name: str, query: Query, inputs: list[r.Object], mode: Mode, level: str) -> Result:
-    """Explains a query beside the running queries that the caller may see, of the same mode and level."""
+def _explained(
+    q: Request,
+    name: str,
+    query: Query,
+    inputs: list[r.Object],
+    mode: Mode,
+    level: str,
+    allowed: Analysis | None = None,
+) -> Result:
+    """Explains a query beside the running queries that the caller may see and that may share with it."""
     root = lower(query)
-    seen = [planned for planned in _seen(q) if planned.mode == mode and planned.query.level == level]
+    sharing = SharingClass.of(root, mode, q.authorizer.level(level))
+    seen = [planned for planned in _seen(q) if _sharing(q, planned) == sharing]
     running = {_name(planned.query): planned.root for planned in seen}
-    drawn = _beside(q, [(f"{mode}, level {level}", planned) for planned in seen], inputs)
-    return Unfinished("", write=partial(_written, name, query, root, running, inputs, mode, level, drawn))
+    drawn = _beside(q, [(_title(sharing), planned) for planned in seen], inputs)
+    return Unfinished("", write=partial(_written, name, query, root, running, inputs, sharing, drawn, allowed))
 
 
 def _beside(q: Request, seen: Sequence[tuple[str, Planned]], inputs: Iterable[r.Object] = ()) -> Beside:
@@ -105,32 +117,29 @@ def _written(
     root: n.Node,
     running: Mapping[str, n.Node],
     inputs: list[r.Object],
-    mode: Mode,
-    level: str,
+    sharing: SharingClass,
     drawn: Beside,
+    allowed: Analysis | None,
 ) -> Result:
-    """Only queries that read a common stream are considered."""
-    streams = _streams(root)
     plan = MergedPlan()
     for other, found_root in running.items():
-        if other != name and not streams.isdisjoint(_streams(found_root)):
+        if other != name:
             plan.add(other, found_root)
     plan.add(name, root)
     others = {other: other for other in plan.queries if other != name}
     found = shared_with(plan, name, others)
     for other in set(others) - {share.query for share in found}:
         plan.remove(other)
-    lines = [f"{name}: {mode}, level {level}", ""]
-    lines += [f"  {line}" for line in tree(plan, name, others)]
+    lines = [f"{name}: {sharing.mode}, level {sharing.level}", ""]
+    if allowed is not None:
+        lines[1:] = allowed.lines(tree(plan, name, others))
+        return Result("\n".join(lines), draw=lambda: picture({_title(sharing): plan}, drawn))
+    lines += [f"  {line.text}" for line in tree(plan, name, others)]
     lines += ["", "shared with" if found else "shared with no running query that you may see"]
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
-    lines += [f"  {line}" for line in _labels(query, inputs, level)]
-    return Result("\n".join(lines), draw=lambda: picture({f"{mode}, level {level}": plan}, drawn))
-
-
-def _streams(root: n.Node) -> frozenset[str]:
-    return frozenset(node.stream for node in root.walk() if isinstance(node, n.Source))
+    lines += [f"  {line}" for line in _labels(query, inputs, str(sharing.level))]
+    return Result("\n".join(lines), draw=lambda: picture({_title(sharing): plan}, drawn))
 
 
 def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
@@ -156,34 +165,34 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
 def _all(q: Request) -> Result:
     """The merged plans of all running queries that the caller may see. A name is unique within one plan only: an owner
     may have a query of the same name at another level."""
-    seen = [(planned, q.authorizer.level(planned.query.level)) for planned in _seen(q)]
-    titled = [(_title(_sharing(planned, level)), planned) for planned, level in seen]
+    seen = [(_sharing(q, planned), planned) for planned in _seen(q)]
+    titled = [(_title(sharing), planned) for sharing, planned in seen]
     return Unfinished("", write=partial(_all_written, seen, _beside(q, titled)))
 
 
-def _all_written(seen: list[tuple[Planned, Level]], drawn: Beside) -> Result:
+def _all_written(seen: list[tuple[SharingClass, Planned]], drawn: Beside) -> Result:
     plans: dict[SharingClass, MergedPlan] = {}
-    for planned, level in seen:
-        plans.setdefault(_sharing(planned, level), MergedPlan()).add(_name(planned.query), planned.root)
-    shared = sum(len(plan.nodes()) for plan in plans.values())
-    alone = sum(len(list(root.walk())) for plan in plans.values() for root in plan.queries.values())
+    for sharing, planned in seen:
+        plans.setdefault(sharing, MergedPlan()).add(_name(planned.query), planned.root)
+    shared = sum(len(different(plan.queries.values())) for plan in plans.values())
+    alone = sum(len(different([root])) for plan in plans.values() for root in plan.queries.values())
     number = sum(len(plan.queries) for plan in plans.values())
     lines = [f"{counted(number, 'running query', 'running queries')}, {counted(shared, 'operator')} instead of {alone}"]
     for sharing, plan in plans.items():
         for name, told in trees(plan):
             lines += ["", f"{name}: {sharing.mode}, level {sharing.level}"]
-            lines += [f"  {line}" for line in told]
+            lines += [f"  {line.text}" for line in told]
     titles = {_title(sharing): plan for sharing, plan in plans.items()}
     return Result("\n".join(lines), draw=lambda: picture(titles, drawn))
 
 
-def _sharing(planned: Planned, level: Level) -> SharingClass:
-    return SharingClass.of(planned.root, planned.mode, level, trusted=False)
+def _sharing(q: Request, planned: Planned) -> SharingClass:
+    return SharingClass.of(planned.root, planned.mode, q.authorizer.level(planned.query.level))
 
 
 def _title(sharing: SharingClass) -> str:
-    over = f", over {', '.join(sorted(sharing.streams))}" if sharing.streams else ""
-    return f"{sharing.mode}, level {sharing.level}{over}"
+    over = ", ".join(sorted(map(source_shown, sharing.streams)))
+    return f"{sharing.mode}, level {sharing.level}, over {over}"
 
 
 HANDLERS: dict[type[Statement], Handler] = {c.ExplainQuery: _explain}

@@ -16,15 +16,27 @@ from headgate.lexing import quote
 
 
 def _grant(q: Request, x: s.GrantPermissions) -> Result:
-    """Allowed to the owner and to holders of CHANGE PERM; CHANGE PERM on SYSTEM governs objects of the system."""
-    thing = q.find(x.target)
-    q.need(Permission.CHANGE_PERM, thing if thing.owner else q.catalog.system)
+    """Allowed to the owner and to holders of CHANGE PERM; CHANGE PERM on SYSTEM governs objects of the system. Of
+    several objects all are changed, or none."""
+    things: dict[int, r.Object] = {}
+    for target in x.targets:
+        thing = q.find(target)
+        q.need(Permission.CHANGE_PERM, thing if thing.owner else q.catalog.system)
+        things[thing.id] = thing
     permissions = [Permission(text) for text in dict.fromkeys(x.permissions)]
     roles = list({name.text: q.find_role(name) for name in x.roles}.values())
+    for thing in things.values():
+        _grant_on(q, x, thing, permissions, roles)
     verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
-    whom = ", ".join(quote(role.name) for role in roles)
+    what, whom = ", ".join(map(shown, things.values())), ", ".join(quote(role.name) for role in roles)
+    return Result(f"{', '.join(permissions)} on {what} {verb} {preposition} {whom}")
+
+
+def _grant_on(
+    q: Request, x: s.GrantPermissions, thing: r.Object, permissions: list[Permission], roles: list[r.Role]
+) -> None:
     for role in roles:
-        q.gives(shown(thing), f"{preposition.upper()} {quote(role.name)}")
+        q.gives(shown(thing), f"{'FROM' if x.revoke else 'TO'} {quote(role.name)}")
     for permission in permissions:
         if permission not in APPLIES[Kind(thing.kind)]:
             able = ", ".join(sorted(APPLIES[Kind(thing.kind)]))
@@ -38,7 +50,6 @@ def _grant(q: Request, x: s.GrantPermissions) -> Result:
                 limits = tuple(sorted(x.limits.items()))
                 row = r.Grant(thing.id, permission, role.name, thing.kind, thing.name, thing.level, limits, q.user)
                 q.state.grants.put(row)
-    return Result(f"{', '.join(permissions)} on {shown(thing)} {verb} {preposition} {whom}")
 
 
 def _revoke(q: Request, thing: r.Object, permission: Permission, role: r.Role) -> None:
@@ -62,6 +73,7 @@ def _check_limits(thing: r.Object, limits: Mapping[str, s.Limit]) -> None:
 
 def _set_roles(q: Request, x: s.SetRoles) -> Result:
     q.about(f"session {q.session.id}")
+    q.need_person("change its roles")
     roles = q.authorizer.assigned(q.user) if x.roles is None else frozenset(name.text for name in x.roles)
     q.sessions.check_roles(q.user, roles)
     q.session = replace(q.session, roles=tuple(sorted(roles)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.access import objects
+from headgate.access import rows as r
 from headgate.access.authorizer import shown
 from headgate.access.definitions import (
     PUBLISH,
@@ -20,6 +21,9 @@ from headgate.cql import statements as s
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
 from headgate.plan.reserved import LEVEL, is_reserved
+
+_GROWING = (PUBLISH, "json", "parquet", "orc")
+"""Formats whose rows need not have every column."""
 
 
 def _columns(q: Request, columns: tuple[s.Column, ...]) -> tuple[ColumnDefinition, ...]:
@@ -121,13 +125,33 @@ def _typed_column(columns: tuple[ColumnDefinition, ...], name: s.Name, type_: st
 def _alter_stream(q: Request, x: s.AlterStream) -> Result:
     thing = q.find(x.target)
     q.need_owner(thing)
-    if x.semantics:
+    if x.add:
+        _add_column(q, thing, x.add)
+    elif x.semantics:
         objects.redefine(q.state, thing, replace(thing.stream, semantics=x.semantics))
     elif x.cumulative is not None:
         objects.redefine(q.state, thing, replace(thing.stream, cumulative=x.cumulative))
     elif x.label:
         objects.redefine(q.state, thing, replace(thing.stream, label=str(q.check_label(x.label))))
     return q.done(f"{shown(thing)} altered")
+
+
+def _add_column(q: Request, thing: r.Object, column: s.Column) -> None:
+    """Tuples that came before, and rows without it, have NULL there. Queries keep the columns that they were written
+    over: a `*` in them means what it meant, and no name in them becomes ambiguous."""
+    columns, source = thing.stream.columns, thing.stream.input
+    if thing.stream.made_of is not None:
+        raise Conflict(f"cannot add a column to {shown(thing)}: its query makes its columns", hint="replace the query")
+    if thing.stream.table or (source is not None and source.format not in _GROWING):
+        able = ", ".join(f"`{x}`" for x in _GROWING)
+        raise Conflict(
+            f"cannot add a column to {shown(thing)}: what is in its source must have all columns",
+            hint=f"create it anew; streams of {able} can have rows without the column",
+        )
+    if any(x.name.casefold() == column.name.text.casefold() for x in columns):
+        raise Conflict(f"there is already a column `{column.name.text}`", position=column.name.position)
+    objects.keep_columns(q.state, thing)
+    objects.redefine(q.state, thing, replace(thing.stream, columns=(*columns, *_columns(q, (column,)))))
 
 
 def _drop(q: Request, x: s.DropObject) -> Result:

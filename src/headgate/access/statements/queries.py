@@ -15,7 +15,7 @@ from headgate.access.query_rights import check_rights, check_running, consented
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.queries import QuerySyntax
-from headgate.cql.statements import Limit, Statement, Target
+from headgate.cql.statements import Limit, Name, Statement, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError
 from headgate.lexing import quote
 from headgate.plan.lowering import lower
@@ -44,7 +44,10 @@ def _create_query(q: Request, x: c.CreateQuery) -> Result:
 
 def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
     q.need_system(Permission.ADD)
+    known = _own(q, x.name) if x.replaces else None
     bound = bind_for(q, x.query)
+    if known is not None:
+        _check_not_own(q, known, bound)
     lower(bound.query)  # refuses what cannot be planned now, not when it is to run
     check_depth([thing.id for thing in bound.inputs], q.state.objects.get)
     if x.cumulative:
@@ -64,7 +67,69 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         text=x.text,
         sources=tuple(thing.id for thing in bound.inputs),
     )
-    return _add(q, x.name.text, x.output.text, StreamDefinition(columns), definition)
+    if known is not None:
+        return _replace(q, known, x.output, columns, definition)
+    return _add(q, x.name.text, (x.output or x.name).text, StreamDefinition(columns), definition)
+
+
+def _own(q: Request, name: Name) -> r.Object | None:
+    """The caller's own query of this name, at its level."""
+    key = (q.user, Kind.QUERY.value, name.text, str(q.principal.level))
+    return next(iter(q.state.objects.peek("owned_name", key)), None)
+
+
+def _check_not_own(q: Request, query: r.Object, bound: BoundFor) -> None:
+    """A query cannot read what is computed from it."""
+    waiting, seen = [thing.id for thing in bound.inputs], set[int]()
+    while waiting:
+        number = waiting.pop()
+        thing = q.state.objects.get(number)
+        if number == query.query.output:
+            raise Conflict(f"cannot replace {shown(query)}: it would read its own results")
+        if thing is not None and number not in seen:
+            seen.add(number)
+            waiting += thing.stream.made_of or ()
+
+
+def _replace(
+    q: Request, query: r.Object, name: Name | None, columns: tuple[ColumnDefinition, ...], new: QueryDefinition
+) -> Result:
+    """Its output keeps its columns, so that queries over it go on; more may come after them. Whoever may start it may
+    replace it while it runs, so what START checks is checked by creating it."""
+    q.about(shown(query))
+    before, output = query.query, q.state.objects.get(query.query.output)
+    if output is None:
+        raise Conflict(f"cannot replace {shown(query)}: its output is missing", hint="drop it and create it anew")
+    if name is not None and name.text != output.name:
+        raise Conflict(
+            f"cannot replace {shown(query)}: its output is called {quote(output.name)}", position=name.position
+        )
+    kept = output.stream.columns
+    if [(x.name, x.type) for x in columns[: len(kept)]] != [(x.name, x.type) for x in kept]:
+        words = ", ".join(f"{quote(x.name)} {x.type}" for x in kept)
+        raise Conflict(
+            f"cannot replace {shown(query)}: its results must begin with the columns {words}",
+            hint="further columns come after these; or drop it and create it anew",
+        )
+    objects.keep_columns(q.state, output)
+    objects.redefine(q.state, output, replace(output.stream, columns=columns, made_of=new.inputs))
+    running = before.running and not before.broken
+    definition = replace(new, output=output.id, running=running, revision=before.revision + 1)
+    objects.redefine(q.state, query, definition)
+    _stop_without_consent(q, output)
+    return Result(f"{shown(query)} replaced, with output {shown(output)}")
+
+
+def _stop_without_consent(q: Request, output: r.Object) -> None:
+    """Cumulative queries of whatever owner that read what a replaced query makes: they stop if an owner of what it
+    reads now has not allowed them. No message says so: the caller may not see them."""
+    made = {output.id}
+    while more := {d.output for _, d in objects.queries(q.state) if not made.isdisjoint(d.inputs)} - made:
+        made |= more
+    reading = [x for x in objects.queries(q.state) if x[1].cumulative and not made.isdisjoint(x[1].inputs)]
+    for query, d in reading:
+        if d.running and not all(consented(q, q.state.objects.get(number)) for number in d.inputs):
+            objects.redefine(q.state, query, replace(d, running=False))
 
 
 def _add(q: Request, name: str, output_name: str, made: StreamDefinition, definition: QueryDefinition) -> Result:

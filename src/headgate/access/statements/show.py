@@ -15,6 +15,7 @@ from headgate.access.objects import queries
 from headgate.access.permissions import OPERATORS, Kind, Permission
 from headgate.access.policies import arguments_of
 from headgate.access.request import Handler, Request, Result
+from headgate.access.statements.describe import DAMAGED, clauses, status, text
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
 from headgate.labels.levels import LEAST
@@ -23,8 +24,6 @@ from headgate.sendlog.values import shown_fact
 
 Rows = Iterable[tuple[str, ...]]
 _NEWEST = 50
-DAMAGED = "damaged"
-"""Shown for a definition that the store holds but nobody can read."""
 _EVERYTHING = (Kind.SCHEMA, Kind.STREAM, Kind.QUERY)
 
 
@@ -63,10 +62,10 @@ def _schemas(q: Request) -> Rows:
 def _streams(q: Request) -> Rows:
     for thing in _visible(q, Kind.STREAM):
         if isinstance(thing.definition, Damaged):
-            yield *_named(thing), DAMAGED, "", ""
+            yield *_named(thing), DAMAGED, ""
             continue
-        d = thing.stream
-        yield *_named(thing), ", ".join(map(column_text, d.columns)), d.label, d.semantics.value
+        defined = "; ".join(f"{word} {value}" for word, value in clauses(q, thing))
+        yield *_named(thing), ", ".join(map(column_text, thing.stream.columns)), defined
 
 
 def _queries(q: Request) -> Rows:
@@ -74,14 +73,13 @@ def _queries(q: Request) -> Rows:
     seen = {thing.id: thing for thing in _visible(q, *_EVERYTHING)}
     for thing in seen.values():
         if thing.kind == Kind.QUERY and isinstance(thing.definition, Damaged):
-            yield *_named(thing), "", "", "", DAMAGED
+            yield *_named(thing), "", "", "", "", DAMAGED
         elif thing.kind == Kind.QUERY:
             d = thing.query
             inputs = ", ".join(quote(seen[i].name) for i in d.inputs if i in seen)
             output = quote(seen[d.output].name) if d.output in seen else ""
             operators = ", ".join(dict.fromkeys(name for name, _ in d.operators))
-            status = "broken" if d.broken else "running" if d.running else "stopped"
-            yield *_named(thing), inputs, operators, output, status
+            yield *_named(thing), inputs, operators, output, text(q, thing) if d.text else "", status(thing)
 
 
 def _operators(q: Request) -> Rows:
@@ -214,7 +212,7 @@ def _time(seconds: float) -> str:
 
 def _session_row(q: Request, x: r.Session) -> tuple[str, ...]:
     roles = ", ".join(map(quote, sorted(q.authorizer.principal(x).roles)))
-    return x.id, x.user, roles, x.level, _time(x.created), _time(x.expires)
+    return x.id, x.user, roles, x.level, _time(x.created), _time(x.expires), x.name
 
 
 def _session(q: Request) -> Rows:
@@ -268,12 +266,12 @@ def _audit(q: Request, newest: int) -> Rows:
 
 _OBJECT = ("name", "owner", "level")
 _AUDIT = ("time", "user", "session", "level", "action", "object", "outcome", "reason")
-_SESSION = ("session", "user", "active roles", "level", "since", "until")
+_SESSION = ("session", "user", "active roles", "level", "since", "until", "API key")
 _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
     "CATALOG": (("kind", *_OBJECT), _catalog),
     "SCHEMAS": ((*_OBJECT, "columns"), _schemas),
-    "STREAMS": ((*_OBJECT, "columns", "label", "semantics"), _streams),
-    "QUERIES": ((*_OBJECT, "inputs", "operators", "output", "status"), _queries),
+    "STREAMS": ((*_OBJECT, "columns", "defined by"), _streams),
+    "QUERIES": ((*_OBJECT, "inputs", "operators", "output", "text", "status"), _queries),
     "OPERATORS": (("operator", "parameters", "you may use it"), _operators),
     "USERS": (("user", "roles", "clearance", "keys", "state"), _users),
     "ROLES": (("role", "inherits", "most queries", "most state", "most results", "yours"), _roles),

@@ -38,6 +38,8 @@ def _alter(q: Request, x: s.AlterUser) -> Result:
         q.need_system(Permission.CHANGE_SYSTEM)
     elif q.principal.level != LEAST:
         raise AccessDenied("users have level U", hint="log in at level U to change yourself")
+    if x.name.text == q.user:
+        q.need_person("change its user")
     user = q.find_user(x.name)
     for what, value in x.changes:
         user = _changed(q, user, what, value)

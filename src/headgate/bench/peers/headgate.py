@@ -21,7 +21,7 @@ from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import Address
 from headgate.execution.memory import keep_freed
 from headgate.service import Headgate
-from headgate.service.runs import Processing
+from headgate.service.runs import Execution, Processing
 
 _SECRET = "a password for benches"  # noqa: S105
 _STREAM = """CREATE STREAM {name} (at TIMESTAMP, patient INT, {name} INT, lvl INT, policy STRING)
@@ -84,12 +84,14 @@ def prepared(workload: str, data: Path, home: Path, *, files: int = 0) -> Headga
     return headgate
 
 
-def run(workload: str, data: Path, work: Path, *, files: int = 0, cores: int = 2) -> Run:
+def run(
+    workload: str, data: Path, work: Path, *, files: int = 0, cores: int = 2, execution: Execution | None = None
+) -> Run:
     keep_freed()  # as `headgate run` does
     work = empty(work)
     headgate = prepared(workload, data.resolve(), work / "state", files=files)
     sink = ParquetSink(work / "out", Readers(headgate))
-    processing = Processing(headgate, work / "state" / "engine", [sink], master=f"local[{cores}]")
+    processing = Processing(headgate, work / "state" / "engine", [sink], master=f"local[{cores}]", execution=execution)
     begin = time.perf_counter()
     processing.replay()
     seconds = time.perf_counter() - begin

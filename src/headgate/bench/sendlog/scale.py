@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from headgate.bench.harness import Progress, Report, environment
 from headgate.bench.harness import Row as BenchRow
 from headgate.ingress.spark import spark_session
+from headgate.ingress.spark_settings import SparkSettings
 from headgate.sendlog.data import SparkData
 from headgate.sendlog.values import Row
 
@@ -82,7 +83,7 @@ def links(nodes: int, count: int, seed: int = 5) -> Links:
 def measure(best: list[tuple[int, int]], reach: tuple[int, int, int], *, master: str = "local[2]") -> list[Scaled]:
     """Best paths for (nodes, destinations) each, and reachability for (nodes, links, sources)."""
     with tempfile.TemporaryDirectory() as folder:
-        spark = spark_session(Path(folder), master=master, **{"spark.driver.memory": "4g"})
+        spark = spark_session(Path(folder), master=master, settings=SparkSettings({"spark.driver.memory": "4g"}))
         try:
             SparkData(spark, REACH).insert([("link", (1, 2)), ("src", (1,))])  # the workers are started
             found = [_best(spark, nodes, destinations) for nodes, destinations in best]

@@ -68,6 +68,10 @@ class Dialect(ABC):
         """A text literal from the hexadecimal digits of its UTF-8 bytes."""
 
     @abstractmethod
+    def binary(self, digits: str) -> str:
+        """A BINARY literal from the hexadecimal digits of its bytes."""
+
+    @abstractmethod
     def finite(self, text: str) -> str:
         """A DOUBLE, NULL if it is not finite."""
 

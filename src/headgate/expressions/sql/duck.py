@@ -34,6 +34,9 @@ class Duck(Dialect):
     def encoded(self, digits: str) -> str:
         return f"decode(unhex('{digits}'))"
 
+    def binary(self, digits: str) -> str:
+        return f"unhex('{digits}')"
+
     def finite(self, text: str) -> str:
         return self.let(lambda x: f"CASE WHEN isfinite({x}) THEN {x} END", text)
 

@@ -58,6 +58,9 @@ class Spark(Dialect):
     def encoded(self, digits: str) -> str:
         return f"CAST(X'{digits}' AS STRING)"
 
+    def binary(self, digits: str) -> str:
+        return f"X'{digits}'"
+
     def finite(self, text: str) -> str:
         return self._finite(text, Type.DOUBLE)
 

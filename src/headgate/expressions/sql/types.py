@@ -11,7 +11,12 @@ import pyarrow as pa
 from headgate.plan.expressions import Type
 
 SPARK = {type_: str(type_) for type_ in Type} | {Type.TIMESTAMP: "TIMESTAMP_NTZ", Type.NULL: "BOOLEAN"}
-DUCKDB = {type_: str(type_) for type_ in Type} | {Type.STRING: "VARCHAR", Type.INT: "INTEGER", Type.NULL: "BOOLEAN"}
+DUCKDB = {type_: str(type_) for type_ in Type} | {
+    Type.STRING: "VARCHAR",
+    Type.INT: "INTEGER",
+    Type.BINARY: "BLOB",
+    Type.NULL: "BOOLEAN",
+}
 ARROW = {
     Type.BOOLEAN: pa.bool_(),
     Type.INT: pa.int32(),
@@ -21,6 +26,7 @@ ARROW = {
     Type.STRING: pa.string(),
     Type.TIMESTAMP: pa.timestamp("us", "UTC"),
     Type.DATE: pa.date32(),
+    Type.BINARY: pa.binary(),
     Type.NULL: pa.bool_(),
 }
 

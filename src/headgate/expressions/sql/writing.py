@@ -72,6 +72,8 @@ class Writer:
                 return str(value).upper()
             case str(value):
                 return self.say.text(value)
+            case bytes(value):
+                return self.say.binary(value.hex().upper())
             case float(value):
                 found = self.say.cast(f"'{value!r}'", Type.DOUBLE)
                 return self.say.cast(found, Type.FLOAT) if literal.type == Type.FLOAT else found

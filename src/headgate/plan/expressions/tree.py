@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 from headgate.cql.expressions import RESERVED
@@ -62,6 +62,10 @@ class Expr:
     def __hash__(self) -> int:
         return hash(self.text)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Only the fields: a column is among its own cached `columns`, and could not be hashed while it is read."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def walk(self) -> Iterator[Expr]:
         yield self
         for part in self.parts:
@@ -103,6 +107,8 @@ class Literal(Expr):
                 return "NULL"
             case str(text):
                 return "'" + text.replace("'", "''") + "'"
+            case bytes(data):
+                return f"X'{data.hex().upper()}'"
             case dt.date():
                 return f"{self.literal_type} '{self.value.isoformat()}'"
             case _:

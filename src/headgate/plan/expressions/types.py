@@ -15,6 +15,7 @@ class Type(StrEnum):
     STRING = "STRING"
     TIMESTAMP = "TIMESTAMP"
     DATE = "DATE"
+    BINARY = "BINARY"
     NULL = "NULL"  # the type of the literal NULL: it fits everywhere
 
     @property
@@ -26,7 +27,7 @@ _WIDTH = {Type.INT: 0, Type.BIGINT: 1, Type.FLOAT: 2, Type.DOUBLE: 3}
 INTEGERS = frozenset({Type.INT, Type.BIGINT})
 
 # Timestamps are in UTC. Numbers are finite: NaN, and numbers that are too large, are NULL.
-Value = bool | int | float | str | dt.date | dt.datetime | None
+Value = bool | int | float | str | bytes | dt.date | dt.datetime | None
 
 
 def wider(a: Type, b: Type) -> Type | None:
@@ -44,7 +45,10 @@ def wider(a: Type, b: Type) -> Type | None:
 
 
 def castable(a: Type, b: Type) -> bool:
-    """Whether a value of the first type can be cast to the second; the result may still be NULL."""
+    """Whether a value of the first type can be cast to the second; the result may still be NULL. Engines disagree about
+    which text some bytes are, so BINARY is cast to and from nothing."""
+    if Type.BINARY in (a, b):
+        return a in (b, Type.NULL)
     if b == Type.STRING:
         return a not in (Type.FLOAT, Type.DOUBLE)  # every engine writes them differently
     if a == b or a in (Type.NULL, Type.STRING):

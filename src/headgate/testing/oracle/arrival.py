@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from headgate.labels import LEAST, Level, Rules
+from headgate.labels import LEAST, Label, Level, Rules
 from headgate.plan.queries import Query
 from headgate.testing.oracle.rights import Rights, Setting, Subscribers
 from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Limit, Result, Tuple
@@ -19,7 +19,7 @@ class Given:
     """What else is to be told of a replay."""
 
     ends: dict[str, int] | None
-    watermarks: dict[str, list[float]] | None
+    watermarks: dict[str, list[float | None]] | None
 
     def note(self, view: View) -> None:
         """With the event at which a view ends its watermark moves no more."""
@@ -39,13 +39,15 @@ def exact(
     level: Level = LEAST,
     outputs: Collection[str] = (),
     delay: Mapping[str, int] | None = None,
+    declared: Mapping[str, Label] | None = None,
     ends: dict[str, int] | None = None,
-    watermarks: dict[str, list[float]] | None = None,
+    watermarks: dict[str, list[float | None]] | None = None,
 ) -> dict[str, list[Result]]:
     """What each subscriber receives, each from its own view. `lateness` and `delay` are by stream, in milliseconds;
-    `tables` are the tuples of all tables; `outputs` are the streams that queries make. `ends` receives, for each
-    subscriber whose view exceeded a limit, the number of the event at which the view ended; `watermarks` receives
-    that of the query's output, for each subscriber, after each event."""
+    `tables` are the tuples of all tables; `outputs` are the streams that queries make; `declared` is by stream the
+    label that all its tuples have at least. `ends` receives, for each subscriber whose view exceeded a limit, the
+    number of the event at which the view ended; `watermarks` receives that of the query's output, for each subscriber,
+    after each event."""
     given = Given(ends, watermarks)
     setting = Setting(
         query,
@@ -56,6 +58,7 @@ def exact(
         masking=True,
         outputs=frozenset(outputs),
         delay=delay or {},
+        declared=declared or {},
     )
     return {name: _replay(setting, events, {name: subscribers[name]}, given)[name] for name in subscribers}
 
@@ -71,8 +74,9 @@ def cumulative(
     level: Level = LEAST,
     outputs: Collection[str] = (),
     delay: Mapping[str, int] | None = None,
+    declared: Mapping[str, Label] | None = None,
     ends: dict[str, int] | None = None,
-    watermarks: dict[str, list[float]] | None = None,
+    watermarks: dict[str, list[float | None]] | None = None,
 ) -> dict[str, list[Result]]:
     """What each subscriber of one shared plan receives."""
     setting = Setting(
@@ -84,6 +88,7 @@ def cumulative(
         masking=False,
         outputs=frozenset(outputs),
         delay=delay or {},
+        declared=declared or {},
     )
     return _replay(setting, events, subscribers, Given(ends, watermarks))
 
@@ -101,16 +106,13 @@ def _replay(
 
     for number, event in enumerate(events):
         match event:
-            case Tuple():
-                deliver(view.arrive(Arrival((event,)), number))
-            case Arrival():
-                deliver(view.arrive(event, number))
-            case Clock():
-                deliver(view.arrive(event.arrival(setting.delay), number))
             case Change() if event.subscriber in subscribers:
                 view.change({**view.rights.subscribers, event.subscriber: event.clearance})
             case Limit():
                 view.limit = event
+        arriving = _arriving(event, setting)
+        if arriving is not None:
+            deliver(view.arrive(arriving, number))
         if view.ended:
             break
         given.note(view)
@@ -120,3 +122,18 @@ def _replay(
     if view.ended and given.ends is not None:
         given.ends.update(dict.fromkeys(subscribers, number))
     return received
+
+
+def _arriving(event: Event, setting: Setting) -> Arrival | None:
+    """What arrives with an event, if it is a moment."""
+    match event:
+        case Tuple():
+            return Arrival((event,))
+        case Clock():
+            return event.arrival(setting.delay)
+        case Change():
+            return event.arrival
+        case Limit():
+            return None
+        case Arrival():
+            return event

@@ -47,8 +47,8 @@ def _rounded(number: int | float) -> float | None:
 
 def cast(value: Value, type_: Type) -> Value:
     match value:
-        case None:
-            return None
+        case None | bytes():  # which are cast to nothing but BINARY
+            return value
         case str():
             return _from_text(value.strip(" "), type_)
         case dt.datetime():

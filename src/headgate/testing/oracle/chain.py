@@ -15,7 +15,7 @@ from headgate.labels import LEAST, Label, Level, Rules
 from headgate.plan.queries import Query
 from headgate.testing.oracle.arrival import exact
 from headgate.testing.oracle.rights import Subscribers
-from headgate.testing.oracle.tuples import Arrival, Clock, Event, Result, Tuple
+from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Result, Tuple
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,31 @@ class Output:
     name: str
     columns: tuple[str, ...]
     results: Sequence[Result]
-    watermarks: Sequence[float]
+    watermarks: Sequence[float | None]
     ended: int | None = None
+
+    @property
+    def least(self) -> Label:
+        """The label that all its tuples have at least."""
+        return Label(sources=frozenset({self.name}))
 
     def tuples(self, after: int, rules: Rules) -> Iterable[Tuple]:
         """The results of one event as tuples of the output, which is one of their sources."""
-        source = Label(sources=frozenset({self.name}))
         for x in self.results:
             if x.after == after:
                 values = dict(zip(self.columns, x.values, strict=True))
-                yield Tuple(self.name, x.time, values, rules.combine(x.label, source))
+                yield Tuple(self.name, x.time, values, rules.combine(x.label, self.least))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What holds for all queries of a chain; `lateness` and `delay` are by stream, in milliseconds."""
+    """What holds for all queries of a chain; `lateness` and `delay` are by stream, in milliseconds; `declared` is by
+    stream the label that all its tuples have at least."""
 
     rules: Rules = field(default_factory=Rules)
     lateness: Mapping[str, int] = field(default_factory=dict)
     delay: Mapping[str, int] = field(default_factory=dict)
+    declared: Mapping[str, Label] = field(default_factory=dict)
     tables: Sequence[Tuple] = ()
 
 
@@ -83,7 +89,7 @@ def _output(
     arriving = [joined(event, number, read, setting) for number, event in enumerate(events)]
     at_the_end = tuple(y for x in read for y in x.tuples(len(events), setting.rules))
     arriving.append(Arrival(at_the_end, dict.fromkeys(streams, math.inf)))
-    ends, watermarks = dict[str, int](), dict[str, list[float]]()
+    ends, watermarks = dict[str, int](), dict[str, list[float | None]]()
     results = exact(
         link.query,
         arriving if ended is None else arriving[: ended + 1],
@@ -94,6 +100,7 @@ def _output(
         level=link.level,
         outputs={x.name for x in read},
         delay=setting.delay,
+        declared={**setting.declared, **{x.name: x.least for x in read}},
         ends=ends,
         watermarks=watermarks,
     )[name]
@@ -110,8 +117,11 @@ def joined(event: Event, number: int, read: Sequence[Output], setting: Setting) 
             own = Arrival((event,))
         case Clock():
             own = event.arrival(setting.delay)
+        case Change():
+            own = Arrival()
         case _:
             return event
     tuples = (y for x in read for y in x.tuples(number, setting.rules))
     watermarks = {x.name: x.watermarks[number] for x in read if number < len(x.watermarks)}
-    return Arrival((*own.tuples, *tuples), {**own.watermarks, **watermarks})
+    arrival = Arrival((*own.tuples, *tuples), {**own.watermarks, **watermarks})
+    return replace(event, arrival=arrival) if isinstance(event, Change) else arrival

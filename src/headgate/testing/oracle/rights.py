@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from headgate.labels import Clearance, Label, Level, Rules
+from headgate.labels import PUBLIC, Clearance, Label, Level, Rules
 from headgate.plan.queries import Block, Query, Stream
 from headgate.testing.oracle.tuples import Tuple
 
@@ -16,7 +16,8 @@ Subscribers = Mapping[str, Clearance | None]
 class Setting:
     """`masking`: columns that may not be read are NULL (exact), not a part of the result's label (cumulative).
     `outputs` are those streams that are made by queries: their watermarks arrive with them. `delay` is by stream, in
-    milliseconds: how long its tuples take to arrive, where that is declared."""
+    milliseconds: how long its tuples take to arrive, where that is declared. `declared` is by stream: the label that
+    all its tuples have at least, with the stream as a source."""
 
     query: Query
     tables: tuple[Tuple, ...]
@@ -26,6 +27,7 @@ class Setting:
     masking: bool
     outputs: frozenset[str] = frozenset()
     delay: Mapping[str, int] = field(default_factory=dict)
+    declared: Mapping[str, Label] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,18 @@ class Rights:
         rules, how = self.setting.rules, block.aggregated
         return [
             name for name, x in found if x is not None and rules.permits(label, x, aggregated=how, beside=block.streams)
+        ]
+
+    def open(self, stream: Stream, block: Block) -> list[str]:
+        """The subscribers to whom a stream is open: who may read tuples of it in a block that have no other label than
+        the declared one. This follows from grants and declarations, never from tuples. A WEAK stream may also be read
+        for another source that the label of a tuple names."""
+        rules, least = self.setting.rules, self.setting.declared.get(stream.name, PUBLIC)
+        found = ((name, self.of(name)) for name in self.subscribers)
+        return [
+            name
+            for name, x in found
+            if x is not None and rules.permits(least, x, aggregated=block.aggregated, beside=x.sources)
         ]
 
     def hide(self, stream: Stream, block: Block) -> frozenset[str]:

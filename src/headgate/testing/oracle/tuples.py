@@ -39,10 +39,11 @@ class Tuple:
 class Arrival:
     """Tuples that arrive at one moment: one of a stream, or none, and the results that queries made at that moment, as
     tuples of their outputs. `watermarks` are those of streams, as far as they do not follow from the tuples that were
-    seen: of outputs by now, and of a stream with a declared delay."""
+    seen: of outputs by now, and of a stream with a declared delay. None: the output is closed, because its reader may
+    read nothing that it is made of."""
 
     tuples: tuple[Tuple, ...] = ()
-    watermarks: Mapping[str, float] = field(default_factory=dict)
+    watermarks: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,12 @@ class Clock:
 
 @dataclass(frozen=True)
 class Change:
-    """From here on a subscriber has this clearance; None if it is no longer a subscriber."""
+    """From here on a subscriber has this clearance; None if it is no longer a subscriber. A change is a moment, with
+    which the `arrival` comes of outputs; None: it is part of the next moment."""
 
     subscriber: str
     clearance: Clearance | None
+    arrival: Arrival | None = field(default_factory=Arrival)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ moment, whatever could be seen before. A view that exceeds a limit ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from headgate.testing.oracle.rights import Rights, Setting, Subscribers
 from headgate.testing.oracle.runs import Run
@@ -26,38 +26,61 @@ class View:
         self._greatest: dict[str, int] = {}
         self._own: dict[str, dict[str, int]] = {}
         self._known: dict[str, float] = {}
+        self._closed = set[str]()
+        self._passed = -math.inf
+        self._passed_for: dict[str, float] = {}
         self.limit = Limit()
         self.ended = False
         self._second, self._yielded = -math.inf, 0
 
-    @property
-    def _watermark(self) -> float:
-        return self._least(self._greatest)
-
-    def watermark(self, name: str) -> float:
+    def watermark(self, name: str) -> float | None:
         """The watermark of the query's output for one subscriber: as far as tuples that it may see have moved it. So
-        nothing comes with an earlier time, but for what stateless blocks pass on of late tuples."""
-        return self._least(self._own.get(name, {}))
+        nothing comes with an earlier time, but for what stateless blocks pass on of late tuples. None: all streams are
+        closed to this subscriber."""
+        return self._passed_for.get(name, -math.inf) if self._open([name]) else None
 
-    def _least(self, greatest: Mapping[str, int]) -> float:
-        readings = (reading for run in self._runs for reading in run.block.readings)
-        streams = {reading.stream.name for reading in readings if not reading.stream.table}
+    def _open(self, names: Collection[str]) -> set[str]:
+        """The streams that any of these subscribers may read; the others do not hold the watermark back."""
+        readings = ((run.block, reading.stream) for run in self._runs for reading in run.block.readings)
+        return {
+            stream.name
+            for block, stream in readings
+            if not stream.table
+            and stream.name not in self._closed
+            and not set(names).isdisjoint(self.rights.open(stream, block))
+        }
+
+    def _least(self, greatest: Mapping[str, int], names: Collection[str]) -> float:
         late = self._setting.lateness
-        return min(
-            max(greatest.get(name, -math.inf) - late.get(name, 0), self._known.get(name, -math.inf)) for name in streams
+        reached = (
+            max(greatest.get(name, -math.inf) - late.get(name, 0), self._known.get(name, -math.inf))
+            for name in self._open(names)
         )
+        return min(reached, default=-math.inf)
+
+    def _pass(self) -> None:
+        """Moves the watermark, which never falls: neither does a stream that a right opens bring time back."""
+        self._passed = max(self._passed, self._least(self._greatest, list(self.rights.subscribers)))
+        for name in self.rights.subscribers:
+            least = self._least(self._own.get(name, {}), [name])
+            self._passed_for[name] = max(self._passed_for.get(name, -math.inf), least)
 
     def arrive(self, arrival: Arrival, number: int) -> list[Result]:
         """All that arrives at one moment is late or not by the watermark before it."""
-        watermark, entered, passed = self._watermark, False, list[Result]()
+        watermark, entered, passed = self._passed, False, list[Result]()
         for place, arriving in enumerate(arrival.tuples):
             position = Position(arriving.time, arriving.stream, number * _MANY + place)
             entered |= self._enter(arriving, position, arriving.time < watermark, number, passed)
         for stream, reached in arrival.watermarks.items():
-            self._known[stream] = max(reached, self._known.get(stream, -math.inf))
+            if reached is None:
+                self._closed.add(stream)
+            else:
+                self._closed.discard(stream)
+                self._known[stream] = max(reached, self._known.get(stream, -math.inf))
+        self._pass()
         if entered and self._exceeds(self._waiting(), self.limit.state):
             return []
-        found = self.advance(self._watermark, number)
+        found = self.advance(self._passed, number)
         return [*found, *([] if self.ended else self._counted(passed))]
 
     def _enter(self, arriving: Tuple, position: Position, late: bool, number: int, passed: list[Result]) -> bool:
@@ -82,7 +105,7 @@ class View:
 
     def _waiting(self) -> int:
         """How many tuples wait for their time, whichever blocks they wait for."""
-        return len({x for run in self._runs for x in run.tuples if x.time > BEGINNING and x.time >= self._watermark})
+        return len({x for run in self._runs for x in run.tuples if x.time > BEGINNING and x.time >= self._passed})
 
     def _exceeds(self, number: int, most: int | None) -> bool:
         exceeds = most is not None and number > most

@@ -1,0 +1,150 @@
+"""Results of one query that several partitions computed, put together in the order of their reader.
+
+Partitions that run in tasks leave their results in files. The driver knows how many results have which label, decides
+by that, and hands the work to tasks again. INVARIANT: nothing is read of results that were not chosen by their label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.columns.sorting import Ints
+from headgate.execution.results import merged_order
+from headgate.execution.tasks.written import read_back
+from headgate.labels import Label
+from headgate.model.results import BlockResults, ResultBatch, Workers
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What one partition computed for one block.
+
+    kinds: for each set of labels the number of its label in `Gathering.kinds`; -1 if it is not chosen
+    passes: whether the block is stateless
+    """
+
+    results: BlockResults
+    kinds: tuple[int, ...]
+    passes: bool
+
+    @classmethod
+    def of(cls, results: BlockResults, kinds: tuple[int, ...], passes: bool) -> Piece:
+        """Without what other processes cannot have or do not need."""
+        place = results.written
+        return cls(
+            replace(results, sets=(), written=None if place is None else replace(place, workers=None)), kinds, passes
+        )
+
+    def chosen(self) -> BlockResults:
+        """Its chosen results; `labels` are the numbers of their labels."""
+        found = read_back(self.results)
+        numbers = np.array(self.kinds, np.int64)[found.labels]
+        kept = numbers >= 0
+        return replace(found if kept.all() else found.where(kept, found.views), labels=numbers[kept])
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """All that is needed to put results together, in any process."""
+
+    query: str
+    pieces: tuple[Piece, ...]
+    kinds: tuple[Label, ...]
+
+    @cached_property
+    def counts(self) -> Ints:
+        """How many results have each label."""
+        found = np.zeros(len(self.kinds), np.int64)
+        for piece in self.pieces:
+            own = piece.results.written
+            each = np.bincount(piece.results.labels, minlength=len(piece.kinds)) if own is None else own.counts
+            for kind, count in zip(piece.kinds, each, strict=True):
+                if kind >= 0:
+                    found[kind] += count
+        return found
+
+    def of_kinds(self, chosen: Sequence[bool]) -> Gathering:
+        """Without the other results, and without labels that no result has."""
+        left = np.array(chosen, np.bool_) & (self.counts > 0)
+        places = np.where(left, np.cumsum(left) - 1, -1).tolist()
+        pieces = tuple(
+            replace(x, kinds=tuple(places[kind] if kind >= 0 else -1 for kind in x.kinds)) for x in self.pieces
+        )
+        return Gathering(self.query, pieces, tuple(compress(self.kinds, left.tolist())))
+
+    def results(self) -> ResultBatch:
+        """The results in order, without subscribers."""
+        parts = [piece.chosen() for piece in self.pieces]
+        order = merged_order([piece.passes for piece in self.pieces], parts)
+        return joined(self.query, parts, order, self.kinds)
+
+
+def joined(query: str, parts: Sequence[BlockResults], order: Ints, kinds: tuple[Label, ...]) -> ResultBatch:
+    """Results of several blocks or partitions as one batch; their `labels` are numbers of these labels."""
+    return ResultBatch(
+        (),
+        query,
+        np.repeat([part.block for part in parts], [len(part) for part in parts])[order],
+        np.concatenate([part.time for part in parts])[order],
+        tuple(pa.concat_arrays(x).take(pa.array(order)) for x in zip(*(x.values for x in parts), strict=True)),
+        np.concatenate([part.labels for part in parts])[order],
+        kinds,
+    )
+
+
+class GatheredBatch(ResultBatch):
+    """Results that are not here. Their number and labels are known; whoever asks for the results themselves makes this
+    process read them."""
+
+    def __init__(self, subscribers: tuple[str, ...], gathering: Gathering, workers: Workers) -> None:
+        for name, value in (
+            ("subscribers", subscribers),
+            ("query", gathering.query),
+            ("kinds", gathering.kinds),
+            ("gathering", gathering),
+            ("workers", workers),
+        ):
+            object.__setattr__(self, name, value)
+
+    gathering: Gathering
+    workers: Workers
+
+    @cached_property
+    def here(self) -> ResultBatch:
+        return self.gathering.results()
+
+    def __len__(self) -> int:
+        return int(self.gathering.counts.sum())
+
+    @property
+    def blocks(self) -> Ints:
+        return self.here.blocks
+
+    @property
+    def times(self) -> Ints:
+        return self.here.times
+
+    @property
+    def values(self) -> tuple[pa.Array, ...]:
+        return self.here.values
+
+    @property
+    def labels(self) -> Ints:
+        return self.here.labels
+
+    def to(self, subscribers: tuple[str, ...]) -> ResultBatch:
+        return GatheredBatch(subscribers, self.gathering, self.workers)
+
+    def of_kinds(self, chosen: Sequence[bool]) -> ResultBatch:
+        return GatheredBatch(self.subscribers, self.gathering.of_kinds(chosen), self.workers)
+
+    def left_of_kinds(self, chosen: Sequence[bool]) -> ResultBatch:
+        if all(chosen):
+            return self
+        return self.here.to(self.subscribers).left_of_kinds(chosen)

@@ -1,0 +1,1 @@
+"""Partitions that run in Spark's tasks: what goes to a task, what a task does, and what comes back."""

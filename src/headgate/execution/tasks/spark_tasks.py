@@ -1,0 +1,190 @@
+"""Tasks in Spark's Python workers. Jobs are RDDs of bytes: Spark moves them and converts nothing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+from pyspark import Broadcast, SparkContext
+from pyspark.sql import SparkSession
+
+from headgate.execution.memory import keep_freed
+from headgate.execution.partitions import PartitionName
+from headgate.execution.tasks import worker
+from headgate.execution.tasks.blobs import packed_table, unpacked_table
+from headgate.execution.tasks.intake import Part, advance_parts, label_texts, read_split
+from headgate.execution.tasks.step import Intake, Outcome, SplitStep, Step, TaskPlan
+from headgate.ingress.splits import Split
+from headgate.logs import event
+from headgate.operators import threads
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+MOST_SENT = 8
+"""How many plans, and how many tables, workers are told of: there is one for each stage of queries."""
+TRIES = 4
+"""How often a job is tried whose workers die. A step changes nothing before the driver takes what it returned."""
+
+
+class _Sent(Generic[T]):
+    """A value that is sent to workers once, and not with each batch: the last few, by name."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, Broadcast[T]] = {}
+
+    def once(self, context: SparkContext, name: str, value: T) -> Broadcast[T]:
+        if name not in self._sent:
+            self._sent[name] = context.broadcast(value)
+            for old in list(self._sent)[:-MOST_SENT]:
+                self._sent.pop(old).unpersist()
+        return self._sent[name]
+
+
+class SparkTasks:
+    """`spark` gives the session when the first job needs it."""
+
+    def __init__(self, spark: Callable[[], SparkSession]) -> None:
+        self._spark = spark
+        self._plan = _Sent[TaskPlan]()
+        self._tables = _Sent[pa.Table | None]()
+
+    @property
+    def context(self) -> SparkContext:
+        return self._spark().sparkContext
+
+    @property
+    def on_this_machine(self) -> bool:
+        return str(self.context.master).startswith("local")
+
+    def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
+        given = [(name, packed_table(parts[name])) for name in plan.names]
+        work = partial(_advance_each, self._plans(plan), self._table(plan, step), _without_tables(step))
+        return self.collected(
+            f"advance {len(given)} partitions", lambda: self.context.parallelize(given, len(given)).mapPartitions(work)
+        )
+
+    def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
+        """One job of two stages: a task for each split, then one for each partition."""
+        sent, names = self._plans(plan), len(plan.names)
+        taken = self.context.broadcast(intake)
+        given = replace(step, step=replace(step.step, tables=(step.step.tables[0], None)))
+        read = partial(_read_each, sent, taken)
+        work = partial(_advance_parts, sent, self._table(plan, step.step), pickle.dumps(given))
+
+        def job() -> Any:
+            parts = self.context.parallelize(splits, max(1, len(splits))).mapPartitions(read)
+            return parts.partitionBy(names, int).mapPartitionsWithIndex(work)
+
+        try:
+            return self.collected(f"read {len(splits)} splits, advance {names} partitions", job)
+        finally:
+            taken.destroy()
+
+    def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
+        work = partial(_label_texts, intake)
+        found = self.collected(
+            f"look for labels in {len(splits)} splits",
+            lambda: self.context.parallelize(splits, max(1, len(splits))).mapPartitions(work),
+        )
+        return set(found)
+
+    def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
+        return self.collected(
+            what, lambda: self.context.parallelize(items, max(1, len(items))).mapPartitions(partial(_each, work))
+        )
+
+    def _plans(self, plan: TaskPlan) -> Broadcast[TaskPlan]:
+        return self._plan.once(self.context, plan.run, plan)
+
+    def _table(self, plan: TaskPlan, step: Step) -> Broadcast[pa.Table | None]:
+        """The tuples of tables, once for each snapshot of them."""
+        number, table = step.tables
+        return self._tables.once(self.context, f"{plan.run} {number}", table)
+
+    def collected(self, what: str, job: Callable[[], Any]) -> list[Any]:
+        """The results of a job, which is tried again if a worker dies."""
+        for tried in range(1, TRIES + 1):
+            self.context.setJobDescription(f"headgate: {what}")
+            try:
+                return list(job().collect())
+            except Exception as error:
+                if tried == TRIES or "Python worker exited unexpectedly" not in str(error):
+                    raise
+                event("tasks", "a worker died; its work is done again", tried=tried)
+            finally:
+                self.context.setJobDescription(None)  # type: ignore[arg-type]
+        raise AssertionError("the last try raises")
+
+
+def prepare_worker() -> None:
+    """A task has one core, and so one thread; freed memory stays for the next one."""
+    global _PREPARED
+    if not _PREPARED:
+        _PREPARED = True
+        keep_freed()
+        threads.WORTH_IT = 1 << 62
+        pa.set_cpu_count(1)
+
+
+_PREPARED = False
+
+
+def _without_tables(step: Step) -> bytes:
+    return pickle.dumps(replace(step, tables=(step.tables[0], None)))
+
+
+def _with_tables(step: Step, tables: Broadcast[pa.Table | None]) -> Step:
+    return replace(step, tables=(step.tables[0], tables.value))
+
+
+def _advance_each(
+    plan: Broadcast[TaskPlan],
+    tables: Broadcast[pa.Table | None],
+    step: bytes,
+    given: Iterable[tuple[PartitionName, bytes]],
+) -> Iterator[Outcome]:
+    prepare_worker()
+    for name, blob in given:
+        own = _with_tables(pickle.loads(step), tables)  # noqa: S301
+        yield worker.advance(plan.value, own, name, unpacked_table(blob))
+
+
+def _read_each(
+    plan: Broadcast[TaskPlan], intake: Broadcast[Intake], splits: Iterable[Split]
+) -> Iterator[tuple[int, Part]]:
+    """The parts of splits, by the number of their partition."""
+    prepare_worker()
+    numbers = {name: number for number, name in enumerate(plan.value.names)}
+    for split in splits:
+        for name, part in read_split(plan.value, intake.value, split).items():
+            yield numbers[name], part
+
+
+def _advance_parts(
+    plan: Broadcast[TaskPlan],
+    tables: Broadcast[pa.Table | None],
+    step: bytes,
+    number: int,
+    parts: Iterable[tuple[int, Part]],
+) -> Iterator[Outcome]:
+    prepare_worker()
+    given = pickle.loads(step)  # noqa: S301
+    given = replace(given, step=_with_tables(given.step, tables))
+    yield advance_parts(plan.value, given, plan.value.names[number], (part for _, part in parts))
+
+
+def _each(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    prepare_worker()
+    for item in items:
+        yield work(item)
+
+
+def _label_texts(intake: Intake, splits: Iterable[Split]) -> Iterator[tuple[str | None, ...]]:
+    prepare_worker()
+    for split in splits:
+        yield from label_texts(intake, split)

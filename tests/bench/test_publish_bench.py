@@ -1,0 +1,41 @@
+"""What `bench publish` sends and counts: its requests without a server, and a small run with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from headgate.bench import producer
+from headgate.bench.harness import Silent
+from headgate.bench.publish import delivered, disk, into_kafka, latency, published, requests, served, subscribed
+
+
+def test_both_forms_of_a_request_hold_the_same_rows() -> None:
+    arrow = requests("Arrow", 3)
+    assert isinstance(arrow, pa.Table)
+    assert arrow.to_pylist() == requests("JSON", 3)
+
+
+def test_the_disk_is_measured_by_flushed_files(tmp_path: Path) -> None:
+    row = disk(tmp_path, 0.05)
+    assert row["what"] == "the disk: write and flush 1 KB" and (tmp_path / "flushed").stat().st_size == 1024
+
+
+@pytest.mark.long
+def test_tuples_reach_the_log_and_the_subscriber(tmp_path: Path) -> None:
+    with served(tmp_path / "home") as bed:
+        into = published(bed, "Arrow", 100, 2, 0.5)
+        assert isinstance(into["tuples/s"], int) and into["tuples/s"] > 0
+        with subscribed(bed) as ann:
+            assert delivered(bed, ann, "JSON", 10, 3)["what"] == "to a subscriber"
+            assert latency(bed, ann, 2)["what"] == "latency to a subscriber"
+            assert ann.count == 1 + 30 + 2
+
+
+@pytest.mark.long
+def test_kafkas_producer_is_measured_beside_it() -> None:
+    assert producer.is_installed(), "run scripts/ensure-kafka.sh broker"
+    found = list(into_kafka(0.2, Silent()))
+    assert len(found) == 12 and all(isinstance(x["tuples/s"], int) and x["tuples/s"] > 0 for x in found)

@@ -1,0 +1,173 @@
+"""Batches in tasks: read there and computed there; staged and published by the driver alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from worlds.harness import RULES
+from worlds.task_process import TasksHere
+from worlds.tasks_bench import InTasks
+
+from headgate.egress.parquet import ParquetSink
+from headgate.errors import HeadgateError
+from headgate.execution.executors import Executor, LocalExecutor
+from headgate.execution.tasks import written
+from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
+from headgate.labels import parse_label
+from headgate.model.query import ContinuousQuery
+from headgate.operators.program import Program
+from headgate.recovery.state import StateFolder
+from headgate.service.cluster import check_workers
+from headgate.storage import LocalStorage
+
+pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
+
+
+@pytest.fixture(params=[1, 10_000], ids=["results in files", "results by the driver"], autouse=True)
+def worth_it(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """From how many results on they are written to files."""
+    monkeypatch.setattr(written, "WORTH_IT", request.param)
+    return int(request.param)
+
+
+def run(home: Path, partitions: int, batches: int = 2) -> InTasks:
+    bench = InTasks(home, partitions)
+    for number in range(batches):
+        bench.give(number)
+    bench.end()
+    assert bench.pipeline is not None
+    bench.pipeline.close()
+    return bench
+
+
+@pytest.mark.parametrize(
+    "partitions", [pytest.param(1, marks=pytest.mark.long), 3, pytest.param(8, marks=pytest.mark.long)]
+)
+def test_readers_of_parquet_receive_from_tasks_what_they_receive_from_the_driver(
+    tmp_path: Path, partitions: int, worth_it: int
+) -> None:
+    there, here = run(tmp_path / "tasks", partitions), run(tmp_path / "driver", 0)
+    assert there.received() == here.received() and len(here.received()) == 6
+    assert isinstance(there.tasks, TasksHere) and there.tasks.read == 4  # no batch was read by the driver
+    assert bool(there.tasks.works) == (worth_it == 1)
+    assert not [x for x in LocalStorage(there.home / "state").names() if "results" in x]
+    assert there.pipeline is not None and here.pipeline is not None
+    assert there.pipeline.counts.results == here.pipeline.counts.results
+    assert there.pipeline.counts.unseen == here.pipeline.counts.unseen
+    assert there.pipeline.counts.tuples == here.pipeline.counts.tuples
+
+
+def test_a_batch_with_a_late_tuple_is_decided_by_the_driver(tmp_path: Path) -> None:
+    found = {}
+    for partitions in (0, 3):
+        bench = InTasks(tmp_path / str(partitions), partitions)
+        for number, back in enumerate((0, 0, 6, 0)):
+            bench.give(number, back=back)
+        bench.end()
+        assert bench.pipeline is not None
+        found[partitions] = bench.received(), bench.pipeline.counts.late
+        bench.pipeline.close()
+    assert found[0] == found[3] and found[0][1].total()
+    assert isinstance(bench.tasks, TasksHere) and bench.tasks.read == 6
+
+
+def test_a_right_that_is_lost_between_staging_and_publishing_takes_the_results_away(tmp_path: Path) -> None:
+    bench = InTasks(tmp_path)
+    bench.give(0)
+    before = bench.received()
+    computed = bench.now
+    bench.everyone(cy="doctor", bob=None)
+    bench.during, bench.now = bench.now, computed
+    bench.give(1)  # computed and staged for all three; published when bob has nothing and cy is no nurse
+    after = bench.received()
+    assert after["bob.mean/mean"] == before["bob.mean/mean"]
+    new = [row for row in after["cy.joined/joined"] if row not in before.get("cy.joined/joined", ())]
+    labels = {parse_label(str(row[1])) for row in new}
+    assert labels and all(RULES.permits(label, bench.clearance("doctor")) for label in labels)
+    assert len(after["ann.mean/mean"]) > len(before["ann.mean/mean"])
+    assert bench.pipeline is not None
+    bench.pipeline.close()
+
+
+def test_a_restart_continues_from_what_tasks_wrote_and_leaves_no_orphan(tmp_path: Path) -> None:
+    bench, other = InTasks(tmp_path / "a"), run(tmp_path / "b", 3)
+    for number in range(2):
+        bench.give(number)
+        assert bench.pipeline is not None
+        bench.pipeline.close()
+        bench.start()
+    bench.end()
+    assert bench.pipeline is not None
+    bench.pipeline.close()
+    assert bench.received() == other.received()
+    bench.start().close()  # what an attempt left that does not count is removed with the next start
+    states = StateFolder(bench.home / "state")
+    needed = set[str]().union(*states._files.values())
+    assert set(LocalStorage(bench.home / "state").names()) <= needed
+
+
+def test_a_crash_between_commit_and_publishing_publishes_once(tmp_path: Path) -> None:
+    bench, other = InTasks(tmp_path / "a"), run(tmp_path / "b", 3)
+    for number in range(2):
+        assert bench.pipeline or bench.start()
+        pipeline = bench.pipeline
+        assert pipeline is not None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ParquetSink, "publish", _crash)
+            with pytest.raises(KeyboardInterrupt):
+                bench.give(number)
+        pipeline.close()
+        bench.start()
+        bench.give(number)  # the first stream's batch is committed: only the second one is taken
+    bench.end()
+    assert bench.received() == other.received()
+    assert bench.pipeline is not None
+    bench.pipeline.close()
+
+
+def test_tasks_run_where_the_state_is_reached() -> None:
+    def at(master: str) -> Any:
+        return SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+
+    check_workers(at("local[2]"), None)
+    with pytest.raises(HeadgateError, match=r"tasks on `spark://host:7077`: its workers do not reach the state"):
+        check_workers(at("spark://host:7077"), None)
+
+
+class _Alternating(Placement):
+    """Every other batch runs in tasks."""
+
+    turn = False
+
+    def in_tasks(self, size: int, held: int, *, now: bool) -> bool:  # noqa: ARG002
+        self.turn = not self.turn
+        return self.turn
+
+
+class _Moving(InTasks):
+    def make(self, queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
+        there = partial(super().make, queries, program, schema)
+        here = partial(LocalExecutor, program, schema, self.evaluate)
+        return AdaptiveExecutor(program, schema, here, there, _Alternating())  # type: ignore[arg-type]
+
+
+def test_counts_of_steps_go_on_when_work_moves(tmp_path: Path) -> None:
+    counts = []
+    for bench in (InTasks(tmp_path / "driver", 0), InTasks(tmp_path / "tasks"), _Moving(tmp_path / "moving")):
+        for number in range(2):
+            bench.give(number)
+        assert bench.pipeline is not None
+        found = bench.pipeline.profile("mean", "ann.mean")
+        counts.append([{name: (x.taken, x.given, x.held) for name, x in view.steps.items()} for view in found])
+        bench.pipeline.close()
+    assert counts[0] == counts[1] == counts[2] and counts[0][0]
+
+
+def _crash(*_: object) -> None:
+    raise KeyboardInterrupt

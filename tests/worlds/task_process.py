@@ -1,0 +1,99 @@
+"""Tasks that run in this process, but receive and return everything as bytes, as in another one."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headgate.execution.partitions import PartitionName
+from headgate.execution.tasks import worker
+from headgate.execution.tasks.intake import advance_parts, label_texts, read_split
+from headgate.execution.tasks.step import Intake, Outcome, SplitStep, Step, TaskPlan
+from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.splits import Split
+from headgate.ingress.validation import Whole
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class FileBatch:
+    """A batch in a Parquet file, which tasks read in so many parts."""
+
+    table: pa.Table
+    path: Path
+    parts: int
+
+    def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
+        pass
+
+    def whole(self) -> Whole:
+        return Whole(self.table)
+
+    def size(self) -> int:
+        return int(self.table.nbytes)
+
+    def splits(self) -> list[Split]:
+        self.path.parent.mkdir(exist_ok=True, parents=True)
+        pq.write_table(self.table, self.path, row_group_size=max(1, self.table.num_rows // (self.parts + 1)))
+        return [Split(part, str(self.path), part, self.parts) for part in range(self.parts)]
+
+
+class TasksHere:
+    """Sometimes a task loses what it had in memory, or runs twice; only the second attempt counts then."""
+
+    on_this_machine = True
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = Random(seed)
+        self.steps = 0
+        self.cached = 0
+        self.read = 0
+        """Batches that tasks read and took."""
+        self.works = 0
+        """How often results were staged for a reader."""
+
+    def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
+        return self._each(plan, worker.advance, step, parts)
+
+    def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
+        read = [_sent(read_split(*_sent((plan, intake, split)))) for split in splits]
+        parts = {name: [part[name] for part in read] for name in plan.names}
+        found = self._each(plan, advance_parts, step, parts)
+        self.read += found[0].refused is None
+        return found
+
+    def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
+        return {texts for split in splits for texts in label_texts(intake, split)}
+
+    def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:  # noqa: ARG002
+        """Each item once, or twice, and then the second attempt counts."""
+        self.works += len(items)
+        return [[_sent(_sent(work)(_sent(x))) for _ in range(self._rng.choice((1, 1, 2)))][-1] for x in items]
+
+    def _each(
+        self, plan: TaskPlan, work: Callable[..., Outcome], step: object, parts: Mapping[PartitionName, Any]
+    ) -> list[Outcome]:
+        self.steps += 1
+        found = []
+        for name in plan.names:
+            for _ in range(self._rng.choice((1, 1, 1, 2))):
+                if self._rng.random() < 0.2:
+                    worker._KEPT.clear()
+                done = _sent(work(*_sent((plan, step, name, parts[name]))))
+            found.append(done)
+            self.cached += done.cached
+        return found
+
+
+def _sent(value: T) -> T:
+    """As another process has it."""
+    return pickle.loads(pickle.dumps(value))  # type: ignore[no-any-return]  # noqa: S301

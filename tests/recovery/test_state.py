@@ -275,5 +275,5 @@ def test_a_state_of_another_version_is_named_as_such_and_nothing_of_it_is_remove
 def test_a_state_of_folders_is_named_as_an_older_one(tmp_path: Path) -> None:
     (tmp_path / "000000000000007").mkdir()
     (tmp_path / "000000000000007" / "state.json").write_text("{}")
-    with pytest.raises(StoreError, match=rf"an older version of Headgate wrote it .format 3, this version reads {FORMAT}"):
+    with pytest.raises(StoreError, match=rf"an older version of Headgate wrote it .format 3, .* reads {FORMAT}"):
         StateFolder(tmp_path).newest()

@@ -97,7 +97,7 @@ def _meet(own: Side, new: int, other: Side, count: int, mine: Ints, others: Ints
     no room."""
     key, position, time = own.keys[new], own.came[own.rows[new]], own.times[new]
     links, fifo, stays = other.links, other.fifo, len(other.gone) == 0
-    row, latest = np.int64(other.head[key]), np.int64(1) << 62
+    row, latest = int(other.head[key]), np.int64(1) << 62
     while row >= 0:
         chained = links[row, CHAIN]
         if fifo and (chained >> 32 != key or links[row, CAME] >= latest):

@@ -1,4 +1,4 @@
-"""Ingress in tasks: reads a split, labels its tuples, drops those that nobody sees, and deals the rest out to the
+"""Ingress in tasks: reads a split, labels its tuples, drops those that nobody sees, and divides the rest among the
 partitions. Then, in the tasks that have the parts of all splits: the visibility of the batch from the summaries."""
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.ingress_log import PUBLISH, folder_name
 from headgate.model.stream import StreamDescriptor
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
 
@@ -39,8 +39,8 @@ class DirectEngine:
         self.fault: Exception | None = None
 
     @property
-    def counts(self) -> Counts:
-        return self.pipeline.counts if self.pipeline else Counts()
+    def counts(self) -> RunCounts:
+        return self.pipeline.counts if self.pipeline else RunCounts()
 
     def start(self) -> None:
         self._thread.start()

@@ -50,8 +50,8 @@ class ResultFilter:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
                 read = [self._read(view, batch.block) for batch in mine]
-                course = view.scratch.course.marks.tobytes() if view.scratch.course is not None else b""
-                key = (*map(id, mine), *read, course)
+                timeline = view.scratch.timeline.marks.tobytes() if view.scratch.timeline is not None else b""
+                key = (*map(id, mine), *read, timeline)
                 if key not in whole:
                     whole[key] = self._whole(view, mine, read)
                 result_batches += self._shared_out(view, whole[key])

@@ -96,7 +96,7 @@ def file_of(row: int) -> str:
     return f"{row // ROWS + 1:09}.parquet"
 
 
-def cuts(before: int, rows: int) -> list[tuple[int, int]]:
+def file_ranges(before: int, rows: int) -> list[tuple[int, int]]:
     """Where rows that come after so many are cut into files: the first and the one after the last, of each file."""
     ends = [*range(ROWS - before % ROWS, rows, ROWS), rows] if rows else []
     return list(zip([0, *ends], ends, strict=False))

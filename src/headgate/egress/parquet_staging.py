@@ -26,7 +26,7 @@ STAGED = ".staged"
 
 
 @dataclass(frozen=True)
-class Part:
+class StagedFile:
     """A file that waits to be published.
 
     name: its name in the staging folder
@@ -42,7 +42,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cut:
+class StagedFiles:
     """Files that are staged for a reader.
 
     rows: how many rows the reader has before them
@@ -50,7 +50,7 @@ class Cut:
     name: what the names of their files begin with; one more file of this name holds the exact labels
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[StagedFile]
     rows: int
     lost: tuple[str, str] | None = None
     name: str = ""
@@ -60,18 +60,20 @@ def labels_file(name: str) -> str:
     return f"{name}.labels"
 
 
-def cut(folder: ResultFolder, place: str, before: int, table: pa.Table, name: str, places: Ints, waiting: int) -> Cut:
+def stage_files(
+    folder: ResultFolder, place: str, before: int, table: pa.Table, name: str, places: Ints, waiting: int
+) -> StagedFiles:
     """Write the files that hold these rows, after the `before` published ones; `places` are their positions among the
     computed results."""
     with folder.reporting(place):
         last, start, lost = _last_file(folder, place, before, table)
     parts = []
-    for number, (begin, end) in enumerate(files.cuts(start, len(places))):
-        part = Part(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
+    for number, (begin, end) in enumerate(files.file_ranges(start, len(places))):
+        part = StagedFile(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
         rows = table.slice(begin, end - begin)
         files.write(rows if number or last is None else files.joined([last, rows]), part.name, waiting)
         parts.append(part)
-    return Cut(parts, start, lost)
+    return StagedFiles(parts, start, lost)
 
 
 def _last_file(
@@ -108,12 +110,12 @@ class Staging:
     name: str
 
 
-def stage_there(work: Staging) -> Cut:
+def stage_there(work: Staging) -> StagedFiles:
     """In a task: read the results, put them in order, write the reader's files."""
     results, folder = work.gathering.results(), ResultFolder(work.folder)
     name = f"{work.name}-{secrets.token_hex(4)}"
     with folder.reporting(STAGED), folder.inside(STAGED) as here:
         files.write_labels(results, labels_file(name), here)
         table = files.table_of(results, work.address)
-        found = cut(folder, work.place, work.before, table, name, np.arange(len(results)), here)
+        found = stage_files(folder, work.place, work.before, table, name, np.arange(len(results)), here)
     return replace(found, name=name)

@@ -58,17 +58,17 @@ def _order(emitted: Emitted, tuples: Numbered) -> tuple[Ints, ...]:
 def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
     """The order of a view's results: by the moment at which they come; of one moment those of windowed blocks first, by
     instant and then block; then those of stateless blocks, by arrival."""
-    passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
+    stateless = [view.running.query.blocks[batch.block].stateless for batch in batches]
     come = [moments_of(view, batch) for batch in batches] if view.mixed else []
-    return merged_order(passing, batches, come)
+    return merged_order(stateless, batches, come)
 
 
-def merged_order(passing: Sequence[bool], batches: Sequence[BlockResults], come: Sequence[Ints] = ()) -> Ints:
-    """As `result_order`: `passing` says which batches are of stateless blocks, `come` when results come, if some have
+def merged_order(stateless: Sequence[bool], batches: Sequence[BlockResults], come: Sequence[Ints] = ()) -> Ints:
+    """As `result_order`: `stateless` says which batches are of stateless blocks, `come` when results come, if some have
     windows and some have none."""
     widest = max(len(batch.order) for batch in batches)
     columns: list[list[Ints]] = [[] for _ in range(widest + 3)]
-    for number, (batch, passes) in enumerate(zip(batches, passing, strict=True)):
+    for number, (batch, passes) in enumerate(zip(batches, stateless, strict=True)):
         at, block = np.full(len(batch), int(passes)), np.full(len(batch), batch.block)
         instant, rows = batch.order[: 1 if passes else 4], batch.order[1 if passes else 4 :]
         keys = (come[number] if come else at, at, *instant, block, *rows)
@@ -81,9 +81,9 @@ def merged_order(passing: Sequence[bool], batches: Sequence[BlockResults], come:
 
 def moments_of(view: View, batch: BlockResults) -> Ints:
     """The moment at which each result comes: that of its tuple, or that at which its instant became final."""
-    assert view.scratch.course is not None  # noqa: S101
+    assert view.scratch.timeline is not None  # noqa: S101
     passes = view.running.query.blocks[batch.block].stateless
-    return view.scratch.course.came(batch.order[0]) if passes else view.scratch.course.final(batch.time)
+    return view.scratch.timeline.came(batch.order[0]) if passes else view.scratch.timeline.final(batch.time)
 
 
 def end_notice(view: View, rules: Rules) -> ResultBatch:

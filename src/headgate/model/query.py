@@ -10,7 +10,7 @@ from headgate.labels import Label, Level
 from headgate.plan.expressions import Column, Expr
 from headgate.plan.lowering import lower
 from headgate.plan.nodes import Node
-from headgate.plan.queries import Block, Query
+from headgate.plan.queries import Query, QueryBlock
 from headgate.plan.secure import Mode
 
 
@@ -79,13 +79,13 @@ def name_at(query: str, level: str) -> str:
     return f"{query}@{level}"
 
 
-def _column_labels(block: Block) -> Iterator[Label]:
+def _column_labels(block: QueryBlock) -> Iterator[Label]:
     read = {(column.input, column.name) for column in columns_read(block)}
     for number, reading in enumerate(block.readings):
         yield from (label for name, label in reading.stream.labels if (number, name) in read)
 
 
-def columns_read(block: Block) -> frozenset[Column]:
+def columns_read(block: QueryBlock) -> frozenset[Column]:
     """All columns that a block reads: in conditions, select items, groups and PARTITIONED BY."""
     exprs: list[Expr] = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups]
     for reading in block.readings:

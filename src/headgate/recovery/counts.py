@@ -11,13 +11,13 @@ from headgate.model.snapshot import CatalogSnapshot
 
 
 @dataclass
-class Counts:
+class RunCounts:
     """What happened, for the summary."""
 
     batches: int = 0
     tuples: Counter[str] = field(default_factory=Counter)
     """By stream: tuples whose results, as far as they are final, are out."""
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rejected: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     """Tuples that nobody was permitted to see when they arrived."""
     late: Counter[str] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class Counts:
             for name in x.subscribers:
                 self.ended[*now.account(name, x.query), x.ended] = None
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Drops the counts of former subscribers."""
         for query, name in [key for key in self.results if (key[1], key[0]) not in now.clearances]:
             del self.results[query, name]

@@ -26,7 +26,7 @@ from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink, plain_rejected, rejected_of
 from headgate.errors import ColumnsChanged, SourceError
 from headgate.execution.partitions import PartitionName
-from headgate.execution.tasks.step import Refused
+from headgate.execution.tasks.step import TaskRefusal
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.splits import Split
@@ -40,7 +40,7 @@ from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
 from headgate.plan.analysis import ViewCounts
 from headgate.recovery.checkpoints import Checkpoints
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.recovery.destinations import Destinations, Staged
 from headgate.recovery.home import CHECKPOINTS, STATE, Home
 from headgate.recovery.isolation import Served
@@ -60,7 +60,7 @@ from headgate.recovery.state import Saved, StateFolder
 from headgate.recovery.subscription_status import Notice, SubscriptionStatuses
 from headgate.recovery.tables import ReadTable, Tables, no_tables
 from headgate.storage import Storage
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 Done = TypeVar("Done")
 
@@ -76,7 +76,7 @@ class Pipeline:
     def __init__(
         self,
         home: Path,
-        gate: SnapshotSource,
+        snapshots: SnapshotSource,
         make: Make,
         sinks: Sequence[Sink],
         clock: Clock,
@@ -84,11 +84,11 @@ class Pipeline:
         read_table: ReadTable = no_tables,
         storage: Storage | None = None,
         *,
-        place: Place | None = None,
+        place: StateLocation | None = None,
         take_over: bool = False,
     ) -> None:
         self._home = Home(home, place, take_over=take_over)
-        self._gate = gate
+        self._snapshots = snapshots
         self._sinks = Destinations(sinks)
         self._clock = clock
         self._lock = threading.Lock()
@@ -97,7 +97,7 @@ class Pipeline:
         self._states = StateFolder(storage or home / STATE, self._home.epoch, self._home.check)
         self._checkpoints = None if place is None else Checkpoints(home / CHECKPOINTS, self._states)
         self._tables = Tables(self._states, read_table)
-        self._refused: list[RejectedRows] = []
+        self._rejected: list[RejectedRows] = []
         self._waiting: dict[str, set[tuple[str, str]]] = {}
         """By stream that cannot be read: who was told (subscriber and query)."""
         self._version = 0
@@ -114,7 +114,7 @@ class Pipeline:
         self._kept = CatalogSnapshot()
         self._standings = SubscriptionStatuses()
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
-        self.counts = Counts()
+        self.counts = RunCounts()
         self.began = clock.now()
         try:
             self._sinks.claim(self._home.identity, self._home.epoch)
@@ -139,11 +139,11 @@ class Pipeline:
 
     def _go_on(self) -> None:
         """Continues from the newest state, if there is one."""
-        saved, snapshot = self._states.newest(), self._gate.snapshot()
+        saved, snapshot = self._states.newest(), self._snapshots.snapshot()
         if self._checkpoints is not None:
             self._checkpoints.restore({} if saved is None else saved.rest.get("checkpoints", {}))
         if saved is None:
-            self._meet(snapshot)
+            self._update(snapshot)
             return
         out = self._states.out(saved.version)
         self._sinks.check(saved, delivered=out is not None)
@@ -164,7 +164,7 @@ class Pipeline:
             tuples=self._graph.held,
             seconds=round(self._clock.now() - began, 3),
         )
-        self._meet(snapshot)
+        self._update(snapshot)
         ended = limited(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
         self.counts.end(snapshot, [x for word in ended for x in permitted(snapshot, word)])
         staged = self._sinks.restore(saved, out)
@@ -176,7 +176,7 @@ class Pipeline:
         partitions, chain = self._good
         self._graph.restore(self._states.stored(partitions), chain, served)
 
-    def _meet(self, snapshot: CatalogSnapshot) -> None:
+    def _update(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with this catalog snapshot."""
         if snapshot is self._snapshot:
             return
@@ -185,15 +185,15 @@ class Pipeline:
             self._ingress = {}
             for name in sorted(snapshot.descriptors):
                 self._enter(name, snapshot)
-        tuples, refused = self._tables.meet(self._served.snapshot, self._ingress)
+        tuples, rejected = self._tables.update(self._served.snapshot, self._ingress)
         self.counts.tuples.update(tuples)
-        self._refuse(refused)
+        self._reject(rejected)
         self._isolated(self._follow)
-        self._standings.meet(snapshot)
+        self._standings.update(snapshot)
         self._snapshot = snapshot
 
     def _follow(self, served: CatalogSnapshot) -> None:
-        self._graph.meet(served)
+        self._graph.update(served)
         self._prepare(served)
 
     def _prepare(self, served: CatalogSnapshot) -> None:
@@ -227,10 +227,10 @@ class Pipeline:
         """The tables that cannot be read, and why."""
         return self._tables.unreadable
 
-    def _refuse(self, refused: Sequence[RejectedRows]) -> None:
+    def _reject(self, rejected: Sequence[RejectedRows]) -> None:
         """Collects rejected rows, which go to the owners of streams with the next version."""
-        self.counts.refused.update({(x.stream, x.reason): len(x) for x in refused})
-        self._refused += refused
+        self.counts.rejected.update({(x.stream, x.reason): len(x) for x in rejected})
+        self._rejected += rejected
 
     @property
     def held(self) -> int:
@@ -279,16 +279,16 @@ class Pipeline:
         decoded = (
             batch.decoded(pushdown, now, partial(self._register, stream)) if pushdown else None
         )  # without the lock: other streams proceed
-        whole = batch.whole() if pushdown and decoded is None else None
+        whole = batch.all_rows() if pushdown and decoded is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             if decoded is not None and not decoded.pushdown.still(self._served.snapshot, self._graph.dictionary.epoch):
                 decoded = None
             if decoded is None and whole is None and stream in self._ingress:
-                whole = batch.whole()  # before any change, as it may be unreadable
+                whole = batch.all_rows()  # before any change, as it may be unreadable
             if stream not in self._ingress:  # its queries left while it was being read
                 self._done[stream] = number
                 self._finish(snapshot, ())
@@ -297,7 +297,7 @@ class Pipeline:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += decoded.unseen
-                self._refuse(decoded.refused)
+                self._reject(decoded.rejected)
                 results = self._results(decoded.arrivals, now, settled)
                 self._finish(snapshot, [*self._resumed(stream), *results])
                 self.counts.tuples[stream] += decoded.tuples
@@ -305,11 +305,11 @@ class Pipeline:
             assert whole is not None  # noqa: S101
             self._check_columns(stream, whole.table)
             # raises if the batch cannot be taken; nothing is changed then
-            arrivals, refused = self._ingress[stream].take(whole.table, now)
+            arrivals, rejected = self._ingress[stream].take(whole.table, now)
             self._done[stream] = number
             self.counts.batches += 1
-            self._refuse([*whole.refused, *refused])
-            self._refused += [note(stream, text) for text in whole.notes]
+            self._reject([*whole.rejected, *rejected])
+            self._rejected += [note(stream, text) for text in whole.notes]
             results = self._results(arrivals, now, settled)
             self._finish(snapshot, [*self._resumed(stream), *results])
             self.counts.tuples[stream] += len(whole)
@@ -319,17 +319,17 @@ class Pipeline:
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return True
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             if stream not in self._ingress:
                 return False
-            self._graph.place(batch.size())
+            self._graph.choose_executor(batch.size())
             splits = batch.splits() if self._graph.reads_splits(stream) else None
             if splits is None:
                 return False
             floors = self._floors({} if settled is None else {stream: settled})
             found = self._split_results(stream, splits, now, floors)
-            if isinstance(found, Refused):
+            if isinstance(found, TaskRefusal):
                 event("pipeline", "the driver reads a batch", stream=stream, batch=number, why=found.driver)
                 return False
             results, tuples = found
@@ -343,17 +343,17 @@ class Pipeline:
 
     def _split_results(
         self, stream: str, splits: Sequence[Split], now: int, floors: Mapping[str, int]
-    ) -> tuple[list[ResultBatch], int] | Refused:
+    ) -> tuple[list[ResultBatch], int] | TaskRefusal:
         """Label texts that tasks meet for the first time get their numbers here, and then the batch is read again."""
         ingress = self._ingress[stream]
         while True:
             found = self._isolated(lambda _: self._graph.split_batch(stream, ingress.known, splits, now, floors))
-            if not isinstance(found, Refused) or not found.unknown:
+            if not isinstance(found, TaskRefusal) or not found.unknown:
                 return found
             with suppress(Exception):  # then the driver reads the batch, and it fails for its stream alone
                 ingress.register(sorted(found.unknown, key=str))
             if not all(texts in ingress.known for texts in found.unknown):
-                return Refused(driver="a label cannot be read")
+                return TaskRefusal(driver="a label cannot be read")
 
     def _check_columns(self, stream: str, table: pa.Table) -> None:
         """A reader that began before the stream got a column has left that column out."""
@@ -370,7 +370,7 @@ class Pipeline:
 
     def _pushdown(self, stream: str) -> Pushdown | None:
         """None: no query reads the stream now, or the pushdown cannot be determined."""
-        self._meet(self._gate.snapshot())
+        self._update(self._snapshots.snapshot())
         ingress = self._ingress.get(stream)
         if ingress is None:
             return None
@@ -385,7 +385,7 @@ class Pipeline:
         self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
             self.counts.late[arrivals.stream] += self._graph.late
-            self._refused += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
+            self._rejected += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
         return results
 
     def _floors(self, settled: Mapping[str, int]) -> dict[str, int]:
@@ -400,8 +400,8 @@ class Pipeline:
         with self._unharmed():
             floors = self._floors(settled)
             if self._graph.is_due(floors):
-                snapshot = self._gate.snapshot()
-                self._meet(snapshot)
+                snapshot = self._snapshots.snapshot()
+                self._update(snapshot)
                 found = self._isolated(lambda _: self._graph.batch([], floors=floors))
                 self._finish(snapshot, limited(found, NO_TABLE, self._tableless(self._served.snapshot)))
             else:
@@ -412,14 +412,14 @@ class Pipeline:
         because time cannot go back behind its end. `unread` gives the streams that were not read to their end, and why;
         queries that read them end without the results that would be wrong."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             found = self._isolated(lambda some: self._last(some, unread or {}))
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
             self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
             self._tables.forget()
-            self._refused += reasons(unread or {})
+            self._rejected += reasons(unread or {})
             self._finish(snapshot, told)
 
     def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
@@ -429,21 +429,21 @@ class Pipeline:
     def wait(self, unread: Mapping[str, str]) -> None:
         """Notifies owners and waiting subscribers that these streams cannot be read at the moment, and why."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             concerned = concerned_by(self._served.snapshot, unread)
             told = [notice((name,), query, waits=WAITS) for name, query in sorted(concerned)]
             self._waiting |= {stream: set(concerned_by(self._served.snapshot, (stream,))) for stream in unread}
-            self._refused += reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
+            self._rejected += reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
             self._finish(snapshot, told)
 
     def resume(self, streams: Collection[str]) -> None:
         """Notifies everybody who was told that these streams cannot be read: they can be read again."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             told = [x for stream in sorted(streams) for x in self._resumed(stream)]
-            if told or self._refused:
+            if told or self._rejected:
                 self._finish(snapshot, told)
 
     def _resumed(self, stream: str) -> list[ResultBatch]:
@@ -452,7 +452,7 @@ class Pipeline:
         if concerned is None:
             return []
         if stream in self._served.snapshot.descriptors:
-            self._refused.append(note(stream, CONTINUES))
+            self._rejected.append(note(stream, CONTINUES))
         still = concerned & {key for waiting in self._waiting.values() for key in waiting}
         told = sorted((concerned - still) & self._served.snapshot.clearances.keys())
         return [notice((name,), query, continues=CONTINUES) for name, query in told]
@@ -460,9 +460,9 @@ class Pipeline:
     def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
         """Sends messages about their files to the owners of streams."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
-            self._refused += [
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            self._rejected += [
                 note(x, text) for x, texts in notes.items() if x in snapshot.descriptors for text in texts
             ]
             self._finish(snapshot, ())
@@ -470,11 +470,11 @@ class Pipeline:
     def settle(self) -> None:
         """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
         comes."""
-        snapshot = self._gate.snapshot()
+        snapshot = self._snapshots.snapshot()
         if snapshot is not self._kept:
             with self._unharmed():
                 news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
-                self._meet(snapshot)
+                self._update(snapshot)
                 if news or self._standings.pending:
                     self._finish(snapshot, ())
                 self._keep(snapshot)
@@ -489,8 +489,8 @@ class Pipeline:
         """Drops what was kept for former subscribers; all results are out."""
         if now is self._kept:
             return
-        self._sinks.keep(now)
-        self.counts.keep(now)
+        self._sinks.retain(now)
+        self.counts.retain(now)
         self._kept = now
 
     @contextmanager
@@ -521,7 +521,7 @@ class Pipeline:
     def _finish(self, snapshot: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
         self._home.check()
         self._version = self._states.next
-        refused, self._refused = self._refused, []
+        rejected, self._rejected = self._rejected, []
         results = [*results, *self._served.news()]
         warned, self._graph.warned = self._graph.warned, []
         for query, why in dict.fromkeys((query, why) for _, query, why in warned):
@@ -529,7 +529,7 @@ class Pipeline:
         words, notices = self._standings.notice(results, warned)
         self._notices += notices
         results = [*words, *results]  # a status changed before the tuples of this batch came
-        staged = self._sinks.stage(self._version, results, refused)
+        staged = self._sinks.stage(self._version, results, rejected)
         self._forget_labels()
         self._good = partitions, chain = self._graph.save(self._states.write)
         rest = {
@@ -538,22 +538,22 @@ class Pipeline:
             "barred": self._served.plain(),
             "labels": self._graph.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
-            "refused": [plain_rejected(x) for x in refused],
+            "refused": [plain_rejected(x) for x in rejected],
             "standings": self._standings.plain(),
             **({} if self._checkpoints is None else {"checkpoints": self._checkpoints.save(self._version)}),
-            **self._sinks.plain(results, refused),
+            **self._sinks.plain(results, rejected),
         }
         self._states.save(Saved(self._version, partitions, rest, self._sinks.to_save(results)))
-        self._deliver(snapshot, staged, refused)
+        self._deliver(snapshot, staged, rejected)
 
     def _deliver(
         self,
         computed: CatalogSnapshot | None,
         staged: Staged,
-        refused: Sequence[RejectedRows],
+        rejected: Sequence[RejectedRows],
     ) -> None:
         """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
-        results, found = self._sinks.deliver(self._gate, computed, staged, refused)
+        results, found = self._sinks.deliver(self._snapshots, computed, staged, rejected)
         self._states.note_out(self._version, self._sinks.state)
         self.counts.deliver(found.now, results, found.results)
         self._graph.delivered()

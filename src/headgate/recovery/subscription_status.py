@@ -37,7 +37,7 @@ class SubscriptionStatuses:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
 
-    def meet(self, snapshot: CatalogSnapshot) -> None:
+    def update(self, snapshot: CatalogSnapshot) -> None:
         """Records what has changed since the last snapshot."""
         now = {(x.name, x.query): x for x in snapshot.standings}
         for key, before in self._known.items():

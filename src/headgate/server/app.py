@@ -27,7 +27,7 @@ from headgate.access.request import Result
 from headgate.cql import parse_script
 from headgate.cql.reading import object_name, target
 from headgate.cql.rights import permission
-from headgate.egress.delivery_log import DeliveryLog, Position
+from headgate.egress.delivery_log import DeliveryLog, LogPosition
 from headgate.egress.owner_files import last_lines
 from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.ingress.ingress_log import IngressLog
@@ -38,7 +38,7 @@ from headgate.protocol import EVENTS, POSITION, PRODUCER, SEQUENCE, SIGNATURE, S
 from headgate.server.answers import Refused, error_answer, headgate_error
 from headgate.server.certificates import certified_user
 from headgate.server.dispatch import Connection, Dispatcher
-from headgate.server.engine import Engine
+from headgate.server.engine import ServerEngine
 from headgate.server.guard import BEARER, Guard
 from headgate.server.metrics import Metrics
 from headgate.server.positions import Positions
@@ -125,7 +125,7 @@ class Parts:
     """What the server is made of."""
 
     headgate: Headgate
-    engine: Engine
+    engine: ServerEngine
     log: DeliveryLog
     ingress: IngressLog
     positions: Positions
@@ -373,7 +373,7 @@ class Operations:
                 raise Conflict(
                     "cannot send results: you are not subscribed to this stream", hint="run SUBSCRIBE TO first"
                 )
-            start = self._parts.log.end() if begin == "now" else Position()
+            start = self._parts.log.end() if begin == "now" else LogPosition()
             if position:
                 start = self._dispatcher.read_position(position, standing)
             return Connection(token, standing, start, rendering(_columns(thing)))

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from headgate.egress.delivery_log import DeliveryLog, Entry, Position
+from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition
 from headgate.egress.filter import permits_all, permitted
 from headgate.egress.sinks import Address
 from headgate.errors import AuthenticationFailed, LeaseLost
@@ -28,7 +28,7 @@ from headgate.server.connections import Link
 from headgate.server.positions import Positions
 from headgate.server.rendering import CHANGED, LOST, Rendering
 from headgate.service import Headgate
-from headgate.service.headgate import Reader
+from headgate.service.headgate import ResultReader
 
 CHUNK_ROWS, CHUNK_BYTES = 256, 32 << 10
 """What is decided about at a time for one connection; a single larger result is a chunk of its own."""
@@ -53,9 +53,9 @@ class Connection:
 
     token: str
     standing: SubscriptionStatus
-    position: Position
+    position: LogPosition
     rendering: Rendering
-    told: Position = field(default_factory=Position)
+    told: LogPosition = field(default_factory=LogPosition)
     """Up to which position the reader was told that results were removed."""
     link: Link | None = None
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -256,7 +256,7 @@ class Dispatcher:
         return self._notice_of_loss(connection, self._log.lost(*connection.key, connection.position))
 
     @staticmethod
-    def _notice_of_loss(connection: Connection, lost: Position | None) -> bytes:
+    def _notice_of_loss(connection: Connection, lost: LogPosition | None) -> bytes:
         if lost is None or lost <= connection.told:
             return b""
         connection.told = lost
@@ -279,11 +279,11 @@ class Dispatcher:
         """Where a connection goes on, as its reader sees it."""
         return self._positions.shown(connection.position, self._log.history, *connection.key)
 
-    def read_position(self, text: str, standing: SubscriptionStatus) -> Position:
+    def read_position(self, text: str, standing: SubscriptionStatus) -> LogPosition:
         return self._positions.read(text, self._log.history, standing.name, standing.query)
 
 
-def _is_own(reader: Reader, out: Recipient) -> bool:
+def _is_own(reader: ResultReader, out: Recipient) -> bool:
     """Whether a subscription is this reader's, at its level, and uses no role that its session lacks."""
     return (out.user, out.level) == (reader.user, reader.level) and out.roles <= reader.roles
 

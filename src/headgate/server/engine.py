@@ -15,7 +15,7 @@ from headgate.egress.sinks import Sink
 from headgate.errors import HeadgateError
 from headgate.logs import event, failure
 from headgate.model.limits import Limits
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.service import Headgate
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ OFTEN = 0.25
 """How often, in seconds, to look whether somebody has subscribed."""
 
 
-class Engine(Protocol):
+class ServerEngine(Protocol):
     """What the server needs of an engine; tests give one that runs without Spark."""
 
     @property
@@ -40,7 +40,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def counts(self) -> Counts: ...
+    def counts(self) -> RunCounts: ...
 
     @property
     def failed(self) -> int:
@@ -76,8 +76,8 @@ class SparkEngine:
         self.starts = 0
 
     @property
-    def counts(self) -> Counts:
-        return self._processing.counts if self._processing is not None else Counts()
+    def counts(self) -> RunCounts:
+        return self._processing.counts if self._processing is not None else RunCounts()
 
     @property
     def failed(self) -> int:

@@ -33,7 +33,7 @@ BEARER = "bearer "
 
 
 @dataclass
-class Budget:
+class BodyBudget:
     """Bytes of bodies that are held at the moment."""
 
     most: int
@@ -47,7 +47,7 @@ class Guard:
         self, app: ASGIApp, settings: Settings, recognise: Callable[[str], object], anonymous: frozenset[str]
     ) -> None:
         self._app, self._settings, self._recognise, self._anonymous = app, settings, recognise, anonymous
-        self._budget = Budget(_BUDGET * settings.body_bytes)
+        self._budget = BodyBudget(_BUDGET * settings.body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

@@ -12,11 +12,11 @@ from headgate.egress.delivery_log import DeliveryLog
 from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import source_shown
 from headgate.server.dispatch import Dispatcher
-from headgate.server.engine import Engine
+from headgate.server.engine import ServerEngine
 
 
 class Metrics(Collector):
-    def __init__(self, engine: Engine, dispatcher: Dispatcher, log: DeliveryLog, ingress: IngressLog) -> None:
+    def __init__(self, engine: ServerEngine, dispatcher: Dispatcher, log: DeliveryLog, ingress: IngressLog) -> None:
         self._engine, self._dispatcher, self._log, self._ingress = engine, dispatcher, log, ingress
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -33,7 +33,7 @@ class Metrics(Collector):
         for stream, n in dict(counts.tuples).items():
             tuples.add_metric([source_shown(stream)], n)
         rejected = CounterMetricFamily("headgate_rejected", "tuples rejected", labels=["stream", "reason"])
-        for (stream, reason), n in dict(counts.refused).items():
+        for (stream, reason), n in dict(counts.rejected).items():
             rejected.add_metric([source_shown(stream), reason], n)
         late = CounterMetricFamily("headgate_late", "tuples that came late", labels=["stream"])
         for stream, n in dict(counts.late).items():

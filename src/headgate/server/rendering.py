@@ -46,7 +46,7 @@ class Rendering(ABC):
         return b""
 
 
-class Events(Rendering):
+class EventRendering(Rendering):
     media_type = "text/event-stream"
 
     def begin(self) -> bytes:
@@ -138,4 +138,4 @@ class ArrowStream(Rendering):
         return b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-RENDERINGS: dict[str, type[Rendering]] = {x.media_type: x for x in (Events, Lines, ArrowStream)}
+RENDERINGS: dict[str, type[Rendering]] = {x.media_type: x for x in (EventRendering, Lines, ArrowStream)}

@@ -31,21 +31,21 @@ from headgate.ingress.read_files import changed_message
 from headgate.ingress.sources import PACKED_AT_MOST, StreamSource, read_table
 from headgate.ingress.spark import LOCAL, session_beside, spark_session
 from headgate.ingress.spark_settings import SparkSettings
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
 from headgate.logs import event
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import SnapshotSource
 from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.recovery.home import STATE
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.cluster import check_workers
 from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
 from headgate.storage import LocalStorage, Storage
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 OFTEN = 0.5
 """How often, in seconds, to check whether other streams have to be read."""
@@ -83,7 +83,7 @@ class Processing:
         home: Path,
         sinks: Sequence[Sink],
         *,
-        gate: SnapshotSource | None = None,
+        snapshots: SnapshotSource | None = None,
         master: str | None = LOCAL,
         settings: SparkSettings | None = None,
         clock: Clock | None = None,
@@ -91,7 +91,7 @@ class Processing:
         spark: SparkSession | None = None,
         execution: Execution | None = None,
         limits: Limits | None = None,
-        place: Place | None = None,
+        place: StateLocation | None = None,
         take_over: bool = False,
     ) -> None:
         """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
@@ -100,14 +100,14 @@ class Processing:
         keep_freed()
         collect_rarely()
         self._headgate = headgate
-        self._gate = gate or headgate
+        self._snapshots = snapshots or headgate
         self._home, self._master, self._settings, self._ingress, self._given = home, master, settings, ingress, spark
         self._execution = execution or Execution()
         self._tasks = SparkTasks(lambda: self._spark)
         self._place = place
         self._pipeline = Pipeline(
             home,
-            self._gate,
+            self._snapshots,
             self._executor,
             sinks,
             clock or SystemClock(),
@@ -149,7 +149,7 @@ class Processing:
         return there() if self._execution.mode == "tasks" else here()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RunCounts:
         return self._pipeline.counts
 
     def warnings(self) -> list[str]:
@@ -234,7 +234,7 @@ class Processing:
             self._pipeline.close()
 
     def _sources(self) -> dict[str, StreamSource]:
-        snapshot, inputs = self._gate.snapshot(), self._headgate.snapshots.inputs()
+        snapshot, inputs = self._snapshots.snapshot(), self._headgate.snapshots.inputs()
         read = {name for query in snapshot.queries for name in query.streams - query.tables}
         return {
             name: self._source(snapshot.descriptors[name], found.format, dict(found.options))
@@ -250,7 +250,7 @@ class Processing:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return StreamSource(descriptor, "parquet", spark_options(folder), self._execution.packed_at_most)
 
-    def _read_table(self, descriptor: StreamDescriptor) -> Whole:
+    def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         found = self._headgate.snapshots.inputs()[descriptor.name]
         return read_table(self._spark, StreamSource(descriptor, found.format, dict(found.options)))
 

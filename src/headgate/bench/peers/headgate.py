@@ -52,7 +52,7 @@ class Readers:
         out = self._headgate.snapshots.outgoing(subscriber, query)
         return Address((f"reader={out.user}",), out.columns)
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return (f"_{stream}",)
 
 

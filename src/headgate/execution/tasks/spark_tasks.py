@@ -17,7 +17,7 @@ from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
 from headgate.execution.tasks.blobs import packed_table, unpacked_table
 from headgate.execution.tasks.intake import Part, advance_parts, label_texts, read_split
-from headgate.execution.tasks.step import Intake, Outcome, SplitStep, Step, TaskPlan
+from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
 from headgate.ingress.splits import Split
 from headgate.logs import event
 from headgate.operators import threads
@@ -61,7 +61,7 @@ class SparkTasks:
     def on_this_machine(self) -> bool:
         return str(self.context.master).startswith("local")
 
-    def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
+    def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         given = [(name, packed_table(parts[name])) for name in plan.names]
         work = partial(_advance_each, self._plans(plan), self._table(plan, step), _without_tables(step))
         return self.collected(
@@ -101,7 +101,7 @@ class SparkTasks:
     def _plans(self, plan: TaskPlan) -> Broadcast[TaskPlan]:
         return self._plan.once(self.context, plan.run, plan)
 
-    def _table(self, plan: TaskPlan, step: Step) -> Broadcast[pa.Table | None]:
+    def _table(self, plan: TaskPlan, step: TaskStep) -> Broadcast[pa.Table | None]:
         """The tuples of tables, once for each snapshot of them."""
         number, table = step.tables
         return self._tables.once(self.context, f"{plan.run} {number}", table)
@@ -134,11 +134,11 @@ def prepare_worker() -> None:
 _PREPARED = False
 
 
-def _without_tables(step: Step) -> bytes:
+def _without_tables(step: TaskStep) -> bytes:
     return pickle.dumps(replace(step, tables=(step.tables[0], None)))
 
 
-def _with_tables(step: Step, tables: Broadcast[pa.Table | None]) -> Step:
+def _with_tables(step: TaskStep, tables: Broadcast[pa.Table | None]) -> TaskStep:
     return replace(step, tables=(step.tables[0], tables.value))
 
 

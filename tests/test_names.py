@@ -17,10 +17,43 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "headgate"
 
 PRIVATE = frozenset(
-    """
-    sight look parcel demand gate desk entrance wanted learn compact carrier cell deal dealt share chain maker feeder
-    passing ladder remembering keeping yielding lives places meters quotas blind cut spoilt said told found fate course
-    """.split()
+    [
+        "sight",
+        "look",
+        "parcel",
+        "demand",
+        "gate",
+        "desk",
+        "entrance",
+        "wanted",
+        "learn",
+        "compact",
+        "carrier",
+        "cell",
+        "deal",
+        "dealt",
+        "share",
+        "chain",
+        "maker",
+        "feeder",
+        "passing",
+        "ladder",
+        "remembering",
+        "keeping",
+        "yielding",
+        "lives",
+        "places",
+        "meters",
+        "quotas",
+        "blind",
+        "cut",
+        "spoilt",
+        "said",
+        "told",
+        "found",
+        "fate",
+        "course",
+    ]
 )
 
 TERMS = {

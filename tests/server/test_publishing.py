@@ -167,7 +167,7 @@ def test_signatures_are_checked_and_refusals_recorded(server: Server) -> None:
 
 
 def test_a_signed_request_is_not_taken_twice(server: Server) -> None:
-    """The attack: somebody who has the sender's token, but not the key, sends a request again that the sender signed."""
+    """The attack: somebody who has the sender's token, but not the key, sends again what the sender signed."""
     mine = Ed25519PrivateKey.generate()
     public = mine.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     server.run(f"ALTER USER sam ADD KEY '{public}'")

@@ -14,8 +14,9 @@ import secrets
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class DeliveryLog(Sink):
         longest: float = LONGEST,
         segment: int = SEGMENT,
         clock: Clock | None = None,
-        wake: Callable[[set[str]], None] | None = None,
+        wake: Callable[[set[tuple[str, str]]], None] | None = None,
     ) -> None:
         for place in (folder.parent, folder):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,7 +90,7 @@ class DeliveryLog(Sink):
         self._segment_size = min(segment, max(1, most // _PARTS))
         self._clock = clock or SystemClock()
         self.wake = wake or (lambda _: None)
-        """Called with the queries that have new records; it must not wait for anything."""
+        """Called with the subscribers and queries that have new records; it must not wait for anything."""
         self._lock = threading.Lock()
         self.history = ""
         self._version = 0
@@ -197,10 +198,10 @@ class DeliveryLog(Sink):
             if self._ready:
                 self._sizes[self._segment] = self._size
                 self._unsynced.add(self._segment)
-        queries = {record.query for record, _ in self._ready}
+        readers = {(name, record.query) for record, _ in self._ready for name in record.subscribers}
         self._ready = []
-        if queries:
-            self.wake(queries)
+        if readers:
+            self.wake(readers)
 
     def complete(self) -> None:
         for name in self._unsynced:
@@ -225,10 +226,8 @@ class DeliveryLog(Sink):
         results and about `size` bytes, but at least one."""
         with self._lock:
             lost = self.lost(subscriber, query, after)  # at the same moment: what is removed later is not before these
-            records = self._records.get(query, [])
-            first = bisect_left(records, after.version, key=lambda x: x.version)
             some: list[Record] = []
-            for record in records[first:]:
+            for record in self._from(query, after):
                 if some and record.version != some[0].version:
                     break
                 if subscriber in record.subscribers and self._is_after(record, after):
@@ -258,6 +257,22 @@ class DeliveryLog(Sink):
         if some and not found:  # all of this version was read
             return self.read(subscriber, query, Position(some[0].version, AFTER), most, size)
         return [replace(x, lost=None if number else lost) for number, x in enumerate(found)]
+
+    def passed(self, subscriber: str, query: str, after: Position) -> Position:
+        """Where a reader whom nothing waits for may go on looking, so that what is for others is not looked through
+        again and again: before the newest version, which an engine that starts again may deliver once more."""
+        with self._lock:
+            newer = list(self._from(query, after))
+            mine = any(subscriber in x.subscribers and Position(x.version, x.last) > after for x in newer)
+            if not newer or mine or self.lost(subscriber, query, after):
+                return after
+            return max(after, Position(newer[-1].version - 1, AFTER))
+
+    def _from(self, query: str, after: Position) -> Iterator[Record]:
+        """The records of a query from the version of a position on."""
+        records = self._records.get(query, [])
+        first = bisect_left(records, after.version, key=lambda x: x.version)
+        return islice(records, first, None) if first < len(records) else iter(())
 
     def _holds(self, record: Record) -> bool:
         with self._lock:

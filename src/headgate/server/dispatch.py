@@ -96,7 +96,7 @@ class Dispatcher:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._log.wake = lambda queries: _quietly(self._loop, self._wake, queries)
+        self._log.wake = lambda readers: _quietly(self._loop, self._wake, readers)
         self._thread.start()
 
     def stop(self) -> None:
@@ -104,9 +104,9 @@ class Dispatcher:
         self._waiting.put(None)
         self._thread.join()
 
-    def _wake(self, queries: set[str] | None = None) -> None:
+    def _wake(self, readers: set[tuple[str, str]] | None = None) -> None:
         for connection in self.connections:
-            if queries is None or connection.standing.query in queries:
+            if readers is None or connection.key in readers:
                 connection.woken.set()
 
     # For connections --------------------------------------------------------------------------------------------------
@@ -194,7 +194,9 @@ class Dispatcher:
             self._headgate.principal(connection.token)
             now = self._headgate.snapshot()
             ended = self._ended(connection, now)
-            return Chunk(b"" if ended else self.lost(connection), ended=ended)
+            content = b"" if ended else self.lost(connection)
+            connection.position = self._log.passed(*connection.key, connection.position)
+            return Chunk(content, ended=ended)
         except AuthenticationFailed:
             return Chunk(ended=SESSION_ENDED)
 

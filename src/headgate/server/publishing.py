@@ -57,8 +57,9 @@ class Publishing:
             raise Conflict(
                 "cannot publish to this stream: it has another source", hint="create it with `SOURCE publish`"
             )
+        signed = dict(source.options).get(SIGNED) == "true"
         try:
-            self._verify(sender, given, required=dict(source.options).get(SIGNED) == "true")
+            self._verify(sender, given, required=signed)
             sequence = _sequence(given)
             self._make_room(descriptor_of(sender.stream).name)
             table = self._read(descriptor_of(sender.stream), sender, given)
@@ -69,7 +70,7 @@ class Publishing:
                 raise Refused(400, "malformed", error.message, hint=error.hint, rows=rows) from None
             raise
         producer = Producer(sender.user, str(sender.level), given.producer)
-        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence)
+        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence, for_ever=signed)
 
     def record_repeat(self, token: str, given: Published) -> None:
         """A sender that was not answered, or somebody who sends again what another has sent: an auditor sees which."""

@@ -157,6 +157,7 @@ class Serving:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # who a client is, it does not say itself
             timeout_keep_alive=KEPT_SECONDS,
             timeout_graceful_shutdown=_GRACE,
             h11_max_incomplete_event_size=64 << 10,

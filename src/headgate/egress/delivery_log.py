@@ -262,11 +262,19 @@ class DeliveryLog(Sink):
         """Where a reader whom nothing waits for may go on looking, so that what is for others is not looked through
         again and again: before the newest version, which an engine that starts again may deliver once more."""
         with self._lock:
-            newer = list(self._from(query, after))
-            mine = any(subscriber in x.subscribers and Position(x.version, x.last) > after for x in newer)
-            if not newer or mine or self.lost(subscriber, query, after):
+            newest = self._records.get(query, [])[-1:]
+            if not newest or self._waits(subscriber, query, after) or self.lost(subscriber, query, after):
                 return after
-            return max(after, Position(newer[-1].version - 1, AFTER))
+            return max(after, Position(newest[0].version - 1, AFTER))
+
+    def waits(self, subscriber: str, query: str, after: Position) -> bool:
+        """Whether there is something for a reader after a position."""
+        with self._lock:
+            return self._waits(subscriber, query, after)
+
+    def _waits(self, subscriber: str, query: str, after: Position) -> bool:
+        newer = self._from(query, after)
+        return any(subscriber in x.subscribers and Position(x.version, x.last) > after for x in newer)
 
     def _from(self, query: str, after: Position) -> Iterator[Record]:
         """The records of a query from the version of a position on."""

@@ -32,6 +32,8 @@ from headgate.service.headgate import Reader
 
 CHUNK_ROWS, CHUNK_BYTES = 256, 32 << 10
 """What is decided about at a time for one connection; a single larger result is a chunk of its own."""
+TOGETHER = 32
+"""Chunks that the event loop gets at once."""
 SESSION_ENDED = "your session has ended"
 UNSUBSCRIBED = "you are not subscribed any more"
 FAULT = "the server has a fault"
@@ -84,10 +86,28 @@ class Chunk:
     more: bool = False
 
 
+class Answers:
+    """Chunks on their way to the event loop, some at a time: to wake it for each one takes longer than to make it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._given: list[tuple[asyncio.Future[Chunk], Chunk]] = []
+
+    def give(self, future: asyncio.Future[Chunk], chunk: Chunk) -> None:
+        self._given.append((future, chunk))
+        if len(self._given) >= TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        given, self._given = self._given, []
+        if given:
+            _quietly(self._loop, _answer, given)
+
+
 class Dispatcher:
     def __init__(self, headgate: Headgate, log: DeliveryLog, positions: Positions) -> None:
         self._headgate, self._log, self._positions = headgate, log, positions
-        self._waiting: queue.SimpleQueue[tuple[Connection, Callable[[Chunk], None]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Connection, asyncio.Future[Chunk]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="dispatch", daemon=True)
         self.connections: set[Connection] = set()
         self._standings: tuple[CatalogSnapshot, dict[tuple[str, str], SubscriptionStatus]] = CatalogSnapshot(), {}
@@ -115,7 +135,7 @@ class Dispatcher:
         """The next chunk, possibly empty. Raises AuthenticationFailed if the session has ended."""
         connection.forget_arrived()
         answer: asyncio.Future[Chunk] = self._loop.create_future()
-        self._waiting.put((connection, lambda chunk: _quietly(self._loop, _answer, answer, chunk)))
+        self._waiting.put((connection, answer))
         return await answer
 
     async def settle(self) -> None:
@@ -160,17 +180,19 @@ class Dispatcher:
                 if (more := self._waiting.get()) is None:
                     return
                 waiting.append(more)
+            answers = Answers(self._loop)
             try:
-                self._round(waiting)
+                self._round(waiting, answers)
             except Exception as error:
                 failure("server", "results could not be sent", error)
                 for _, answer in waiting:
-                    answer(Chunk(ended=FAULT))
+                    answers.give(answer, Chunk(ended=FAULT))
+            answers.flush()
 
-    def _round(self, waiting: list[tuple[Connection, Callable[[Chunk], None]]]) -> None:
+    def _round(self, waiting: list[tuple[Connection, asyncio.Future[Chunk]]], answers: Answers) -> None:
         found = [(x, answer, self._log.read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
         for connection, answer, _ in (x for x in found if not x[2]):
-            answer(self._idle(connection))
+            answers.give(answer, self._idle(connection))
         found = [x for x in found if x[2]]
         if not found:
             return
@@ -182,11 +204,12 @@ class Dispatcher:
                     content = self._notice_of_loss(connection, entries[0].lost) + content
             except Exception as error:  # one reader's results harm no other reader
                 failure("server", "results could not be written", error)
-                answer(Chunk(ended=FAULT))
+                answers.give(answer, Chunk(ended=FAULT))
                 continue
             if not ended:
                 connection.position = entries[-1].positions[-1]
-            answer(Chunk(content, flight, ended, more=not ended))
+            more = not ended and self._log.waits(*connection.key, connection.position)
+            answers.give(answer, Chunk(content, flight, ended, more=more))
 
     def _idle(self, connection: Connection) -> Chunk:
         """Nothing to send; but perhaps the session or the subscription has ended."""
@@ -290,9 +313,10 @@ def _is_own(reader: Reader, out: Recipient) -> bool:
     return (out.user, out.level) == (reader.user, reader.level) and out.roles <= reader.roles
 
 
-def _answer(future: asyncio.Future[Chunk], chunk: Chunk) -> None:
-    if not future.done():
-        future.set_result(chunk)
+def _answer(given: Sequence[tuple[asyncio.Future[Chunk], Chunk]]) -> None:
+    for future, chunk in given:
+        if not future.done():
+            future.set_result(chunk)
 
 
 def _quietly(loop: asyncio.AbstractEventLoop, act: Callable[..., None], *given: object) -> None:

@@ -252,7 +252,8 @@ class DeliveryLog(Sink):
                 found.append(Entry(batch.left(new), record.version, None))
                 break
             if len(rows):
-                found.append(Entry(batch.left(new), record.version, None))
+                left = batch if len(rows) == len(places) else batch.left(new)
+                found.append(Entry(left, record.version, None))
                 most -= len(rows)
         if some and not found:  # all of this version was read
             return self.read(subscriber, query, Position(some[0].version, AFTER), most, size)

@@ -26,7 +26,7 @@ from headgate.model.snapshot import CatalogSnapshot, SubscriptionStatus
 from headgate.recovery.subscription_status import DROPPED
 from headgate.server.connections import Link
 from headgate.server.positions import Positions
-from headgate.server.rendering import CHANGED, LOST, Rendering
+from headgate.server.rendering import CHANGED, LOST, Rendering, SharedLines
 from headgate.service import Headgate
 from headgate.service.headgate import Reader
 
@@ -196,10 +196,10 @@ class Dispatcher:
         found = [x for x in found if x[2]]
         if not found:
             return
-        decided = self._decide([(connection, entries) for connection, _, entries in found])
+        decided, lines = self._decide([(connection, entries) for connection, _, entries in found]), SharedLines()
         for (connection, answer, entries), (allowed, out, flight, ended) in zip(found, decided, strict=True):
             try:
-                content = b"" if ended else self._content(connection, allowed, out)
+                content = b"" if ended else self._content(connection, allowed, out, lines)
                 if not ended:
                     content = self._notice_of_loss(connection, entries[0].lost) + content
             except Exception as error:  # one reader's results harm no other reader
@@ -265,14 +265,14 @@ class Dispatcher:
         flight = Flight([x.batch for x in allowed if len(x.batch)])
         return allowed, subscriber, flight if flight.batches else None, ""
 
-    def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient) -> bytes:
+    def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient, lines: SharedLines) -> bytes:
         address, parts = Address.of(out), list[bytes]()
         for entry in allowed:
             shown = [self._positions.shown(x, self._log.history, *connection.key) for x in entry.positions]
             if entry.batch.word:
                 parts.append(connection.rendering.notice(entry.batch.word, shown[0]))
             else:
-                parts.append(connection.rendering.results(entry.batch, shown, address))
+                parts.append(connection.rendering.results(entry.batch, shown, address, lines))
                 self.sent += len(shown)
         return b"".join(parts)
 

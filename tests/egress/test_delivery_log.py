@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.egress.delivery_log import DeliveryLog, LogPosition, is_for_subscriber
-from headgate.egress.log_records import DeliveryRecord, decode, encode
+from headgate.egress.log_records import AFTER, DeliveryRecord, decode, encode
 from headgate.errors import LeaseLost
 from headgate.labels import parse_label
 from headgate.model.results import Recipient, ResultBatch, notice
@@ -119,7 +119,7 @@ def test_what_a_crash_interrupted_is_delivered_again_at_the_same_positions(tmp_p
 
 
 def test_nothing_is_readable_before_it_is_published_nor_if_the_lease_is_lost(tmp_path: Path) -> None:
-    log, woken = DeliveryLog(tmp_path), list[set[str]]()
+    log, woken = DeliveryLog(tmp_path), list[set[tuple[str, str]]]()
     log.wake = woken.append
     log.stage(1, [])
     log.prepare([batch([1], "a")], (), as_staged=True)
@@ -133,7 +133,34 @@ def test_nothing_is_readable_before_it_is_published_nor_if_the_lease_is_lost(tmp
     assert (read(log, "a"), woken) == ([], [])
     log.prepare([batch([2], "a")], (), as_staged=False)
     log.publish(lambda: None)
-    assert (read(log, "a"), woken) == ([2], [{"1"}])
+    assert (read(log, "a"), woken) == ([2], [{("a", "1")}])
+
+
+def test_what_is_for_others_is_not_looked_through_twice(tmp_path: Path) -> None:
+    """A reader that receives nothing for a month looks at the newest version, not at the month."""
+    log = DeliveryLog(tmp_path)
+    deliver(log, 1, batch([1], "a", "b"))
+    assert log.passed("a", "1", LogPosition()) == LogPosition()  # something is there for it
+    position = log.read("a", "1", LogPosition(), 3)[-1].positions[-1]
+    for version in range(2, 9):
+        before = deliver(log, version, batch([version], "b"))
+    assert log.read("a", "1", position, 3) == []
+    position = log.passed("a", "1", position)
+    assert (position, log.passed("a", "1", position)) == (LogPosition(7, AFTER), position)
+    log.restore(before, out=False)  # the newest version is delivered again, and is now for both
+    log.prepare([batch([8], "a", "b")], (), as_staged=False)
+    log.publish(lambda: None)
+    assert read(log, "a", position) == [8]
+
+
+def test_a_reader_passes_nothing_of_which_it_was_not_told_that_it_is_lost(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path, most=1, segment=1)
+    deliver(log, 1, batch([1], "a"))
+    for version in (2, 3):
+        deliver(log, version, batch([version], "b"))
+    assert log.read("a", "1", LogPosition(), 3) == []
+    assert log.passed("a", "1", LogPosition()) == LogPosition()
+    assert log.lost("a", "1", LogPosition()) == LogPosition(1, 0)
 
 
 def test_notices_stand_where_they_were_said(tmp_path: Path) -> None:

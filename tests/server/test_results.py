@@ -307,5 +307,6 @@ def test_a_suspended_reader_is_told_and_goes_on_when_it_has_the_right_again(serv
         assert "suspended" in next(lines)["data"]
         publish(server, stream, range(1, 2))
         server.run("GRANT READ TUPLE ON STREAM suspended TO nurse")
+        assert next(lines)["data"] == {"continues": "results come again"}
         publish(server, stream, range(2, 3))
         assert next(lines)["data"].get("values", {}).get("n") == 2

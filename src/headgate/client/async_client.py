@@ -64,6 +64,7 @@ class AsyncClient:
 
     def __init__(self, url: str, context: ssl.SSLContext | None = None, token: str = "") -> None:
         self._wire = AsyncWire(url, context, token)
+        self._idle: dict[str, list[AsyncPublisher]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -181,7 +182,11 @@ class AsyncClient:
     # Publishing -------------------------------------------------------------------------------------------------------
 
     async def publish(self, stream: str, rows: Rows) -> int:
-        return await (await self.publisher(stream)).send(rows)
+        idle = self._idle.setdefault(stream, [])
+        publisher = idle.pop() if idle else await self.publisher(stream)
+        count = await publisher.send(rows)
+        idle.append(publisher)
+        return count
 
     async def publisher(
         self, stream: str, *, producer: str = "", begin: int = 1, key: Ed25519PrivateKey | None = None

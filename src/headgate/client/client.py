@@ -76,6 +76,8 @@ def context_of(certificate: str | Path | None, pin: str) -> ssl.SSLContext | Non
 class Client:
     def __init__(self, url: str, context: ssl.SSLContext | None = None, token: str = "") -> None:
         self._wire = Wire(url, context, token)
+        self._idle: dict[str, list[Publisher]] = {}
+        """Publishers of `publish`, by stream: their names are used again, by one thread at a time."""
 
     def __enter__(self) -> Self:
         return self
@@ -209,8 +211,14 @@ class Client:
 
     def publish(self, stream: str, rows: Rows) -> int:
         """Publishes rows, all or none; returns how many, when they are durable at the server."""
-        with self.publisher(stream) as publisher:
-            return publisher.send(rows)
+        idle = self._idle.setdefault(stream, [])
+        try:
+            publisher = idle.pop()
+        except IndexError:
+            publisher = self.publisher(stream)
+        count = publisher.send(rows)
+        idle.append(publisher)  # not after a failure: nobody knows whether its number was taken
+        return count
 
     def publisher(
         self, stream: str, *, producer: str = "", begin: int = 1, key: Ed25519PrivateKey | None = None

@@ -14,8 +14,9 @@ import secrets
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ class DeliveryLog(Sink):
         longest: float = LONGEST,
         segment: int = SEGMENT,
         clock: Clock | None = None,
-        wake: Callable[[set[str]], None] | None = None,
+        wake: Callable[[set[tuple[str, str]]], None] | None = None,
     ) -> None:
         for place in (folder.parent, folder):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,7 +99,7 @@ class DeliveryLog(Sink):
         self._segment_size = min(segment, max(1, most // _PARTS))
         self._clock = clock or SystemClock()
         self.wake = wake or (lambda _: None)
-        """Called with the queries that have new records; it must not wait for anything."""
+        """Called with the subscribers and queries that have new records; it must not wait for anything."""
         self._lock = threading.Lock()
         self.history = ""
         self._version = 0
@@ -206,10 +207,10 @@ class DeliveryLog(Sink):
             if self._ready:
                 self._sizes[self._segment] = self._size
                 self._unsynced.add(self._segment)
-        queries = {record.query for record, _ in self._ready}
+        readers = {(name, record.query) for record, _ in self._ready for name in record.subscribers}
         self._ready = []
-        if queries:
-            self.wake(queries)
+        if readers:
+            self.wake(readers)
 
     def complete(self) -> None:
         for name in self._unsynced:
@@ -234,10 +235,8 @@ class DeliveryLog(Sink):
         results and about `size` bytes, but at least one."""
         with self._lock:
             lost = self.lost(subscriber, query, after)  # at the same moment: what is removed later is not before these
-            records = self._records.get(query, [])
-            first = bisect_left(records, after.version, key=lambda x: x.version)
             some: list[DeliveryRecord] = []
-            for record in records[first:]:
+            for record in self._from(query, after):
                 if some and record.version != some[0].version:
                     break
                 if subscriber in record.subscribers and self._is_after(record, after):
@@ -262,11 +261,36 @@ class DeliveryLog(Sink):
                 found.append(Entry(batch.left(new), record.version, None))
                 break
             if len(rows):
-                found.append(Entry(batch.left(new), record.version, None))
+                left = batch if len(rows) == len(places) else batch.left(new)
+                found.append(Entry(left, record.version, None))
                 most -= len(rows)
         if some and not found:  # all of this version was read
             return self.read(subscriber, query, LogPosition(some[0].version, AFTER), most, size)
         return [replace(x, lost=None if number else lost) for number, x in enumerate(found)]
+
+    def passed(self, subscriber: str, query: str, after: LogPosition) -> LogPosition:
+        """Where a reader whom nothing waits for may go on looking, so that what is for others is not looked through
+        again and again: before the newest version, which an engine that starts again may deliver once more."""
+        with self._lock:
+            newest = self._records.get(query, [])[-1:]
+            if not newest or self._waits(subscriber, query, after) or self.lost(subscriber, query, after):
+                return after
+            return max(after, LogPosition(newest[0].version - 1, AFTER))
+
+    def waits(self, subscriber: str, query: str, after: LogPosition) -> bool:
+        """Whether there is something for a reader after a position."""
+        with self._lock:
+            return self._waits(subscriber, query, after)
+
+    def _waits(self, subscriber: str, query: str, after: LogPosition) -> bool:
+        newer = self._from(query, after)
+        return any(subscriber in x.subscribers and LogPosition(x.version, x.last) > after for x in newer)
+
+    def _from(self, query: str, after: LogPosition) -> Iterator[DeliveryRecord]:
+        """The records of a query from the version of a position on."""
+        records = self._records.get(query, [])
+        first = bisect_left(records, after.version, key=lambda x: x.version)
+        return islice(records, first, None) if first < len(records) else iter(())
 
     def _holds(self, record: DeliveryRecord) -> bool:
         with self._lock:

@@ -162,7 +162,8 @@ def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBat
             continue
         here = replace(clearance, level=query.level)
         allowed = [snapshot.rules.permits(label, here) for label in kinds]
-        found.append(results.left_of_kinds(allowed).to((subscriber,)))
+        left = results if all(allowed) else results.left_of_kinds(allowed)
+        found.append(left.to((subscriber,)))
     return [x for x in found if len(x) or x.word]
 
 

@@ -307,6 +307,8 @@ class Operations:
         )
         waiting = await asyncio.to_thread(self._publishing.publish, token, given)
         done = await asyncio.wrap_future(waiting)
+        if done.is_repeat:
+            await asyncio.to_thread(self._publishing.record_repeat, token, given)
         return Taken(rows=done.rows, repeat=done.is_repeat)
 
     async def rejected(

@@ -30,6 +30,8 @@ _HTTPS = {"Strict-Transport-Security": "max-age=31536000"}
 _BUDGET = 8
 """The bodies of all requests together may have this many times the largest one."""
 BEARER = "bearer "
+_FAULT = 1011
+"""The code with which a WebSocket is closed by a fault of the server."""
 
 
 @dataclass
@@ -102,7 +104,11 @@ class Guard:
         except HeadgateError as error:
             await error_answer(error)(scope, receive, safely)
             return
-        await self._app(scope, receive, safely)
+        try:
+            await self._app(scope, receive, safely)
+        except Exception as error:  # its text could repeat a value, and the web server would log it
+            failure("server", "a request failed", error, path=scope["path"])
+            await send({"type": "websocket.close", "code": _FAULT})
 
     async def _admit(self, scope: Scope) -> None:
         if scope["path"] in self._anonymous:

@@ -57,8 +57,9 @@ class Publishing:
             raise Conflict(
                 "cannot publish to this stream: it has another source", hint="create it with `SOURCE publish`"
             )
+        signed = dict(source.options).get(SIGNED) == "true"
         try:
-            self._verify(sender, given, required=dict(source.options).get(SIGNED) == "true")
+            self._verify(sender, given, required=signed)
             sequence = _sequence(given)
             self._make_room(descriptor_of(sender.stream).name)
             table = self._read(descriptor_of(sender.stream), sender, given)
@@ -69,7 +70,12 @@ class Publishing:
                 raise Refused(400, "malformed", error.message, hint=error.hint, rows=rows) from None
             raise
         producer = Producer(sender.user, str(sender.level), given.producer)
-        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence)
+        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence, for_ever=signed)
+
+    def record_repeat(self, token: str, given: Published) -> None:
+        """A sender that was not answered, or somebody who sends again what another has sent: an auditor sees which."""
+        reason = f"sequence number {given.sequence} was taken before; nothing is taken again"
+        self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", reason)
 
     def _make_room(self, stream: str) -> None:
         """Senders wait for an engine that is behind. They are not told whether there is a reader at all."""
@@ -106,11 +112,14 @@ class Publishing:
 
     @staticmethod
     def _verify(sender: PublishingSession, given: Published, *, required: bool) -> None:
-        """A signature must be that of one of the user's keys, over everything that the request says."""
+        """A signature must be that of one of the user's keys, over everything that the request says, with a number:
+        whoever has seen a request without one could send it again."""
         if not given.signature:
             if required:
                 raise AccessDenied("cannot publish: this stream takes signed requests only")
             return
+        if not given.sequence:
+            raise AccessDenied("cannot publish: a signed request needs a sequence number")
         message = signed_message(given.stream, sender.user, given.producer, given.sequence, given.body)
         try:
             signature = base64.b64decode(given.signature, validate=True)

@@ -23,7 +23,14 @@ from headgate.ingress.ingress_log import IngressLog
 from headgate.logs import event
 from headgate.server.app import Parts, make_app
 from headgate.server.certificates import tls_context
-from headgate.server.connections import HANDSHAKE_SECONDS, LimitedProtocol, SocketProtocol, hold_little, limited
+from headgate.server.connections import (
+    HANDSHAKE_SECONDS,
+    KEPT_SECONDS,
+    LimitedProtocol,
+    SocketProtocol,
+    hold_little,
+    limited,
+)
 from headgate.server.engine import SparkEngine
 from headgate.server.home import check_private, secret
 from headgate.server.positions import Positions
@@ -150,6 +157,8 @@ class Serving:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # who a client is, it does not say itself
+            timeout_keep_alive=KEPT_SECONDS,
             timeout_graceful_shutdown=_GRACE,
             h11_max_incomplete_event_size=64 << 10,
             ssl_context_factory=(lambda _, __: context) if context is not None else None,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.loops.exact import ExactSums, add, add_square, carry
+from headgate.loops.exact import Digits, ExactSums, add, add_square, carry
 from headgate.loops.exact_results import deviation, mean, rounded, total
 
 doubles = st.one_of(
@@ -187,3 +187,32 @@ def test_growing_keeps_sums() -> None:
     assert len(sums.limbs) >= 100
     assert rounded(sums.limbs, sums.low, 1) == 3.0
     assert sums.nbytes == sums.limbs.nbytes
+
+
+@fast
+@given(st.lists(st.lists(doubles, max_size=6), min_size=1, max_size=4), st.lists(doubles, max_size=6), st.booleans())
+def test_sums_that_were_taken_apart_add_up(parts: list[list[float]], values: list[float], squares: bool) -> None:
+    """In one step or one after the other, as they are or with a common unit."""
+    sums = [filled(part, [], squares=squares) for part in parts]
+    apart = [x.digits().at(np.array([1])) for x in sums]
+    exact = sum((Fraction(x) ** (2 if squares else 1) for part in [*parts, values] for x in part), Fraction(0))
+    one_by_one, at_once = filled(values, [], squares=squares), filled(values, [], squares=squares)
+    for digits in apart:
+        one_by_one.add(np.array([1]), digits)
+    at_once.add(np.ones(len(parts), np.int64), Digits.together(apart))
+    for found in (one_by_one, at_once):
+        assert rounded(found.limbs, found.low, 1) == as_double(exact)
+        assert rounded(found.limbs, found.low, 0) == 0.0 == rounded(found.limbs, found.low, 2)
+
+
+def test_digits_carry_so_that_many_sums_can_be_added() -> None:
+    """A limb holds 2**30 numbers; sums that are added again and again are one number each."""
+    sums = ExactSums()
+    sums.grow(1)
+    sums.cover(np.array([1.0, -1.0]))
+    add(sums.limbs, sums.low, 0, 1.0, 1)
+    for _ in range(200):  # 2**200
+        digits = sums.digits()
+        assert (digits.digits[:, :-1] >= 0).all() and (abs(digits.digits) < 2**32).all()
+        sums.add(np.zeros(1, np.int64), digits)
+    assert rounded(sums.limbs, sums.low, 0) == 2.0**200

@@ -26,7 +26,8 @@ from headgate.recovery.state import FORMAT, KEPT, Saved, StateFolder
 
 
 def record(*segments: str, listed: str = "") -> dict[str, Any]:
-    groups = [{"views": [0], "last": {}, "starts": {"w": None}, "listed": {"w": [listed, 5]} if listed else {}}]
+    group = {"views": [0], "last": {}, "starts": {"w": None}, "folded": {}}
+    groups = [{**group, "listed": {"w": [listed, 5]} if listed else {}}]
     return {"segments": list(segments), "groups": groups, "blocks": [["q", 0]], "columns": ["time"]}
 
 
@@ -274,5 +275,5 @@ def test_a_state_of_another_version_is_named_as_such_and_nothing_of_it_is_remove
 def test_a_state_of_folders_is_named_as_an_older_one(tmp_path: Path) -> None:
     (tmp_path / "000000000000007").mkdir()
     (tmp_path / "000000000000007" / "state.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"an older version of Headgate wrote it .format 3, this version reads 4"):
+    with pytest.raises(StoreError, match=rf"an older version of Headgate wrote it .format 3, .* reads {FORMAT}"):
         StateFolder(tmp_path).newest()

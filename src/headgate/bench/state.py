@@ -36,8 +36,10 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("hr", "bp"),
     ),
     "DISTINCT": ("SELECT DISTINCT patient, ward FROM hr [RANGE {n} MILLISECONDS]", ("hr",)),
+    "UNBOUNDED": ("SELECT patient, AVG(hr), COUNT(*) FROM hr [UNBOUNDED] GROUP BY patient", ("hr",)),
 }
-"""Queries whose windows hold {n} tuples together, and the streams that they read; one tuple comes each millisecond."""
+"""Queries whose windows hold {n} tuples together, and the streams that they read; one tuple comes each millisecond. An
+UNBOUNDED window holds all that came, and keeps sums of most of them."""
 
 BATCH = 1_000
 SLOWER, TIMES, BESIDES, RESTART, REVOCATION, BYTES = 1.5, 3, 64 * 1024, 5.0, 2.0, 150.0

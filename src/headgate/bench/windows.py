@@ -91,8 +91,8 @@ def _written(text: str, size: int) -> str:
 
 _NOTES = (
     "Size: flat: a tuple enters once and leaves once, whatever lies between.",
-    "What does grow with a window is the state that is written down with every batch.",
-    "UNBOUNDED holds every tuple that ever came, and writes it down with every batch: it slows down as time goes on.",
+    "What is written down with every batch are its tuples, whatever windows hold.",
+    "UNBOUNDED keeps sums of most tuples that came: what it keeps follows its groups and labels.",
     "Views: each has windows of its own, as it sees other tuples; ingress is shared, and tuples are kept once.",
     "Queries: windows of different sizes over one input share its tuples; each has sums of its own.",
     "Hours: the whole stream by processor time, from its first batch on; 1,000 groups come out at each slide.",

@@ -14,7 +14,7 @@ from headgate.plan import nodes as n
 from headgate.plan import queries
 from headgate.plan.expressions import Type
 from headgate.plan.reserved import LEVEL
-from headgate.plan.secure import SecurePlan
+from headgate.plan.secure import Mode, SecurePlan
 from headgate.plan.steps import blocks_of
 
 FIELDS = [
@@ -67,7 +67,14 @@ def _columns(running: list[ContinuousQuery], stream: str) -> tuple[tuple[str, Ty
 
 
 def _blocks(query: ContinuousQuery) -> list[Block]:
-    return [Block(query.name, number, top) for number, top in enumerate(blocks_of(query.root))]
+    tops = zip(query.query.blocks, blocks_of(query.root), strict=True)
+    exact = query.mode == Mode.EXACT
+    return [Block(query.name, number, top, exact and _labelled(block)) for number, (block, top) in enumerate(tops)]
+
+
+def _labelled(block: queries.Block) -> bool:
+    """Whether a block reads a column that has a label of its own, so that it may become NULL for an exact view."""
+    return any(column.name in dict(block.readings[column.input].stream.labels) for column in columns_read(block))
 
 
 def _read(query: ContinuousQuery, stream: str) -> set[str]:

@@ -90,8 +90,8 @@ def note_use(view: View, budget: Budget | None) -> None:
     if budget is not None:
         view.scratch.spent = budget.spent
         view.scratch.near |= budget.near()
-        windows, waiting = zip((0, 0), *budget.held.values(), strict=True)
-        view.held = sum(windows) + max(waiting)
+        _, waiting, held = zip((0, 0, 0), *budget.held.values(), strict=True)
+        view.held = sum(held) + max(waiting)
 
 
 def warnings(view: View) -> list[str]:

@@ -20,6 +20,8 @@ import pyarrow as pa
 from headgate.columns.sorting import Ints
 from headgate.execution.compile import FIELDS
 from headgate.model.times import NO_TIME
+from headgate.operators.folding import Folded
+from headgate.operators.folding import together as together_folded
 from headgate.operators.partition import PartitionState, ViewGroup, empty
 from headgate.operators.program import ARRIVAL, STREAM, VISIBILITY, Program
 
@@ -47,10 +49,8 @@ def fitted(partition: PartitionState, streams: tuple[str, ...], program: Program
     known = np.array([name in program.streams for name in streams] or [False])
     numbers = np.array([program.streams.index(x) if x in program.streams else 0 for x in streams] or [0])
     kept = known[table.column(STREAM).to_numpy()] if table.num_rows else np.empty(0, np.bool_)
-    place = np.cumsum(kept) - 1
-    classes = tuple(
-        replace(c, held={key: place[held[kept[held]]] for key, held in c.held.items()}) for c in partition.classes
-    )
+    place = np.where(kept, np.cumsum(kept) - 1, -1)
+    classes = tuple(c.moved(place) for c in partition.classes)
     table = table.filter(pa.array(kept))
     renumbered = pa.array(numbers[table.column(STREAM).to_numpy()] if table.num_rows else [], pa.int16())
     columns = [
@@ -70,10 +70,8 @@ def split(partition: PartitionState, numbers: Ints, partitions: int, views: froz
     mine = [replace(c, views=tuple(view for view in c.views if view in views)) for c in partition.classes]
     for number in range(partitions):
         here = numbers == number
-        place = np.cumsum(here) - 1
-        classes = tuple(
-            replace(c, held={key: place[held[here[held]]] for key, held in c.held.items()}) for c in mine if c.views
-        )
+        place = np.where(here, np.cumsum(here) - 1, -1)
+        classes = tuple(c.moved(place) for c in mine if c.views)
         found.append(PartitionState(partition.table.filter(pa.array(here)).combine_chunks(), classes))
     return found
 
@@ -119,6 +117,7 @@ def _classes(partitions: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGrou
     found = []
     for numbers, views in together.items():
         held: dict[str, list[Ints]] = {}
+        folded: dict[str, list[Folded]] = {}
         last: dict[str, int] = {}
         until = NO_TIME
         for (partition, places), number in zip(partitions, numbers, strict=True):
@@ -126,8 +125,11 @@ def _classes(partitions: Sequence[tuple[PartitionState, Ints]]) -> list[ViewGrou
                 until = max(until, partition.classes[number].until)
                 for key, own in partition.classes[number].held.items():
                     held.setdefault(key, []).append(places[own])
+                for key, carried in partition.classes[number].folded.items():
+                    folded.setdefault(key, []).append(carried.moved(places))
                 for key, time in partition.classes[number].last.items():
                     last[key] = max(time, last.get(key, time))
         windows = {key: np.sort(np.concatenate(own)) for key, own in held.items()}
-        found.append(ViewGroup(tuple(views), windows, last, until))
+        whole = {key: together_folded(parts) for key, parts in folded.items()}
+        found.append(ViewGroup(tuple(views), windows, last, until, whole))
     return found

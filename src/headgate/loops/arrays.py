@@ -37,7 +37,8 @@ def zeros(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def grown(array: Array, size: int, fill: int = 0) -> Array:
-    """The array, or a longer copy with at least `size` elements; the new ones have the value `fill`."""
+    """The array, or a longer one with at least `size` elements; the new ones have the value `fill`. It may lie where
+    the array lies, so nobody uses the array itself any more."""
     if len(array) >= size:
         return array
     shape = (max(size, len(array) + len(array) // 2), *array.shape[1:])
@@ -53,11 +54,12 @@ def grown(array: Array, size: int, fill: int = 0) -> Array:
 
 
 def _pages(array: np.ndarray[Any, Any]) -> mmap.mmap | None:
-    """The pages of a large array, which begins with them."""
-    base: object = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    return base if isinstance(base, mmap.mmap) else None
+    """The pages of a large array that `zeros` or `grown` made; None for any other array, also for a part of one."""
+    whole = array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    pages = whole.base.obj if isinstance(whole.base, memoryview) else None
+    return pages if isinstance(pages, mmap.mmap) and whole.size == array.size else None
 
 
 def few_slots(count: int) -> None:

@@ -10,6 +10,9 @@ INVARIANT: fewer than 2**30 numbers are held at once, and `low` is a multiple of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -115,6 +118,32 @@ def _exponents(values: Doubles) -> tuple[int, int]:
     return least, greatest
 
 
+@dataclass(frozen=True)
+class Digits:
+    """Exact sums apart from the groups that they belong to, a row each: sum(digits[i] * 2**(unit + 32 * i)). All digits
+    but the last are between 0 and 2**32. `unit` is a multiple of 32."""
+
+    digits: Ints
+    unit: int = 0
+
+    def at(self, rows: Ints) -> Digits:
+        return Digits(self.digits[rows], self.unit)
+
+    @staticmethod
+    def together(parts: Sequence[Digits]) -> Digits:
+        """All rows of these, with a common unit."""
+        some = [x for x in parts if x.digits.shape[1]]
+        unit = min((x.unit for x in some), default=0)
+        width = max((x.digits.shape[1] + (x.unit - unit) // 32 for x in some), default=0)
+        digits = np.zeros((sum(len(x.digits) for x in parts), width), np.int64)
+        done = 0
+        for x in parts:
+            at = (x.unit - unit) // 32 if x.digits.shape[1] else 0
+            digits[done : done + len(x.digits), at : at + x.digits.shape[1]] = x.digits
+            done += len(x.digits)
+        return Digits(digits, unit)
+
+
 class ExactSums:
     """Sums of doubles, or of their squares, by group. `limbs` is replaced when it grows: read it again after `grow` and
     `cover`."""
@@ -137,22 +166,43 @@ class ExactSums:
         """Makes limbs that can hold these values; a loop may then add each of them once, and remove it any time."""
         least, greatest = _exponents(values)
         if least != _NONE:
-            self._cover(least, greatest)
-        self._added += len(values)
-        if self._added >= _BEFORE_CARRYING and self.limbs.size:
-            self._added = len(values)
-            if _carry_all(self.limbs) > DIGIT:
-                self._widen(0, 1)
-                _carry_all(self.limbs)
+            times, written = (2, 5) if self._squares else (1, 3)
+            self._cover((times * least) >> 5, ((times * greatest) >> 5) + written)
+        self._count(len(values))
 
-    def _cover(self, least: int, greatest: int) -> None:
-        times, written = (2, 5) if self._squares else (1, 3)
-        lowest = (times * least) >> 5
+    def digits(self) -> Digits:
+        """All sums, by group."""
+        if self.limbs.size:
+            self._carry()
+        return Digits(self.limbs.copy(), self.low)
+
+    def add(self, groups: Ints, sums: Digits) -> None:
+        """Adds sums to those of groups, which there is room for. A group may be given several times."""
+        width = sums.digits.shape[1]
+        if width and len(groups):
+            first = sums.unit // 32
+            self._cover(first, first + width)
+            self._count(len(groups))
+            np.add.at(self.limbs, (groups[:, np.newaxis], np.arange(width) + first - self.low // 32), sums.digits)
+
+    def _count(self, numbers: int) -> None:
+        """So many numbers will be added to sums; a limb has room for 2**30 of them."""
+        self._added += numbers
+        if self._added >= _BEFORE_CARRYING and self.limbs.size:
+            self._added = numbers
+            self._carry()
+
+    def _carry(self) -> None:
+        if _carry_all(self.limbs) > DIGIT:
+            self._widen(0, 1)
+            _carry_all(self.limbs)
+
+    def _cover(self, first: int, end: int) -> None:
+        """Makes limbs from 2**(32 * first) up to 2**(32 * end)."""
         if not self.limbs.shape[1]:
-            self.low = lowest << 5
-        below = max(self.low // 32 - lowest, 0)
-        needed = ((times * greatest) >> 5) + written - self.low // 32
-        above = max(needed - self.limbs.shape[1], 0)
+            self.low = first << 5
+        below = max(self.low // 32 - first, 0)
+        above = max(end - self.low // 32 - self.limbs.shape[1], 0)
         if below or above:
             self._widen(below, above)
 

@@ -23,6 +23,8 @@ _LEAST = 64
 _ONE = np.uint64(1)
 NUMBER: np.uint64 = np.uint64((1 << 40) - 1)
 """The bits of an entry that are the number; the others are of the hash."""
+_SAMPLE = 16
+"""From so small a part of many keys on it is told how many are new, so that the table is seldom filled anew."""
 
 
 class Interner:
@@ -49,8 +51,10 @@ class Interner:
         found = np.empty(len(a), np.int64)
         _hash(first, second, found, self.seed)
         done = 0
+        known = len(self)
         while (done := _numbers(self.table, self.a, self.b, self.size, first, second, done, found)) < len(a):
-            self.reserve(1)
+            few = done * _SAMPLE < len(a)  # a few keys do not tell how many are new among the others
+            self.reserve(1 if few else max(1, (len(self) - known) * (len(a) - done) // done))
         return found
 
     def find(self, a: Ints, b: Ints | None = None) -> Ints:

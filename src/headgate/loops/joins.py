@@ -126,6 +126,14 @@ def meetings(left: Side, right: Side, progress: Ints, of_left: Ints, of_right: I
 
 
 @compiled
+def link_rows(side: Side) -> None:
+    """Put the new rows of an input into their chains."""
+    for new in range(len(side.rows)):
+        if side.keys[new] >= 0:
+            _link(side, side.rows[new], side.keys[new])
+
+
+@compiled
 def list_rows(rows: Ints, parts: Ints, head: Ints, following: Ints, preceding: Ints) -> None:
     """Enter rows into the lists of the rows that they are made of: one list for each row of one input."""
     for i in range(len(rows)):

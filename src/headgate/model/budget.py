@@ -29,14 +29,15 @@ class Budget:
 
     spent: bytes that were computed
     rows: the most rows that were combined or read at once
-    held: tuples in windows, and tuples that wait, by the rows of blocks; partitions add up
+    held: tuples that windows keep, tuples that wait, and tuples that windows hold, also where they keep only sums of
+        them, by the rows of blocks; partitions add up
     """
 
     def __init__(self, limits: Limits, spent: int = 0) -> None:
         self.limits = limits
         self.spent = spent
         self.rows = 0
-        self.held: dict[Hashable, tuple[int, int]] = {}
+        self.held: dict[Hashable, tuple[int, int, int]] = {}
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -49,12 +50,13 @@ class Budget:
             self.spent += size
             return self.spent <= self.limits.bytes
 
-    def hold(self, rows: Hashable, windows: int, waiting: int) -> str:
-        """Adds the tuples that the windows of some rows hold in one partition, and those that wait. Returns the limit
-        that is exceeded, if any."""
+    def hold(self, rows: Hashable, windows: int, waiting: int, held: int) -> str:
+        """Adds the tuples that the windows of some rows keep in one partition, those that wait, and those that the
+        windows hold. Returns the limit that is exceeded, if any."""
         with self._lock:
-            windows, waiting = (x + y for x, y in zip(self.held.get(rows, (0, 0)), (windows, waiting), strict=True))
-            self.held[rows] = windows, waiting
+            before = self.held.get(rows, (0, 0, 0))
+            windows, waiting, held = (x + y for x, y in zip(before, (windows, waiting, held), strict=True))
+            self.held[rows] = windows, waiting, held
             return _held(windows, waiting) if windows + waiting > self.limits.tuples else ""
 
     def record_rows(self, rows: int) -> None:
@@ -76,7 +78,7 @@ class Budget:
             found["bytes"] = self.limits.near("bytes")
         if self.rows >= NEAR * self.limits.rows:
             found["rows"] = self.limits.near("rows")
-        for windows, waiting in self.held.values():
+        for windows, waiting, _ in self.held.values():
             if windows + waiting >= NEAR * self.limits.tuples:
                 found["tuples"] = self.limits.near(_held(windows, waiting))
         return found
@@ -130,10 +132,11 @@ class Meter:
                 self._exceed(view, budget.limits.exceeded("bytes"))
         self._check()
 
-    def hold(self, rows: Hashable, windows: int, waiting: int) -> None:
-        """Counts the tuples that the windows of some rows hold, and those that wait. Raises as `charge` does."""
+    def hold(self, rows: Hashable, windows: int, waiting: int, held: int) -> None:
+        """Counts the tuples that the windows of some rows keep, those that wait, and those that windows hold. Raises as
+        `charge` does."""
         for view, budget in list(self._budgets.items()):
-            exceeded = budget.hold(rows, windows, waiting)
+            exceeded = budget.hold(rows, windows, waiting, held)
             if exceeded:
                 self._exceed(view, budget.limits.exceeded(exceeded))
         self._check()
@@ -170,10 +173,10 @@ def charge(size: int) -> None:
         meter.charge(size)
 
 
-def hold(rows: Hashable, windows: int, waiting: int) -> None:
+def hold(rows: Hashable, windows: int, waiting: int, held: int) -> None:
     meter = _METER.get()
     if meter is not None:
-        meter.hold(rows, windows, waiting)
+        meter.hold(rows, windows, waiting, held)
 
 
 def record_rows(rows: int) -> None:

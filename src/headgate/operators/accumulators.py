@@ -1,11 +1,13 @@
 """Accumulators: what is kept of each group for one aggregate of SPEC.md, 4.1, while rows come and go.
 
 Each takes the changes of a batch and returns a value for each emission. Sums are exact, so they do not depend on what
-came and went before.
+came and went before; those of tuples that are not kept are added as they are (`folding.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from headgate.loops import sums
 from headgate.loops.arrays import grown
 from headgate.loops.arrow import from_numbers, is_text
 from headgate.loops.counts import Counts
-from headgate.loops.exact import ExactSums
+from headgate.loops.exact import DIGIT, Digits, ExactSums
 from headgate.loops.heaps import GREATEST, LEAST, Heaps
 from headgate.loops.keys import KeyCodes
 from headgate.loops.store import ColumnStore
@@ -33,6 +35,42 @@ _NONE = np.empty(0, np.int64)
 _ALL: Bools = np.empty(0, np.bool_)
 _SAFE, _BIGINT = 1 << 62, 1 << 63
 _VALUE = "value"
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What some rows contribute to an aggregate, a row for each part of them.
+
+    count: how many of them have a value
+    sums: the sums that the aggregate is computed from
+    """
+
+    count: Ints
+    sums: tuple[Digits, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def at(self, rows: Ints) -> Amounts:
+        return Amounts(self.count[rows], tuple(x.at(rows) for x in self.sums))
+
+    def equals(self, other: Amounts) -> bool:
+        """Whether they are the same, written in the same way."""
+        return np.array_equal(self.count, other.count) and all(
+            a.unit == b.unit and np.array_equal(a.digits, b.digits) for a, b in zip(self.sums, other.sums, strict=True)
+        )
+
+    @staticmethod
+    def together(parts: Sequence[Amounts]) -> Amounts:
+        """Amounts of several partitions of the same aggregate."""
+        sums = tuple(Digits.together(some) for some in zip(*(x.sums for x in parts), strict=True))
+        return Amounts(np.concatenate([x.count for x in parts]), sums)
+
+
+def adds_up(call: AggregateCall) -> bool:
+    """Whether rows contribute to an aggregate by amounts. For the others single rows count: the one with the least
+    value, or one with each value."""
+    return not call.distinct and call.function not in ("MIN", "MAX")
 
 
 def accumulator(call: AggregateCall) -> Accumulator:
@@ -75,6 +113,14 @@ class Accumulator:
         if self._store is not None and is_text(self._store.schema.field(_VALUE).type):
             self._store.drop(changes.row[changes.left])
         return values
+
+    def amounts(self) -> Amounts:
+        """What the rows of each group contribute. INVARIANT: the aggregate adds up, and so for `add`."""
+        raise NotImplementedError
+
+    def add(self, group: Ints, amounts: Amounts) -> None:
+        """Add what rows contribute that are not kept. There is room for the groups."""
+        raise NotImplementedError
 
     @property
     def keys(self) -> int:
@@ -137,6 +183,12 @@ class Count(Accumulator):
         sums.counted(*changes, self._known(), *found, self._count, counts)
         return pa.array(counts, pa.int64())
 
+    def amounts(self) -> Amounts:
+        return Amounts(self._count.copy())
+
+    def add(self, group: Ints, amounts: Amounts) -> None:
+        np.add.at(self._count, group, amounts.count)
+
 
 class WholeSum(Accumulator):
     """SUM and AVG of whole numbers."""
@@ -172,6 +224,15 @@ class WholeSum(Accumulator):
             means[at] = np.asarray(total / count[at], np.float64)
         return _doubles(means, count == 0) if missing or many else from_numbers(pa.float64(), means, None)
 
+    def amounts(self) -> Amounts:
+        low, high = self._low & DIGIT, self._high + (self._low >> 32)
+        return Amounts(self._count.copy(), (Digits(np.column_stack([low, high])),))
+
+    def add(self, group: Ints, amounts: Amounts) -> None:
+        low, high = amounts.sums[0].digits.T
+        for kept, more in zip(self._kept(), (amounts.count, high, low), strict=True):
+            np.add.at(kept, group, more)
+
 
 class DoubleSum(Accumulator):
     """SUM and AVG of doubles."""
@@ -194,6 +255,13 @@ class DoubleSum(Accumulator):
             values, counts,
         )  # fmt: skip
         return _doubles(values, counts == 0)
+
+    def amounts(self) -> Amounts:
+        return Amounts(self._count.copy(), (self._sums.digits(),))
+
+    def add(self, group: Ints, amounts: Amounts) -> None:
+        np.add.at(self._count, group, amounts.count)
+        self._sums.add(group, amounts.sums[0])
 
 
 class Deviation(Accumulator):
@@ -218,6 +286,14 @@ class Deviation(Accumulator):
             self._squares.low, self._count, values, counts,
         )  # fmt: skip
         return _doubles(values, counts < 2)
+
+    def amounts(self) -> Amounts:
+        return Amounts(self._count.copy(), (self._sums.digits(), self._squares.digits()))
+
+    def add(self, group: Ints, amounts: Amounts) -> None:
+        np.add.at(self._count, group, amounts.count)
+        for kept, more in zip((self._sums, self._squares), amounts.sums, strict=True):
+            kept.add(group, more)
 
 
 class Extreme(Accumulator):
@@ -245,6 +321,11 @@ class Extreme(Accumulator):
         if not missing.any():
             return found_values
         return pc.if_else(pa.array(~missing), found_values, pa.scalar(None, found_values.type))
+
+    @property
+    def rows(self) -> Ints:
+        """The row that has the value, by group; -1 if none has."""
+        return self._heaps.root.astype(np.int64)
 
     def _keys(self) -> Any:
         assert self._store is not None  # noqa: S101

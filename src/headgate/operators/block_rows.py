@@ -89,6 +89,12 @@ def windows_of(node: n.Node) -> list[tuple[n.Window, frozenset[Expr]]]:
     return found
 
 
+def shared_sequence(window: n.Window) -> str:
+    """The name of the sequence of any other window: one for all windows over an input, and one for UNBOUNDED windows
+    over it, which keep some of its tuples only (`folding.py`)."""
+    return window.key if window.kind == "UNBOUNDED" else window.input.key
+
+
 def own_sequence(rows: n.Node, side: n.Node, number: int) -> str:
     """The name of the sequence of a PARTITIONED window, which no other window reads; `number` tells equal sources
     apart."""
@@ -147,7 +153,7 @@ class BlockRows:
             name = own_sequence(self.node, side, self._alike[side.key])
             made: WindowSet | PartitionedSet = PartitionedSet(window, stream, conditions, sequences[name])
         else:
-            made = WindowSet(window, stream, conditions, sequences[window.input.key], joined=joined)
+            made = WindowSet(window, stream, conditions, sequences[shared_sequence(window)], joined=joined)
         made.step, made.selecting = steps.within(window, self.node), steps.within(side, self.node)
         return made
 
@@ -161,9 +167,14 @@ class BlockRows:
         return sum({x.window.key: x.held for x in self.windows}.values()) + sum(self._tables.values())
 
     @property
+    def stored(self) -> int:
+        """How many of these tuples are kept."""
+        return self.held - sum({x.window.key: x.folded for x in self.windows}.values())
+
+    @property
     def rows(self) -> int:
         """How many rows it keeps."""
-        return self.held + (self.top.rows if isinstance(self.top, JoinSet) else 0)
+        return self.stored + (self.top.rows if isinstance(self.top, JoinSet) else 0)
 
     @property
     def keys(self) -> int:

@@ -3,7 +3,8 @@
 A window holds what entered its input since its first tuple: the tuples that the views see, that are final for them, and
 that meet the conditions below the window. A PARTITIONED window holds the last of these in each of its partitions. Two
 things cannot be derived after a change of rights: that a tuple did not meet a condition while a column was not hidden
-yet, and which tuples a lost one had displaced. There the tuples that a window held are listed in a file of their own.
+yet, and which tuples a lost one had displaced. There the tuples that a window held are listed in a file of their own,
+and so are those that a window kept when it was last folded, with another file for what it has folded.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headgate.columns.sorting import Bools, Ints, stable_order
 from headgate.model.times import NO_TIME
 from headgate.operators.block_rows import windows_of
 from headgate.operators.blocks import Shape
+from headgate.operators.folding import folded_of
 from headgate.operators.inputs import Inputs
 from headgate.operators.previous_instant import name_of, previous_rows
 from headgate.operators.program import ARRIVAL, STREAM, TIME, Block
@@ -50,22 +52,29 @@ class GroupRecord:
     last: the time of the last instant of each block, by the key of its rows
     starts: where what a window holds begins, by name (`view_group.Held`); a window that holds nothing is left out
     listed: the windows whose tuples are listed
+    folded: the files of what windows have folded, by the window's key
     """
 
     views: tuple[int, ...]
     last: Mapping[str, int] = field(default_factory=dict)
     starts: Mapping[str, Start] = field(default_factory=dict)
     listed: Mapping[str, Listed] = field(default_factory=dict)
+    folded: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        listed = {name: [x.file, x.until] for name, x in self.listed.items()}
-        return {"views": self.views, "last": dict(self.last), "starts": dict(self.starts), "listed": listed}
+        return {
+            "views": self.views,
+            "last": dict(self.last),
+            "starts": dict(self.starts),
+            "listed": {name: [x.file, x.until] for name, x in self.listed.items()},
+            "folded": dict(self.folded),
+        }
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> GroupRecord:
         starts = {name: None if x is None else (x[0], x[1], x[2]) for name, x in plain["starts"].items()}
         listed = {name: Listed(*x) for name, x in plain["listed"].items()}
-        return cls(tuple(plain["views"]), plain["last"], starts, listed)
+        return cls(tuple(plain["views"]), plain["last"], starts, listed, plain["folded"])
 
 
 def named_windows(blocks: Sequence[Block]) -> Iterator[tuple[str, n.Window, str | None]]:
@@ -113,7 +122,8 @@ def derived(
         if window.kind == "PARTITIONED":
             found = found[_last_of_each(found, window, reader)]
         windows[name] = found
-    return Held(windows, record.last)
+    folded = {x: folded_of(read(file), windows[x], store) for x, file in record.folded.items() if x in windows}
+    return Held(windows, record.last, folded)
 
 
 def _since(tuples: Ints, store: TupleStore, start: Start) -> Ints:

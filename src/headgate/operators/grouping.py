@@ -20,7 +20,7 @@ from headgate.loops.arrays import few_slots, grown
 from headgate.loops.heaps import Heaps
 from headgate.loops.keys import KeyCodes
 from headgate.model.budget import charge
-from headgate.operators.accumulators import Accumulator, accumulator
+from headgate.operators.accumulators import Accumulator, Amounts, accumulator
 from headgate.operators.block_rows import BlockRows, Changes
 from headgate.operators.group_labels import GroupLabels, LabelKinds
 from headgate.operators.join import JoinSet
@@ -48,7 +48,7 @@ class Emissions:
         return len(self.of)
 
 
-_NOTHING = Emissions(_NONE, _NONE, _NONE, _NONE)
+NO_EMISSIONS = Emissions(_NONE, _NONE, _NONE, _NONE)
 _NO_LABELS = LabelSets(_NONE, ())
 
 
@@ -97,9 +97,9 @@ class Grouping:
             group = self._groups(part, reader)
             if not self._alone:
                 self._emissions(part, group)  # which also counts the rows of each group
-            self._labels.of(part, group, self._rows.kinds(), _NOTHING, len(self))
+            self._labels.of(part, group, self._rows.kinds(), NO_EMISSIONS, len(self))
             for call in self.accumulators:
-                self.values(call, part, GroupResults(_NOTHING, _NO_LABELS, group), reader)
+                self.values(call, part, GroupResults(NO_EMISSIONS, _NO_LABELS, group), reader)
 
     def advance(self, changes: Changes, reader: Reader) -> GroupResults:
         """Apply changes; the results have no values yet (`values`)."""
@@ -127,6 +127,11 @@ class Grouping:
         charge(8 * len(found.emissions))
         kept = self.accumulators[call]
         return kept.advance(changes, found.group, new, argument, found.emissions, len(self), self._rows.capacity)
+
+    def carry(self, call: AggregateCall, rows: Ints, amounts: Amounts) -> None:
+        """Add what was folded to the groups of the rows that carry it, after `begin`."""
+        group = np.zeros(len(rows), np.int64) if self._codes is None else self._group_of[rows].astype(np.int64)
+        self.accumulators[call].add(group, amounts)
 
     def _emissions(self, changes: Changes, group: Ints) -> Emissions:
         if self._alone:

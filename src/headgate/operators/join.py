@@ -16,7 +16,7 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.limits import few_rows
 from headgate.expressions.sql import arrow_type
 from headgate.loops.arrays import grown
-from headgate.loops.joins import KEY, LINKS, Side, list_rows, meetings, rows_made_of, unlink, unlist_rows
+from headgate.loops.joins import KEY, LINKS, Side, link_rows, list_rows, meetings, rows_made_of, unlink, unlist_rows
 from headgate.loops.keys import KeyCodes
 from headgate.loops.slots import SlotPool
 from headgate.model.budget import charge
@@ -157,8 +157,12 @@ class JoinSet:
     # What a batch brings ----------------------------------------------------------------------------------------------
 
     def begin(self, reader: Reader) -> None:
-        """Combine the rows that both sets begin with."""
-        self._combine(reader)
+        """Combine the rows that both sets begin with. If combinations are not remembered, nobody asks for them."""
+        if self._kept:
+            self._combine(reader)
+        else:
+            for side in self._sides(reader):
+                link_rows(side)
 
     def advance(self, reader: Reader) -> None:
         with reader.profile.running(self.step) as step:
@@ -198,7 +202,8 @@ class JoinSet:
         if self._kept:
             self._keep(left, right, at)
 
-    def _met(self, reader: Reader) -> tuple[Ints, Ints, Ints]:
+    def _sides(self, reader: Reader) -> list[Side]:
+        """What both sets bring, with their chains."""
         keys = [self._keys(number, reader) for number in range(2)]
         size = 1 if self._codes is None else len(self._codes)
         sides = list[Side]()
@@ -207,6 +212,10 @@ class JoinSet:
             chains.links[x.entered, KEY] = -1  # a slot that is used again is in no chain yet
             came = x.new, own, _times(x, reader), x.came, x.until, x.gone
             sides.append(Side(*came, chains.head, chains.links, chains.behind, x.fifo))
+        return sides
+
+    def _met(self, reader: Reader) -> tuple[Ints, Ints, Ints]:
+        sides = self._sides(reader)
         found, progress = list[tuple[Ints, Ints, Ints]](), np.zeros(3, np.int64)
         room = max(_ROOM, 2 * sum(len(side.rows) for side in sides))
         while True:

@@ -26,6 +26,7 @@ from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import HIDDEN, TuplePosition, Visibility, VisibilityRows
 from headgate.operators.evaluation import BlockEmitted
+from headgate.operators.folding import Folded, table_of
 from headgate.operators.group_record import (
     GroupRecord,
     Listed,
@@ -53,12 +54,19 @@ class ViewGroup:
     held: what each window holds for them, as positions in the partition's table, by name (`view_group.Held`)
     last: the time of the last instant of each block, by the key of its rows
     until: times before it are final for them
+    folded: what windows hold beside these tuples, by name; carriers are positions too
     """
 
     views: tuple[int, ...]
     held: Mapping[str, Ints] = field(default_factory=dict)
     last: Mapping[str, int] = field(default_factory=dict)
     until: int = NO_TIME
+    folded: Mapping[str, Folded] = field(default_factory=dict)
+
+    def moved(self, place: Ints) -> ViewGroup:
+        """For a table in which tuples have other positions: -1 for those that are gone."""
+        held = {name: moved[moved >= 0] for name, x in self.held.items() for moved in [place[x]]}
+        return replace(self, held=held, folded={name: x.moved(place) for name, x in self.folded.items()})
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,9 @@ class StoredPartition:
 
 def files_of(record: Mapping[str, Any]) -> list[str]:
     """The files that a partition's record names."""
-    return [*record["segments"], *(file for group in record["groups"] for file, _ in group["listed"].values())]
+    listed = (file for group in record["groups"] for file, _ in group["listed"].values())
+    folded = (file for group in record["groups"] for file in group["folded"].values())
+    return [*record["segments"], *dict.fromkeys([*listed, *folded])]
 
 
 @dataclass
@@ -100,6 +110,7 @@ class _Group:
 
     until: times before it are final
     listed: windows whose tuples are listed in a file; None: the next version lists them
+    files: the files of what windows have folded; the next version writes those that are not there
     """
 
     views: tuple[int, ...]
@@ -108,9 +119,14 @@ class _Group:
     seen: tuple[Ints, VisibilityRows] = (np.empty(0, np.int64), np.empty(0, np.int32))
     until: int = NO_TIME
     listed: Mapping[str, Listed] | None = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
     def state(self) -> Held:
         return self.held if self.operators is None else self.operators.held()
+
+    @property
+    def folded(self) -> Mapping[str, Folded]:
+        return self.held.folded if self.operators is None else self.operators.folded
 
 
 class Partition:
@@ -133,8 +149,10 @@ class Partition:
     # State ------------------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """How many tuples it keeps, without those of tables."""
-        return len(self._store) - len(self._tables)
+        """How many tuples it holds, without those of tables: those that it keeps, and the most that a view group has
+        folded."""
+        folded = (sum(x.tuples for x in group.folded.values()) for group in self._groups)
+        return len(self._store) - len(self._tables) + max(folded, default=0)
 
     def save(self, write: Write, identities: Ints) -> dict[str, Any]:
         """Write what changed since the last call; returns the partition's record, whole. `identities` are those of
@@ -149,10 +167,15 @@ class Partition:
 
     def _record(self, group: _Group, write: Write) -> GroupRecord:
         windows = self._windows
-        if group.listed is None:
-            held = group.state().windows
-            names = sorted(name for name in held if needs_listing(windows[name]))  # also if it holds nothing any more
-            group.listed = {x: Listed(write(listing(held[x], self._store)), group.until) for x in names}
+        if group.listed is None or not group.folded.keys() <= group.listed.keys():
+            held, listed = group.state().windows, group.listed or {}
+            names = sorted(x for x in held if group.listed is None and needs_listing(windows[x]))  # also if it is empty
+            names += sorted(x for x in held if x in group.folded and x not in listed)
+            group.listed = {**listed, **{x: Listed(write(listing(held[x], self._store)), group.until) for x in names}}
+        group.files = {
+            name: group.files.get(name) or write(table_of(folded, self._store))
+            for name, folded in sorted(group.folded.items())
+        }
         if group.operators is not None:
             starts, last = group.operators.starts(), group.operators.last
         else:
@@ -164,7 +187,7 @@ class Partition:
             }
         group.listed = {x: y for x, y in group.listed.items() if x in starts}  # once empty, it holds what enters later
         positions = {name: position_of(self._store, tuple_) for name, tuple_ in starts.items()}
-        return GroupRecord(group.views, last, positions, group.listed)
+        return GroupRecord(group.views, last, positions, group.listed, group.files)
 
     def load(self, stored: StoredPartition, visibility: Visibility, numbers: Numbers) -> None:
         """Continue from what was written; the partition is new. `visibility` is that of the version, and `numbers`
@@ -191,7 +214,7 @@ class Partition:
         for some in held.windows.values():
             self._store.hold(some)
         seen = np.arange(len(visibility.table)), visibility.table[:, view].copy()
-        self._groups.append(_Group(record.views, held, None, seen, until, record.listed))
+        self._groups.append(_Group(record.views, held, None, seen, until, record.listed, record.folded))
 
     def adopt(self, state: PartitionState) -> None:
         """Continue from a state in memory; the partition is new."""
@@ -202,7 +225,8 @@ class Partition:
             held = {name: self._store.in_order(tuples[places]) for name, places in own.items()}
             for places in held.values():
                 self._store.hold(places)
-            self._groups.append(_Group(class_.views, Held(held, class_.last), until=class_.until, listed=None))
+            folded = {name: x.moved(tuples) for name, x in class_.folded.items() if name in held}
+            self._groups.append(_Group(class_.views, Held(held, class_.last, folded), until=class_.until, listed=None))
         self._waiting.add(tuples)
 
     def state(self) -> PartitionState:
@@ -216,8 +240,7 @@ class Partition:
         classes = []
         for group in self._groups:
             held = group.state()
-            windows = {name: place[tuples] for name, tuples in held.windows.items()}
-            classes.append(ViewGroup(group.views, windows, held.last, group.until))
+            classes.append(ViewGroup(group.views, held.windows, held.last, group.until, held.folded).moved(place))
         return PartitionState(self._store.table(kept), tuple(classes))
 
     def renumber_visibility(self, changed: Ints) -> None:
@@ -264,7 +287,7 @@ class Partition:
         found = in_threads(lambda group: self._group_results(group, visibility), groups, sizes)
         self._settle(visibility)
         self._merge(views)
-        self._forget_keys(visibility)
+        self._renew(visibility)
         return [x for some in found for x in some]
 
     def _settle(self, visibility: Visibility) -> None:
@@ -298,11 +321,12 @@ class Partition:
         for group in self._groups:
             self._suspend(group)
 
-    def _suspend(self, group: _Group) -> None:
-        """Write down what the group's windows hold; its operators are built again with the next batch."""
+    def _suspend(self, group: _Group, held: Held | None = None) -> None:
+        """Write down what the group's windows hold, or are to hold; its operators are built again with the next
+        batch."""
         if group.operators is not None:
             self._count(group)
-            group.held = group.operators.held()
+            group.held = held or group.operators.held()
             for tuples in group.held.windows.values():
                 self._store.hold(tuples)
             group.operators.close()
@@ -341,7 +365,7 @@ class Partition:
         if not parts:
             for tuples in group.held.windows.values():
                 self._store.release(tuples)
-        return [_Group(views, group.held, until=group.until, listed=None) for views in parts]
+        return [_Group(views, group.held, until=group.until, listed=None, files=group.files) for views in parts]
 
     def _changed(self, group: _Group, visibility: Visibility) -> bool:
         """Whether the group sees tuples that are there otherwise than when its operators were built."""
@@ -355,7 +379,8 @@ class Partition:
             targets = {visibility.targets[view] for view in group.views}
             blocks = [block for block in self._program.blocks if block.target in targets]
             seen = visibility.visible(view)
-            held = Held({name: self._store.seen(x, seen) for name, x in group.held.windows.items()}, group.held.last)
+            windows = {name: self._store.seen(x, seen) for name, x in group.held.windows.items()}
+            held = replace(group.held, windows=windows)
             group.operators = Operators(self._store, blocks, visibility, view, self._evaluate, self._tables, held)
             for tuples in group.held.windows.values():
                 self._store.release(tuples)
@@ -397,7 +422,7 @@ class Partition:
                 alike.setdefault(key, []).append(group)
         for first, *others in alike.values():
             for other in others:
-                if _equal(first.state(), other.state()):
+                if _may_join(first, other) and _equal(first.state(), other.state()):
                     self._join(first, other)
         self._groups = [group for group in self._groups if group.views]
 
@@ -412,13 +437,17 @@ class Partition:
         group.views = tuple(sorted((*group.views, *other.views)))
         other.views = ()
 
-    def _forget_keys(self, visibility: Visibility) -> None:
-        """Build operators again from what their windows hold if they know keys that will perhaps never come again."""
+    def _renew(self, visibility: Visibility) -> None:
+        """Build operators again from what their windows hold: with tuples folded where there are many, and if they know
+        keys that will perhaps never come again."""
         for group in self._groups:
-            if group.operators is not None and group.operators.knows_the_gone:
-                listed, profile = group.listed, group.operators.profile
-                self._suspend(group)
-                group.listed = listed  # windows hold what they held
+            if group.operators is not None and (group.operators.due or group.operators.knows_the_gone):
+                due, listed, profile = group.operators.due, group.listed, group.operators.profile
+                held = group.operators.fold(due, visibility, group.views[0])
+                self._suspend(group, held)
+                # Other windows hold what they held.
+                group.listed = None if listed is None else {x: y for x, y in listed.items() if x not in due}
+                group.files = {x: y for x, y in group.files.items() if x not in due}
                 operators = self._operators(group, visibility)
                 operators.profile.steps = {**profile.steps, **operators.profile.steps}
 
@@ -489,9 +518,25 @@ def _policies(views: list[int], visibility: Visibility, present: Ints, program: 
     }
 
 
+def _may_join(a: _Group, b: _Group) -> bool:
+    """What was folded is there for the blocks of the group only."""
+    if a.operators is None or b.operators is None:
+        return False
+    folded = a.folded or b.folded
+    return not folded or {x.target for x in a.operators.blocks} == {x.target for x in b.operators.blocks}
+
+
 def _equal(a: Held, b: Held) -> bool:
+    """Of tuples that were folded only the sums are left. They were seen by all who see their carrier, so equal
+    carriers with equal sums have folded equal tuples."""
     held, other = ({name: x for name, x in own.windows.items() if len(x)} for own in (a, b))
-    return a.last == b.last and held.keys() == other.keys() and all(np.array_equal(held[x], other[x]) for x in held)
+    return (
+        a.last == b.last
+        and held.keys() == other.keys()
+        and all(np.array_equal(held[x], other[x]) for x in held)
+        and a.folded.keys() == b.folded.keys()
+        and all(x.equals(b.folded[name]) for name, x in a.folded.items())
+    )
 
 
 def empty(table: pa.Schema) -> PartitionState:

@@ -15,11 +15,12 @@ TIME, STREAM, ARRIVAL, LABEL, VISIBILITY = "time", "stream", "arrival", "label",
 
 @dataclass(frozen=True)
 class Block:
-    """A block of a query, by its number in the query."""
+    """A block of a query, by its number in the query. `labelled`: whether it reads a column with a label of its own."""
 
     query: str
     number: int
     top: n.Node
+    labelled: bool = True
 
     @property
     def target(self) -> tuple[str, int]:

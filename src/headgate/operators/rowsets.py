@@ -123,6 +123,7 @@ class WindowSet:
     first: the number of the first row that has not left
     kept: the number of the first row that the window holds now; it may be ahead of `first` until the next instant
     applied: the number of the first row that no instant has seen yet
+    folded: how many tuples it holds that are not kept
     step, selecting: the names of its steps, and of the selection after it
     """
 
@@ -141,6 +142,7 @@ class WindowSet:
         self._most = window.rows if window.kind == "ROWS" else NEVER
         self.first = self.kept = self.applied = sequence.first
         self._displaced_before = sequence.first
+        self.folded = 0
         self.entered = self.new = self.displaced = self.until = self.gone = _NONE
         self._passes: Bools = np.zeros(0, np.bool_)
 
@@ -154,7 +156,7 @@ class WindowSet:
 
     @property
     def held(self) -> int:
-        return self.sequence.end - self.kept
+        return self.sequence.end - self.kept + self.folded
 
     def sides(self, rows: Ints) -> tuple[Ints, ...]:
         return (self.sequence.tuples(rows),)
@@ -289,6 +291,7 @@ class PartitionedSet:
 
     fifo = False
     step = selecting = ""
+    folded = 0
 
     def __init__(self, window: n.Window, stream: str, conditions: frozenset[Expr], sequence: Sequence) -> None:
         self.window = window

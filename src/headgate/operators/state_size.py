@@ -20,15 +20,17 @@ Keys = tuple[Ints, Ints, Ints]
 
 
 def changes(
-    windows: Sequence[tuple[n.Window, Ints, Ints]], tuples: VisibleTuples, store: TupleStore
+    windows: Sequence[tuple[n.Window, Ints, int, Ints]], tuples: VisibleTuples, store: TupleStore
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """The positions at which tuples enter (+1) and leave (-1): each window with what it holds and what enters it, in
-    order. Tuples that were there before enter before everything. A window by time loses a tuple when its time is over,
-    whether or not there is an instant then. A stream that is read twice counts twice."""
+    """The positions at which tuples enter (+1) and leave (-1): each window with what it holds, how many more tuples it
+    has folded, and what enters it, in order. Tuples that were there before enter before everything. A window by time
+    loses a tuple when its time is over, whether or not there is an instant then. A stream that is read twice counts
+    twice."""
     found: list[tuple[Ints, Ints, Ints, Ints]] = [_at(_earliest(np.empty(0, np.int64)), 1)]
-    for window, held, entering in windows:
+    for window, held, folded, entering in windows:
         every = np.concatenate([held, entering])
         found += [_at(_earliest(np.full(len(held), NO_TIME)), 1), _at(_keys(store, entering), 1)]
+        found.append(_at(_earliest(np.full(min(folded, 1), NO_TIME)), folded))
         match window.kind:
             case "ROWS":
                 found.append(_at(_keys(store, every[window.rows :]), -1))

@@ -42,7 +42,9 @@ class TupleStore:
         self._lock = threading.Lock()  # view groups run in parallel
 
     def __len__(self) -> int:
-        return self._pool.used
+        """How many tuples somebody holds."""
+        released = np.concatenate([_EMPTY, *self._released])
+        return self._pool.used - len(np.unique(released[~self.is_held(released)]))
 
     def add(self, table: pa.Table) -> Ints:
         """Put tuples in; returns their slots. They are gone with `release` unless somebody holds them."""

@@ -4,8 +4,10 @@ once, however many views and queries read it, and is kept from batch to batch.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -14,10 +16,12 @@ from headgate.expressions.limits import Evaluate, limited
 from headgate.model.budget import LimitExceeded, Meter, hold
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Visibility
-from headgate.operators.block_rows import BlockRows, Changes, Finals, own_sequence, windows_of
+from headgate.operators.accumulators import adds_up
+from headgate.operators.block_rows import BlockRows, Changes, Finals, own_sequence, shared_sequence, windows_of
 from headgate.operators.blocks import AllRows, Shape, grouping_of
 from headgate.operators.emit import NOTHING
 from headgate.operators.evaluation import BlockEmitted, Evaluation
+from headgate.operators.folding import Folded, Folding, foldable, part_of
 from headgate.operators.group_labels import LabelKinds
 from headgate.operators.grouping import Grouping
 from headgate.operators.inputs import Inputs
@@ -36,6 +40,8 @@ from headgate.plan import steps
 _NONE = np.empty(0, np.int64)
 FEW_KEYS = 1 << 16
 """So many keys are never too many."""
+FEW_UNFOLDED, TIMES_FOLDED = 1 << 16, 2
+"""A window is folded when it keeps so many tuples, and so many times those that it kept after it was folded before."""
 _PART = 1 << 18
 """So many tuples that were held before enter at once: what is computed on the way stays small."""
 
@@ -47,10 +53,12 @@ class Held:
     windows: by the window's key, the tuples that it holds, in order; and what some windows held at the previous instant
         of a block that compares with it (`previous_instant.name_of`)
     last: the time of the last instant of each block, by the key of its rows
+    folded: what some windows hold beside these tuples, by the window's key
     """
 
     windows: Mapping[str, Ints] = field(default_factory=dict)
     last: Mapping[str, int] = field(default_factory=dict)
+    folded: Mapping[str, Folded] = field(default_factory=dict)
 
 
 class Operators:
@@ -86,8 +94,11 @@ class Operators:
         """The selections below windows, each after the one that it is computed from."""
         self._failed: dict[tuple[str, int], str] = {}
         """Blocks that cannot go on, and why."""
+        self.folded: Mapping[str, Folded] = {}
+        """What windows hold beside the tuples that they keep."""
         self._begin(self._reader(visibility, view), tables, held, visibility)
         self._keys_at_first = self._keys
+        self._stored_at_first = {key: self._stored(key) for key in self._foldable}
 
     def _reader(self, visibility: Visibility, view: int, profile: Profile | None = None) -> Reader:
         return Reader(VisibleTuples(self._store, visibility, view), self._evaluate, profile)
@@ -96,6 +107,7 @@ class Operators:
 
     def _begin(self, reader: Reader, tables: Ints, held: Held, visibility: Visibility) -> None:
         there = self._checked(reader, held)
+        self.folded = there.folded
         self._fill(there)
         for block in self.blocks:
             self._add(block, reader, tables)
@@ -112,9 +124,28 @@ class Operators:
         changes = rows.begin(held.windows, self._before(rows, held), held.last.get(key[0], NO_TIME), reader)
         for grouping in self._groupings_of(key).values():
             grouping.begin(changes, reader)
+        for window in rows.windows:
+            if window.window.key in held.folded:
+                window.folded = held.folded[window.window.key].tuples
+                self._take_folded(rows, window, held.folded[window.window.key])
         if key[0] in self._all and key[1]:
             self._all[key[0]].advance(changes)
         rows.release()
+
+    def _take_folded(self, rows: BlockRows, window: WindowSet | PartitionedSet, folded: Folded) -> None:
+        """Let groups have what their rows carry. A part that was not folded for is a mistake, never nothing."""
+        slots = window.sequence.order(window.sequence.first, window.sequence.end)
+        tuples = window.sequence.tuples(slots)
+        order = np.argsort(tuples)
+        done = set[tuple[object, ...]]()
+        for shape in (x for x in self._shapes.values() if x.rows.key == rows.node.key):
+            name = shape.grouping(bool(rows.slide))
+            for call in shape.calls:
+                carried = folded.parts[part_of(shape, call)]
+                if adds_up(call) and (name, call) not in done:
+                    done.add((name, call))
+                    places = order[np.searchsorted(tuples, carried.carriers, sorter=order)]
+                    self._groupings[name].carry(call, slots[places], carried.amounts)
 
     def _groupings_of(self, key: tuple[str, bool]) -> dict[tuple[object, ...], Grouping]:
         return {name: x for name, x in self._groupings.items() if name[0] == key[0] and key[1]}
@@ -133,7 +164,8 @@ class Operators:
                     if name in held.windows:
                         tuples = held.windows[name]
                         windows[name] = tuples[Inputs(tuples, {}, reader).entering(window.input)]
-        return Held(windows, held.last)
+        folded = {name: x.among(windows[name]) for name, x in held.folded.items() if name in windows}
+        return Held(windows, held.last, {name: x for name, x in folded.items() if x.tuples})
 
     def _fill(self, held: Held) -> None:
         """Make the sequences, with what windows hold of them; positions are those of all these tuples together."""
@@ -281,7 +313,7 @@ class Operators:
 
     def _advanced(self, rows: BlockRows, batch: Finals, waiting: int, reader: Reader) -> Changes:
         changes = rows.advance(batch, reader)
-        hold((rows.node.key, rows.kept), rows.held, waiting)
+        hold((rows.node.key, rows.kept), rows.stored, waiting, rows.held)
         return changes
 
     def changes(self, block: Block, finals: Ints, visibility: Visibility, view: int) -> tuple[Ints, ...]:
@@ -290,7 +322,8 @@ class Operators:
         windows = []
         for window, _ in windows_of(self._shapes[block.target].rows):
             entering = finals[Inputs(finals, {}, reader).entering(window.input)]
-            windows.append((window, held.windows.get(window.key, _NONE), entering))
+            folded = held.folded[window.key].tuples if window.key in held.folded else 0
+            windows.append((window, held.windows.get(window.key, _NONE), folded, entering))
         return changes(windows, reader.tuples, self._store)
 
     def _end(self, key: tuple[str, bool]) -> None:
@@ -302,6 +335,8 @@ class Operators:
                 self._sequences = {name: x for name, x in self._sequences.items() if x is not window.sequence}
         for name in [name for name in self._groupings if name[0] == key[0]]:
             del self._groupings[name]
+        read = {window.window.key for x in self._rows.values() for window in x.windows}
+        self.folded = {name: x for name, x in self.folded.items() if name in read}
 
     def _trim(self) -> None:
         """Let go of rows that no window holds any more."""
@@ -309,7 +344,7 @@ class Operators:
         for rows in self._rows.values():
             for window in rows.windows:
                 if isinstance(window, WindowSet):
-                    name = window.window.input.key
+                    name = shared_sequence(window.window)
                     first[name] = min(first.get(name, window.first), window.first)
         for name, sequence in self._sequences.items():
             if " " not in name:
@@ -329,7 +364,37 @@ class Operators:
             for window in self._rows[rows_key].windows if wanted and rows_key in self._rows else ():
                 if window.window.key in wanted:
                     windows[name_of(block.top, window.window)] = window.content_at(self._rows[rows_key].last)
-        return Held(windows, self.last)
+        return Held(windows, self.last, {name: x for name, x in self.folded.items() if name in windows})
+
+    # Folding ----------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _foldable(self) -> dict[str, list[Shape]]:
+        return foldable(self.blocks)
+
+    def _stored(self, key: str) -> int:
+        """How many tuples a window keeps."""
+        kept = (x for rows in self._rows.values() for x in rows.windows if x.window.key == key)
+        return next((x.held - x.folded for x in kept), 0)
+
+    @property
+    def due(self) -> list[str]:
+        """The windows that have many tuples to fold, by key."""
+        return [
+            key
+            for key, first in self._stored_at_first.items()
+            if self._stored(key) > TIMES_FOLDED * first + FEW_UNFOLDED
+        ]
+
+    def fold(self, windows: Collection[str], visibility: Visibility, view: int) -> Held:
+        """What all windows hold, with the tuples of these folded. One that cannot be folded keeps its tuples."""
+        held, reader = self.held(), self._reader(visibility, view)
+        kept, folded = dict(held.windows), dict(held.folded)
+        for key in windows:
+            with suppress(LimitExceeded), limited(visibility.limits, Meter({})):
+                folding = Folding(kept[key], folded.get(key, Folded()), self._store, reader)
+                kept[key], folded[key] = folding.folded(self._foldable[key])
+        return Held(kept, held.last, {key: x for key, x in folded.items() if x.tuples})
 
     def starts(self) -> dict[str, int]:
         """Where what windows hold begins, by the names that `held` uses: the first tuple; -1 if time alone does not
@@ -390,13 +455,12 @@ class Operators:
 
 
 def _sequence_names(rows: n.Node) -> list[tuple[str, n.Window]]:
-    """The sequence that each window of the rows reads: one for all windows over an input, and one of its own for each
-    PARTITIONED window."""
+    """The sequence that each window of the rows reads; each PARTITIONED window has its own."""
     sides = rows.sides if isinstance(rows, n.Join) else (rows,)
     found, alike = [], Counter[str]()
     for side in sides:
         for window, _ in windows_of(side):
-            name = window.input.key
+            name = shared_sequence(window)
             if window.kind == "PARTITIONED":
                 alike[side.key] += 1
                 name = own_sequence(rows, side, alike[side.key])

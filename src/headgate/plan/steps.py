@@ -29,8 +29,11 @@ def reading(node: n.Node) -> str:
 
 
 def sequence(window: n.Window, rows: n.Node) -> str:
-    """Tuples that entered windows over one input, kept once for all of them. A PARTITIONED window has its own."""
-    return f"sequence {rows.key} {window.key}" if window.kind == "PARTITIONED" else f"sequence {window.input.key}"
+    """Tuples that entered windows over one input, kept once for all of them. A PARTITIONED window has its own, and so
+    have UNBOUNDED windows, which keep some of the tuples only."""
+    if window.kind == "PARTITIONED":
+        return f"sequence {rows.key} {window.key}"
+    return f"sequence {window.key if window.kind == 'UNBOUNDED' else window.input.key}"
 
 
 def within(node: n.Node, rows: n.Node) -> str:

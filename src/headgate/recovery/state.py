@@ -33,7 +33,7 @@ from headgate.model.results import Recipient, ResultBatch
 from headgate.operators.partition import StoredPartition, files_of
 from headgate.storage import LocalStorage, Storage, read_table, write_table
 
-FORMAT = 4
+FORMAT = 5
 """The format of the state. Every change of what is written here or in what is saved raises it."""
 KEPT = 2
 _MANIFEST, _SEGMENT, _RESULTS = "manifest-{:015}.json", "segment-{:015}-{}.arrow", "results-{:015}.arrows"
@@ -81,7 +81,7 @@ class StateFolder:
 
     def _open(self, names: Sequence[str]) -> None:
         if self._old is not None and any(x.name.isdigit() for x in self._old.iterdir() if x.is_dir()):
-            self._check_format(FORMAT - 1)  # before format 4, each version was a folder
+            self._check_format(3)  # before format 4, each version was a folder
         for version in self._counting(names)[-KEPT:]:
             whole = self._manifest(version)
             self._check_format(whole.get("format", 1) if "rest" in whole else FORMAT)

@@ -14,6 +14,7 @@ from worlds.harness import RULES
 from worlds.task_process import TasksHere
 from worlds.tasks_bench import InTasks
 
+from headgate.egress import parquet_files, parquet_staging
 from headgate.egress.parquet import ParquetSink
 from headgate.errors import HeadgateError
 from headgate.execution.executors import Executor, LocalExecutor
@@ -61,6 +62,20 @@ def test_readers_of_parquet_receive_from_tasks_what_they_receive_from_the_driver
     assert there.pipeline.counts.results == here.pipeline.counts.results
     assert there.pipeline.counts.unseen == here.pipeline.counts.unseen
     assert there.pipeline.counts.tuples == here.pipeline.counts.tuples
+
+
+@pytest.mark.parametrize(("rows", "worth"), [(7, 1), (7, 40), (16_384, 1)])
+def test_tasks_that_share_the_results_of_a_reader_write_the_files_that_one_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, worth: int
+) -> None:
+    monkeypatch.setattr(parquet_files, "ROWS", rows)
+    monkeypatch.setattr(parquet_staging, "WORTH_SHARING", worth)
+    there, here = run(tmp_path / "tasks", 3), run(tmp_path / "driver", 0)
+    files = [
+        {path.relative_to(x.home): path.read_bytes() for path in (x.home / "out").glob("*/*/*.parquet")}
+        for x in (there, here)
+    ]
+    assert files[0] == files[1] and len(files[0]) >= 6
 
 
 def test_a_batch_with_a_late_tuple_is_decided_by_the_driver(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from headgate.columns.sorting import Ints
 from headgate.egress import parquet_files as files
 from headgate.egress.folder import ResultFolder, known_file, new_file
 from headgate.egress.gathered import GatheredBatch
-from headgate.egress.parquet_staging import STAGED, Cut, Part, Staging, cut, labels_file, stage_there
+from headgate.egress.parquet_staging import STAGED, Cut, Part, Staging, cut, labels_file, stage_there, together
 from headgate.egress.sinks import Addresses, FileSink, Sink, Verify, file_path
 from headgate.errors import StoreError
 from headgate.model.rejected import RejectedRows
@@ -120,7 +120,7 @@ class ParquetSink(Sink):
 
             def staged(work: tuple[Key, pa.Table, ResultBatch, str]) -> Cut:
                 key, table, result_batch, name = work
-                files.write_labels(result_batch, labels_file(name), waiting)
+                files.write_labels(result_batch.labels, result_batch.kinds, labels_file(name), waiting)
                 found = self._cut(key, table, name, np.arange(len(result_batch)), waiting)
                 return replace(found, name=name)
 
@@ -231,8 +231,12 @@ def _staged_there(work: Mapping[Key, tuple[Workers, Staging]]) -> dict[Key, Cut]
     if not work:
         return {}
     workers = next(iter(work.values()))[0]
-    done = workers.each(f"stage the results of {len(work)} readers", stage_there, [own for _, own in work.values()])
-    return dict(zip(work, done, strict=True))
+    shares = [(key, share) for key, (_, own) in work.items() for share in own.shared(workers.at_once)]
+    done = workers.each(f"stage the results of {len(work)} readers", stage_there, [share for _, share in shares])
+    found: dict[Key, list[Cut]] = {}
+    for (key, _), cut_ in zip(shares, done, strict=True):
+        found.setdefault(key, []).append(cut_)
+    return {key: together(cuts) for key, cuts in found.items()}
 
 
 def _note(name: str, known: Sequence[Note], folder: int) -> None:

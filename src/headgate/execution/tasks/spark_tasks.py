@@ -63,6 +63,10 @@ class SparkTasks:
     def on_this_machine(self) -> bool:
         return str(self.context.master).startswith("local")
 
+    @property
+    def at_once(self) -> int:
+        return int(self.context.defaultParallelism)
+
     def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         given = [(name, packed_table(parts[name])) for name in plan.names]
         work = partial(_advance_each, self._plans(plan), self._table(plan, step), _without_tables(step))
@@ -95,7 +99,7 @@ class SparkTasks:
         return set(found)
 
     def _dealt_out(self, splits: Sequence[Split]) -> RDD[Split]:
-        return self.context.parallelize(splits, tasks_for(splits, self.context.defaultParallelism))
+        return self.context.parallelize(splits, tasks_for(splits, self.at_once))
 
     def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
         return self.collected(

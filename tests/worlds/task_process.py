@@ -51,6 +51,7 @@ class TasksHere:
     """Sometimes a task loses what it had in memory, or runs twice; only the second attempt counts then."""
 
     on_this_machine = True
+    at_once = 3
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = Random(seed)

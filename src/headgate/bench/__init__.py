@@ -14,6 +14,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "joins": ("headgate.bench.joins", "How fast joins run as their windows, keys, views and queries grow."),
     "secfilter": ("headgate.bench.secfilter", "What labelling and filtering add to queries of 4 to 64 operators."),
     "peers": ("headgate.bench.peers.bench", "Headgate beside Structured Streaming, bytewax and Flink."),
+    "scale": ("headgate.bench.scale", "How tasks do as tuples, partitions and cores grow, and what the driver does."),
     "shared": ("headgate.bench.shared", "What it costs that people share a query (paper 001, Figure 9)."),
     "latency": ("headgate.bench.latency", "How long a tuple takes from its arrival to everyone who waits for it."),
     "publish": (

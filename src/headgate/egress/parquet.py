@@ -32,6 +32,7 @@ from headgate.egress.parquet_staging import (
     labels_file,
     stage_files,
     stage_there,
+    together,
 )
 from headgate.egress.sinks import Addresses, FileSink, Sink, Verify, file_path
 from headgate.errors import StoreError
@@ -128,7 +129,7 @@ class ParquetSink(Sink):
 
             def staged(work: tuple[Key, pa.Table, ResultBatch, str]) -> StagedFiles:
                 key, table, result_batch, name = work
-                files.write_labels(result_batch, labels_file(name), waiting)
+                files.write_labels(result_batch.labels, result_batch.kinds, labels_file(name), waiting)
                 found = self._stage_files(key, table, name, np.arange(len(result_batch)), waiting)
                 return replace(found, name=name)
 
@@ -241,8 +242,12 @@ def _staged_there(work: Mapping[Key, tuple[Workers, Staging]]) -> dict[Key, Stag
     if not work:
         return {}
     workers = next(iter(work.values()))[0]
-    done = workers.each(f"stage the results of {len(work)} readers", stage_there, [own for _, own in work.values()])
-    return dict(zip(work, done, strict=True))
+    shares = [(key, share) for key, (_, own) in work.items() for share in own.shared(workers.at_once)]
+    done = workers.each(f"stage the results of {len(work)} readers", stage_there, [share for _, share in shares])
+    found: dict[Key, list[StagedFiles]] = {}
+    for (key, _), staged in zip(shares, done, strict=True):
+        found.setdefault(key, []).append(staged)
+    return {key: together(cuts) for key, cuts in found.items()}
 
 
 def _note(name: str, known: Sequence[Note], folder: int) -> None:

@@ -72,7 +72,7 @@ def _blocks(query: ContinuousQuery) -> list[Block]:
     return [Block(query.name, number, top, exact and _labelled(block)) for number, (block, top) in enumerate(tops)]
 
 
-def _labelled(block: queries.Block) -> bool:
+def _labelled(block: queries.QueryBlock) -> bool:
     """Whether a block reads a column that has a label of its own, so that it may become NULL for an exact view."""
     return any(column.name in dict(block.readings[column.input].stream.labels) for column in columns_read(block))
 

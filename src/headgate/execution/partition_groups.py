@@ -48,8 +48,11 @@ class PartitionGroup:
         streams = table.column(STREAM).to_numpy()
         for stream, column in self.partitioning.columns if self.partitioning else ():
             own: Bools = streams == self.program.streams.index(stream)
-            chosen = table.filter(pa.array(own))
-            numbers[own] = partition_of(self._keys(chosen, stream, column, levels), partitions)
+            if own.all():
+                return partition_of(self._keys(table, stream, column, levels), partitions)
+            if own.any():
+                chosen = table.filter(pa.array(own))
+                numbers[own] = partition_of(self._keys(chosen, stream, column, levels), partitions)
         return numbers
 
     def _keys(self, table: pa.Table, stream: str, column: str, levels: Mapping[int, str]) -> pa.Array:

@@ -9,13 +9,16 @@ from typing import Protocol
 import numpy as np
 
 from headgate.columns.narrow import positions_of, renumbered, used
-from headgate.columns.sorting import Ints
+from headgate.columns.sorting import Ints, repeated, same
 from headgate.labels import Rules
 from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
 from headgate.operators.evaluation import BlockEmitted
 from headgate.operators.program import ARRIVAL, STREAM, TIME
+
+_INSTANT = 7
+"""How many sort keys say when a result comes and from which block; the others say which tuples it has."""
 
 
 class Numbered(Protocol):
@@ -69,14 +72,31 @@ def merged_order(stateless: Sequence[bool], batches: Sequence[BlockResults], com
     widest = max(len(batch.order) for batch in batches)
     columns: list[list[Ints]] = [[] for _ in range(widest + 3)]
     for number, (batch, passes) in enumerate(zip(batches, stateless, strict=True)):
-        at, block = np.full(len(batch), int(passes)), np.full(len(batch), batch.block)
+        at, block = repeated(int(passes), len(batch)), repeated(batch.block, len(batch))
         instant, rows = batch.order[: 1 if passes else 4], batch.order[1 if passes else 4 :]
         keys = (come[number] if come else at, at, *instant, block, *rows)
         for place, column in enumerate(columns):
-            column.append(keys[place] if place < len(keys) else np.zeros(len(batch), np.int64))
-    keys = tuple(np.concatenate(column) for column in reversed(columns))
-    telling = [key for key in keys if len(key) and (key != key[0]).any()]
-    return np.lexsort(telling) if telling else np.arange(len(keys[0]))
+            column.append(keys[place] if place < len(keys) else repeated(0, len(batch)))
+    whole = [np.concatenate(column) for column in columns]
+    telling = [key for key in whole if len(key) and not same(key)]
+    if not telling:
+        return np.arange(len(whole[0]))
+    order = _by_instants([key for key in whole[:_INSTANT] if not same(key)], [len(batch) for batch in batches])
+    return np.lexsort(telling[::-1]) if order is None else order
+
+
+def _by_instants(keys: Sequence[Ints], sizes: Sequence[int]) -> Ints | None:
+    """The order of results by their instants and blocks. Batches are in order themselves, so this is the whole order;
+    None if results of several batches have one instant, and the tuples of their rows must decide."""
+    if not keys:
+        return None
+    order = np.lexsort(keys[::-1])
+    batch = np.repeat(np.arange(len(sizes)), sizes)[order]
+    meet = batch[1:] != batch[:-1]
+    for key in keys:
+        ordered = key[order]
+        meet &= ordered[1:] == ordered[:-1]
+    return None if meet.any() else order
 
 
 def moments_of(view: View, batch: BlockResults) -> Ints:

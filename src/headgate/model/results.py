@@ -27,6 +27,11 @@ class Workers(Protocol):
         """Whether all of them have the driver's folders."""
         ...
 
+    @property
+    def at_once(self) -> int:
+        """How many of them work at a time."""
+        ...
+
     def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
         """Do the work with each item there. `what` names the job for people."""
         ...

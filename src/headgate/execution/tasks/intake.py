@@ -14,11 +14,10 @@ from headgate.columns.sorting import Ints
 from headgate.execution.entering import entering_table
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
-from headgate.execution.tasks.blobs import packed_table, unpacked_table
+from headgate.execution.tasks.blobs import packed_part, unpacked_part
 from headgate.execution.tasks.step import STATELESS, Intake, Outcome, SplitStep, TaskPlan, TaskRefusal
 from headgate.ingress.splits import Split
 from headgate.model.tuples import TupleBatch
-from headgate.operators.program import ARRIVAL
 from headgate.visibility.splits import MayBeLate, SplitSummary, SplitTimes, summed_up
 from headgate.visibility.watermarks import Moments
 
@@ -39,12 +38,12 @@ def read_split(plan: TaskPlan, intake: Intake, split: Split) -> Mapping[Partitio
     kept = np.flatnonzero(rows >= 0)
     seen = TupleBatch(arrivals.stream, arrivals.times[kept], arrivals.labels[kept], {})
     summary = summed_up(split.number, seen, decoded.tuples, intake.now)
-    table = entering_table(plan.program, plan.schema, arrivals, np.arange(len(rows)), rows, kept)
+    table = entering_table(plan.program, plan.schema_of(arrivals.stream), arrivals, np.arange(len(rows)), rows, kept)
     parts = plan.parts(table, intake.levels)
     if plan.program.stateless:
         parts[STATELESS, split.number % plan.partitions] = table
     return {
-        name: (summary, packed_table(parts[name]) if name in parts and parts[name].num_rows else b"")
+        name: (summary, packed_part(parts[name]) if name in parts and parts[name].num_rows else b"")
         for name in plan.names
     }
 
@@ -87,11 +86,10 @@ def _arriving(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: Sequ
     """The arriving tuples of one partition. Their arrival numbers go on from split to split."""
     schema = plan.schema if name[0] == STATELESS else plan.group(name[0]).schema
     found, first = [schema.empty_table()], given.arrived
+    stream = plan.program.streams.index(given.stream)
     for summary, blob in parts:
         if blob:
-            table = unpacked_table(blob)
-            numbers = pa.array(table.column(ARRIVAL).to_numpy() + first)
-            found.append(table.set_column(table.schema.get_field_index(ARRIVAL), schema.field(ARRIVAL), numbers))
+            found.append(unpacked_part(blob, schema, stream, first))
         first += summary.tuples
     return pa.concat_tables(found).combine_chunks()
 

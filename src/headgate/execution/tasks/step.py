@@ -69,11 +69,17 @@ class TaskPlan:
     def group(self, name: str) -> PartitionGroup:
         return next(group for group in self.groups if group.name == name)
 
+    def schema_of(self, stream: str) -> pa.Schema:
+        """The schema without the columns of other streams."""
+        others = {field for (own, _), field in self.program.columns.items() if own != stream}
+        return pa.schema([field for field in self.schema if field.name not in others])
+
     def parts(self, table: pa.Table, levels: Mapping[int, str]) -> dict[PartitionName, pa.Table]:
         """The tuples of each partition of windowed blocks, in their order."""
         found = {}
         for group in self.groups:
-            part, count = table.select(group.schema.names), self.partitions_of(group)
+            part = table.select([name for name in group.schema.names if name in table.column_names])
+            count = self.partitions_of(group)
             if count == 1:
                 found[group.name, 0] = part
                 continue

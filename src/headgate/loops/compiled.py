@@ -33,7 +33,8 @@ def _folder() -> str | None:
     return str(folder) if os.access(folder, os.W_OK) else None
 
 
-_FOLDER = _folder()
+_FOLDER = MACHINE_CODE = _folder()
+"""The folder of machine code, if there is one."""
 
 
 def compiled(function: Callable[..., R], **options: Any) -> Callable[..., R]:

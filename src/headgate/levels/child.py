@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from headgate.levels.places import CACHE, Identity
+from headgate.levels.places import Identity
 from headgate.levels.wire import Channel, ChannelClosed
 
 PROGRAM = "headgate.levels.processor"
@@ -48,7 +49,7 @@ class ProcessChild:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": ".", "NUMBA_CACHE_DIR": CACHE},
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": ".", **_machine_code()},
             start_new_session=True,
         )
         assert self._process.stdin is not None  # noqa: S101
@@ -67,7 +68,7 @@ class ProcessChild:
             entered = self.channel.receive()
             if entered.kind != "entered":
                 raise ChannelClosed
-            self.missing = [str(x) for x in entered.facts["missing"]]
+            self.missing = tuple(str(x) for x in entered.facts["missing"])
         except BaseException:
             self.kill()
             raise
@@ -80,3 +81,10 @@ class ProcessChild:
         self._process.kill()
         self._process.wait()
         self.channel.close()
+
+
+def _machine_code() -> dict[str, str]:
+    """Where the server keeps compiled loops, if that was chosen. A processor reads it and cannot write there: none may
+    give code to another."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return {"NUMBA_CACHE_DIR": chosen} if chosen else {}

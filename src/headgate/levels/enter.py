@@ -1,8 +1,9 @@
 """The first steps of a processor: `python -m headgate.levels.enter MODULE`, started by the server.
 
-It imports the program, becomes the operating-system user of its level, gives up everything else, and only then reads
-what the server sends. The program is imported before, because the interpreter may be readable for the server's user
-alone. What the machine does not allow is told to the server by name, so that nobody relies on it.
+It leaves what processes have in common, imports the program, becomes the operating-system user of its level, and only
+then lets the program read what comes. The program is imported and warmed up before, because the interpreter may be
+readable for the server's user alone; namespaces are left before that, because a thread keeps those that it began with.
+What the machine does not allow is told to the server by name, so that nobody relies on it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    program = import_module(sys.argv[1])
     channel = _channel()
     try:
         setting = channel.receive().facts
     except ChannelClosed:
         return
-    channel.send("entered", missing=leave(setting))
+    missing = leave(setting)
+    program = import_module(sys.argv[1])
+    program.prepare()
+    become(setting)
+    channel.send("entered", missing=missing)
     program.main(channel)
 
 
@@ -51,22 +55,27 @@ def _channel() -> Channel:
 
 def leave(setting: Mapping[str, Any]) -> list[str]:
     """Gives up what the processor does not need; returns what could not be given up."""
-    missing = [] if setting["user"] is not None else [SAME_USER]
     os.nice(setting["nice"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if setting["memory"]:
         resource.setrlimit(resource.RLIMIT_DATA, (setting["memory"], setting["memory"]))
-    if setting["user"] is not None:
-        missing += _apart()
-        os.setgroups(setting["groups"])
-        os.setresgid(*[setting["group"]] * 3)
-        os.setresuid(*[setting["user"]] * 3)
-        if os.getresuid() != (setting["user"],) * 3 or os.getresgid() != (setting["group"],) * 3:
-            raise PermissionError
-    for option, value in ((_PR_SET_NO_NEW_PRIVS, 1), (_PR_SET_DUMPABLE, 0), (_PR_SET_PDEATHSIG, int(signal.SIGKILL))):
-        if _libc.prctl(option, value, 0, 0, 0):
-            missing.append(f"the machine does not allow prctl {option}")
+    missing = [SAME_USER] if setting["user"] is None else _apart()
+    if _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        missing.append("processors can gain rights from programs of other users")
     return missing
+
+
+def become(setting: Mapping[str, Any]) -> None:
+    """Becomes the user of the level for good. Nobody of the same user can look into it, and it ends with the server."""
+    user, group = setting["user"], setting["group"]
+    if user is not None:
+        os.setgroups(setting["groups"])
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+        if os.getresuid() != (user,) * 3 or os.getresgid() != (group,) * 3:
+            raise PermissionError
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _apart() -> list[str]:

@@ -183,7 +183,7 @@ class Lane:
         self.child = self._around.start(self._folder / "own", identity, self.share)
         if self.child.missing != self.missing:
             self.missing = self.child.missing
-            event("levels", "not enforced", level=WARNING, processor=str(self.level), what="; ".join(self.missing))
+            event("levels", "; ".join(self.missing), level=WARNING, processor=str(self.level))
         self._told = self.gate.snapshot()
         limits = pickle.dumps(self._around.limits)
         self.child.channel.send("begin", pickle.dumps(self._told), limits)

@@ -17,16 +17,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.labels import Level, parse_level
-from headgate.loops.compiled import MACHINE_CODE
 
-CACHE = "cache"
-"""A folder of a processor: machine code of the loops. It is its own, so that no processor can give code to another."""
 _FIRST, _HOMES, _EACH = 1_879_100_000, 200_000, 1_000
 """Numbers of users that no system gives out (systemd leaves them unused), how many home folders share them out, and
 how many each has: half for levels, half for logs."""
@@ -85,21 +81,11 @@ class Places:
         number = self.number(level)
         folder = _made(self.folder / str(number), 0o711)
         if not (folder / "own").exists():
-            self._own(folder, number)
+            new = _made(folder / "own~", 0o700)
+            self._given(new, user=self._group(number), group=self._group(number))
+            new.rename(folder / "own")
         self._given(_made(folder / "queue", 0o750), group=self._group(number))
         return folder
-
-    def _own(self, folder: Path, number: int) -> None:
-        """Made at one go: once it belongs to the processor, the server does not write there any more."""
-        new = folder / "own~"
-        shutil.rmtree(new, ignore_errors=True)
-        _made(new / CACHE, 0o700)
-        new.chmod(0o700)
-        if MACHINE_CODE is not None:
-            shutil.copytree(MACHINE_CODE, new / CACHE / Path(MACHINE_CODE).name, copy_function=shutil.copyfile)
-        for path in (*new.rglob("*"), new):
-            self._given(path, user=self._group(number), group=self._group(number))
-        new.rename(folder / "own")
 
     def identity(self, level: Level, logs: frozenset[int] = frozenset()) -> Identity:
         """`logs` are those that the processor may read."""

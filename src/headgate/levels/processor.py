@@ -15,6 +15,7 @@ from traceback import extract_tb
 from typing import Any
 
 import pyarrow as pa
+from numba.core import caching
 
 from headgate.clock import SystemClock
 from headgate.egress.log_records import encode
@@ -22,6 +23,7 @@ from headgate.egress.sinks import Sink, Verify
 from headgate.errors import SourceError
 from headgate.execution.executors import LocalExecutor
 from headgate.execution.memory import collect_rarely, keep_freed
+from headgate.execution.warm import warm
 from headgate.expressions.duck import evaluate
 from headgate.ingress.validation import Whole
 from headgate.levels.records import Part, read_record
@@ -178,7 +180,26 @@ def serve(channel: Channel, folder: Path) -> None:
         channel.send("failed", error=type(error).__name__, stack=stack)
 
 
+def prepare() -> None:
+    """Loads everything that is loaded when it is first needed, while the files can be read."""
+    warm()
+
+
 def main(channel: Channel) -> None:
+    _read_machine_code_only()
     keep_freed()
     collect_rarely()
     serve(channel, Path())
+
+
+def _read_machine_code_only() -> None:
+    """Numba would fail because it cannot write what it compiles, or cannot read what is there."""
+    load = caching.Cache.load_overload
+
+    def loaded(cache: Any, *given: Any) -> Any:
+        try:
+            return load(cache, *given)
+        except OSError:
+            return None
+
+    caching.Cache.load_overload, caching.Cache.save_overload = loaded, lambda *_: None

@@ -33,8 +33,7 @@ def _folder() -> str | None:
     return str(folder) if os.access(folder, os.W_OK) else None
 
 
-_FOLDER = MACHINE_CODE = _folder()
-"""The folder of machine code, if there is one."""
+_FOLDER = _folder()
 
 
 def compiled(function: Callable[..., R], **options: Any) -> Callable[..., R]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from headgate.egress.sinks import Sink
+from worlds.harness import RULES, Bench, Row
+
+from headgate.egress.sinks import Sink, Verify
 from headgate.labels import Level
 from headgate.levels.child import ProcessChild, Share, Start
 from headgate.levels.places import Identity
@@ -19,7 +23,6 @@ from headgate.levels.wire import Channel
 from headgate.model.results import ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.queries import Stream
-from worlds.harness import RULES, Bench, Row
 
 
 class ThreadChild:
@@ -57,28 +60,28 @@ class Kept(Sink):
         self.found: list[ResultBatch] = []
         self._ready: Sequence[ResultBatch] = ()
 
-    def state(self, results=(), refused=()):  # type: ignore[no-untyped-def]
+    def state(self, *_: object) -> dict[str, int]:
         return {self.name: len(self.found)}
 
-    def restore(self, states, *, out):  # type: ignore[no-untyped-def]
+    def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         if not out and self.name in states:
             del self.found[states[self.name] :]
 
-    def stage(self, version, results, refused=()):  # type: ignore[no-untyped-def]
+    def stage(self, *_: object) -> None:
         pass
 
-    def staged(self, version):  # type: ignore[no-untyped-def]
+    def staged(self, *_: object) -> list[ResultBatch]:
         return []
 
-    def prepare(self, results, refused, *, as_staged):  # type: ignore[no-untyped-def]
+    def prepare(self, results: Sequence[ResultBatch], *_: object, **__: object) -> None:
         self._ready = results
 
-    def publish(self, verify):  # type: ignore[no-untyped-def]
+    def publish(self, verify: Verify) -> None:
         verify()
         self.found += self._ready
         self._ready = ()
 
-    def keep(self, now):  # type: ignore[no-untyped-def]
+    def keep(self, *_: object) -> None:
         pass
 
 
@@ -103,7 +106,7 @@ class Levels(Bench):
         )
         return self.shepherd
 
-    def take(self, name: str, *rows: Row, times=None) -> None:  # type: ignore[no-untyped-def]
+    def take(self, name: str, *rows: Row, times: Sequence[dt.datetime | None] | None = None) -> None:
         shepherd = self.shepherd or self.open_up()
         self._numbers[name] = self._numbers.get(name, -1) + 1
         shepherd.take(name, self._numbers[name], self.table(name, rows, times))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from levels.harness import Levels, ProcessChild, ThreadChild, closing
 from worlds.harness import Bench, stream
 
 from headgate.levels.child import Start
+from levels.harness import Levels, ProcessChild, ThreadChild, closing
 
 VITALS = stream("vitals", "pat INT, bp INT")
 ROWS = [
@@ -21,7 +21,9 @@ WHO = {f"u{level}": (f"q{level}", "", level) for level in ("U", "S", "TS")}
 
 def world(bench: Bench) -> None:
     for level in ("U", "S", "TS"):
-        bench.query(f"q{level}", "SELECT pat, COUNT(*) AS n, SUM(bp) AS s FROM vitals [ROWS 3] GROUP BY pat", level=level)
+        bench.query(
+            f"q{level}", "SELECT pat, COUNT(*) AS n, SUM(bp) AS s FROM vitals [ROWS 3] GROUP BY pat", level=level
+        )
     bench.subscribed(**WHO)
 
 

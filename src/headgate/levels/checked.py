@@ -1,7 +1,7 @@
 """What a processor hands over is checked before anything is done with it: it may be wrong, or meant to harm.
 
-INVARIANT: results of the processor of a level go to subscriptions of that level, whatever the processor says. The labels
-that it claims can only restrict this further, and every label has at least the level of its query.
+INVARIANT: results of the processor of a level go to subscriptions of that level, whatever the processor says. The
+labels that it claims can only restrict this further, and every label has at least the level of its query.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def _checked(batch: ResultBatch, level: Level, snapshot: CatalogSnapshot) -> Ite
         column.validate(full=True)
         if column.type != type_:
             column.cast(type_)  # raises if it is of another kind
-    if len(batch) and not (0 <= int(batch.labels.min()) and int(batch.labels.max()) < len(batch.kinds)):
+    if len(batch) and not (int(batch.labels.min()) >= 0 and int(batch.labels.max()) < len(batch.kinds)):
         raise NotAsAgreed("a label that is not there")
-    if len(batch) and not (0 <= int(batch.blocks.min()) and int(batch.blocks.max()) < len(query.query.blocks)):
+    if len(batch) and not (int(batch.blocks.min()) >= 0 and int(batch.blocks.max()) < len(query.query.blocks)):
         raise NotAsAgreed("a block that is not there")
     least = Label(levels=frozenset({query.level}))
     kinds = tuple(snapshot.rules.combine(x, least) for x in batch.kinds)

@@ -15,6 +15,7 @@ from headgate.levels.wire import Channel, ChannelClosed
 
 PROGRAM = "headgate.levels.processor"
 
+
 @dataclass(frozen=True)
 class Share:
     """What a level may use. `nice` is the priority of its processor: greater is lower. `memory` is its limit in bytes;

@@ -1,6 +1,6 @@
-"""A lane: the trusted side of one processor, in a thread of the server. It starts the processor and starts it again when
-it dies, tells it what the level may know, hands it records one by one, and delivers its results under the rights of
-that moment.
+"""A lane: the trusted side of one processor, in a thread of the server. It starts the processor, and starts it again
+when it dies; it tells it what the level may know, hands it records one by one, and delivers its results under the
+rights of that moment.
 
 Lanes know nothing of each other: each has its own queue, its own state, its own sinks, and waits for nobody else's
 processor.
@@ -34,6 +34,7 @@ from headgate.levels.restricted import OfLevel
 from headgate.levels.wire import Message
 from headgate.logs import event, failure
 from headgate.model.limits import Limits
+from headgate.model.rejected import RejectedRows
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.recovery.counts import Counts
 
@@ -54,12 +55,14 @@ class Surroundings:
     limits: those of each view
     table: the rows of a table that a level dominates
     stream_levels: the levels of streams, by their names as sources
+    tell: tells owners of streams about their tuples
     """
 
     start: Start
     limits: Limits
     table: Callable[[Level, str], pa.Table]
     stream_levels: Callable[[], Mapping[str, Level]] = dict
+    tell: Callable[[Sequence[RejectedRows]], None] = lambda _: None
 
 
 @dataclass
@@ -167,7 +170,9 @@ class Lane:
             except Exception as error:
                 self.fault = error
                 kind = str(error) if isinstance(error, ProcessorFailed | NotAsAgreed) else ""
-                failure("levels", "a processor is started again", error, level=WARNING, processor=str(self.level), of=kind)
+                failure(
+                    "levels", "a processor is started again", error, level=WARNING, processor=str(self.level), of=kind
+                )
             finally:
                 self._close()
             pause = FIRST_PAUSE if self._done > before else min(2 * pause, LONGEST_PAUSE)
@@ -248,7 +253,10 @@ class Lane:
             return
         results = results_in(message, self.level, self._told)
         late = late_in(message, self.level, self._around.stream_levels())
-        self._outlet.commit({"identity": identity, "version": version}, results, late)
+        if results:
+            self._outlet.commit({"identity": identity, "version": version}, results)
+        if late:
+            self._around.tell(late)
 
     def _answer_table(self, message: Message) -> None:
         assert self.child is not None  # noqa: S101
@@ -282,5 +290,9 @@ def _harmless(message: Message) -> str:
     """The kind of an error and the places it passed, as far as they look like that: a processor must not write values
     into the log."""
     kind, stack = message.facts.get("error"), message.facts.get("stack")
-    places = [x for x in stack if re.fullmatch(r"\w{1,40}\.py:\d{1,5} [\w<>]{1,60}", str(x))] if isinstance(stack, list) else []
+    places = (
+        [x for x in stack if re.fullmatch(r"\w{1,40}\.py:\d{1,5} [\w<>]{1,60}", str(x))]
+        if isinstance(stack, list)
+        else []
+    )
     return f"{kind} at {', '.join(places[-5:])}" if re.fullmatch(r"[A-Za-z]{1,60}", str(kind)) else "an error"

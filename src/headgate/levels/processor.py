@@ -194,12 +194,13 @@ def main(channel: Channel) -> None:
 
 def _read_machine_code_only() -> None:
     """Numba would fail because it cannot write what it compiles, or cannot read what is there."""
-    load = caching.Cache.load_overload
+    cache: Any = caching.Cache
+    load = cache.load_overload
 
-    def loaded(cache: Any, *given: Any) -> Any:
+    def loaded(*given: Any) -> Any:
         try:
-            return load(cache, *given)
+            return load(*given)
         except OSError:
             return None
 
-    caching.Cache.load_overload, caching.Cache.save_overload = loaded, lambda *_: None
+    cache.load_overload, cache.save_overload = loaded, lambda *_: None

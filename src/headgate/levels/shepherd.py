@@ -166,7 +166,7 @@ class Shepherd:
             lambda: self._sinks(level),
             lambda: self._way.identity(level),
             self._setting.share(level, snapshot),
-            Surroundings(self._setting.start, self._limits, self._table, self._setting.stream_levels),
+            Surroundings(self._setting.start, self._limits, self._table, self._setting.stream_levels, self._hear),
         )
         event("levels", "level begins", processor=str(level), folder=folder.name)
         return lane
@@ -255,6 +255,11 @@ class Shepherd:
         self._outlet.commit({"done": self._done, "next": following}, (), refused)
         self._next = following
 
+    def _hear(self, late: Sequence[RejectedRows]) -> None:
+        """What owners are to be told; they are told with the next batch, or soon."""
+        with self._lock:
+            self._refused += late
+
     def _refuse(self, refused: Sequence[RejectedRows]) -> None:
         self._own.refused.update({(x.stream, x.reason): len(x) for x in refused})
         self._refused += refused
@@ -275,6 +280,8 @@ class Shepherd:
             for lane in self._lanes.values():
                 lane.follow()
             self._way.clean(self._clock.now(), self._lanes.values())
+            if self._refused:
+                self._commit(self._next)
 
     def wait(self, unread: Mapping[str, str]) -> None:
         """Notifies owners and waiting subscribers that these streams cannot be read at the moment, and why."""

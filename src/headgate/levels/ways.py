@@ -132,6 +132,8 @@ class Kernelized:
         return all(self.order.dominates(level, x) for x in self._levels[log])
 
     def identity(self, level: Level) -> tuple[Identity, frozenset[int]]:
+        for name in sorted({"", *self.order.above}):  # before tuples come: a processor that runs cannot get a group
+            self._log(frozenset({Level(name)} if name else ()))
         logs = frozenset(x for x in self._levels.copy() if self._may_read(level, x))
         return self._places.identity(level, logs), logs
 

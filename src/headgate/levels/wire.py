@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 _LENGTHS = struct.Struct("<II")
 _PART = struct.Struct("<Q")
@@ -31,7 +31,7 @@ class Message:
 class Channel:
     """Two pipes; one side asks, the other answers."""
 
-    def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
+    def __init__(self, reader: IO[bytes], writer: IO[bytes]) -> None:
         self._reader, self._writer = reader, writer
         self.sent = self.received = 0
         """Bytes."""

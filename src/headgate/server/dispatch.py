@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from headgate.egress.delivery_log import DeliveryLog, Entry, Position
 from headgate.egress.filter import permits_all, permitted
+from headgate.egress.level_logs import Logs
 from headgate.egress.sinks import Address
 from headgate.errors import AuthenticationFailed, LeaseLost
 from headgate.logs import failure
@@ -85,8 +86,8 @@ class Chunk:
 
 
 class Dispatcher:
-    def __init__(self, headgate: Headgate, log: DeliveryLog, positions: Positions) -> None:
-        self._headgate, self._log, self._positions = headgate, log, positions
+    def __init__(self, headgate: Headgate, logs: Logs, positions: Positions) -> None:
+        self._headgate, self._logs, self._positions = headgate, logs, positions
         self._waiting: queue.SimpleQueue[tuple[Connection, Callable[[Chunk], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="dispatch", daemon=True)
         self.connections: set[Connection] = set()
@@ -96,11 +97,11 @@ class Dispatcher:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._log.wake = lambda queries: _quietly(self._loop, self._wake, queries)
+        self._logs.wake = lambda queries: _quietly(self._loop, self._wake, queries)
         self._thread.start()
 
     def stop(self) -> None:
-        self._log.wake = lambda _: None
+        self._logs.wake = lambda _: None
         self._waiting.put(None)
         self._thread.join()
 
@@ -168,7 +169,7 @@ class Dispatcher:
                     answer(Chunk(ended=FAULT))
 
     def _round(self, waiting: list[tuple[Connection, Callable[[Chunk], None]]]) -> None:
-        found = [(x, answer, self._log.read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
+        found = [(x, answer, self._log(x).read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
         for connection, answer, _ in (x for x in found if not x[2]):
             answer(self._idle(connection))
         found = [x for x in found if x[2]]
@@ -243,7 +244,8 @@ class Dispatcher:
     def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient) -> bytes:
         address, parts = Address.of(out), list[bytes]()
         for entry in allowed:
-            shown = [self._positions.shown(x, self._log.history, *connection.key) for x in entry.positions]
+            history = self._log(connection).history
+            shown = [self._positions.shown(x, history, *connection.key) for x in entry.positions]
             if entry.batch.word:
                 parts.append(connection.rendering.notice(entry.batch.word, shown[0]))
             else:
@@ -253,7 +255,7 @@ class Dispatcher:
 
     def lost(self, connection: Connection) -> bytes:
         """A notice, if results were removed that this reader had not read, and it was not told."""
-        return self._notice_of_loss(connection, self._log.lost(*connection.key, connection.position))
+        return self._notice_of_loss(connection, self._log(connection).lost(*connection.key, connection.position))
 
     @staticmethod
     def _notice_of_loss(connection: Connection, lost: Position | None) -> bytes:
@@ -277,10 +279,18 @@ class Dispatcher:
 
     def shown(self, connection: Connection) -> str:
         """Where a connection goes on, as its reader sees it."""
-        return self._positions.shown(connection.position, self._log.history, *connection.key)
+        return self._positions.shown(connection.position, self._log(connection).history, *connection.key)
 
     def read_position(self, text: str, standing: SubscriptionStatus) -> Position:
-        return self._positions.read(text, self._log.history, standing.name, standing.query)
+        log = self._logs.of(standing.outgoing.level)
+        return self._positions.read(text, log.history, standing.name, standing.query)
+
+    def end(self, standing: SubscriptionStatus) -> Position:
+        """The position after everything that there is for a subscription."""
+        return self._logs.of(standing.outgoing.level).end()
+
+    def _log(self, connection: Connection) -> DeliveryLog:
+        return self._logs.of(connection.standing.outgoing.level)
 
 
 def _is_own(reader: Reader, out: Recipient) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import threading
@@ -33,8 +34,8 @@ from headgate.service import Headgate
 from headgate.service.folders import Folders
 from server.engines import DirectEngine
 
-ARCHITECTURE = "trusted"
-"""Of servers that choose none; tests of other architectures change it."""
+ARCHITECTURE = os.environ.get("HEADGATE_TEST_ARCHITECTURE", "trusted")
+"""Of servers that choose none; all tests of the server can be run with another one."""
 START: Start = ThreadChild
 WARD = f"""
 CREATE LEVEL S ABOVE U;

@@ -230,6 +230,10 @@ class DeliveryLog(Sink):
 
     # For readers ------------------------------------------------------------------------------------------------------
 
+    def of(self, level: str) -> DeliveryLog:  # noqa: ARG002
+        """The log that holds the results of subscriptions of this level: this one, for all levels."""
+        return self
+
     def read(self, subscriber: str, query: str, after: LogPosition, most: int, size: int = 1 << 62) -> list[Entry]:
         """What a reader receives after a position, in order: its notices and results of one version, up to `most`
         results and about `size` bytes, but at least one."""

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.clock import Clock
@@ -27,10 +28,12 @@ from headgate.egress.sinks import Sink, plain_rejected, rejected_of
 from headgate.errors import ColumnsChanged, SourceError
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks.step import TaskRefusal
+from headgate.expressions.sql.types import ARROW
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.splits import Split
 from headgate.ingress.validation import Ingress
+from headgate.labels import Label
 from headgate.logs import event
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
@@ -243,6 +246,11 @@ class Pipeline:
         """The number of the last batch taken from a stream; -1 if none was."""
         return self._done.get(stream, -1)
 
+    @property
+    def last_done(self) -> int:
+        """The greatest number of a batch taken from any stream; -1 if none was."""
+        return max(self._done.values(), default=-1)
+
     def take(
         self,
         stream: str,
@@ -313,6 +321,32 @@ class Pipeline:
             results = self._results(arrivals, now, settled)
             self._finish(snapshot, [*self._resumed(stream), *results])
             self.counts.tuples[stream] += len(whole)
+
+    def take_labelled(
+        self, given: TupleBatch, labels: Sequence[Label], number: int, came: int, settled: int | None
+    ) -> None:
+        """Takes tuples that were validated and labelled elsewhere; the numbers in `given` are places in `labels`. A
+        column that the stream got since is NULL in them."""
+        stream = given.stream
+        with self._unharmed():
+            if number <= self._done.get(stream, -1):
+                return
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            self._done[stream] = number
+            if stream not in self._ingress:  # its queries left while the tuples were on their way
+                self._finish(snapshot, ())
+                return
+            numbers = np.array([self._graph.dictionary.number(label) for label in labels], np.int64)
+            wanted = self._snapshot.descriptors[stream].columns
+            columns = {
+                name: given.columns[name] if name in given.columns else pa.nulls(len(given.times), ARROW[type_])
+                for name, type_ in wanted
+            }
+            self.counts.batches += 1
+            results = self._results(replace(given, labels=numbers[given.labels], columns=columns), came, settled)
+            self._finish(snapshot, [*self._resumed(stream), *results])
+            self.counts.tuples[stream] += len(given.times)
 
     def _taken_by_tasks(self, stream: str, number: int, batch: SourceBatch, now: int, settled: int | None) -> bool:
         """Has tasks read a batch; False if the driver must read it."""

@@ -28,6 +28,7 @@ from headgate.cql import parse_script
 from headgate.cql.reading import object_name, target
 from headgate.cql.rights import permission
 from headgate.egress.delivery_log import DeliveryLog, LogPosition
+from headgate.egress.level_logs import LevelLogs, Logs
 from headgate.egress.owner_files import last_lines
 from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.ingress.ingress_log import IngressLog
@@ -132,11 +133,17 @@ class Parts:
     settings: Settings
     owners: Path
     metrics_token: str = ""
+    level_logs: LevelLogs | None = None
+    """The logs of levels that are kept apart; None: `log` is for all levels."""
+
+    @property
+    def logs(self) -> Logs:
+        return self.log if self.level_logs is None else self.level_logs
 
 
 def make_app(parts: Parts) -> FastAPI:
-    dispatcher = Dispatcher(parts.headgate, parts.log, parts.positions)
-    metrics = Metrics(parts.engine, dispatcher, parts.log, parts.ingress)
+    dispatcher = Dispatcher(parts.headgate, parts.logs, parts.positions)
+    metrics = Metrics(parts.engine, dispatcher, parts.logs, parts.ingress)
     operations = Operations(parts, dispatcher, metrics)
 
     @asynccontextmanager
@@ -375,7 +382,7 @@ class Operations:
                 raise Conflict(
                     "cannot send results: you are not subscribed to this stream", hint="run SUBSCRIBE TO first"
                 )
-            start = self._parts.log.end() if begin == "now" else LogPosition()
+            start = self._dispatcher.end(standing) if begin == "now" else LogPosition()
             if position:
                 start = self._dispatcher.read_position(position, standing)
             return Connection(token, standing, start, rendering(_columns(thing)))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition
 from headgate.egress.filter import permits_all, permitted
+from headgate.egress.level_logs import Logs
 from headgate.egress.sinks import Address
 from headgate.errors import AuthenticationFailed, LeaseLost
 from headgate.logs import failure
@@ -105,8 +106,8 @@ class Answers:
 
 
 class Dispatcher:
-    def __init__(self, headgate: Headgate, log: DeliveryLog, positions: Positions) -> None:
-        self._headgate, self._log, self._positions = headgate, log, positions
+    def __init__(self, headgate: Headgate, logs: Logs, positions: Positions) -> None:
+        self._headgate, self._logs, self._positions = headgate, logs, positions
         self._waiting: queue.SimpleQueue[tuple[Connection, asyncio.Future[Chunk]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="dispatch", daemon=True)
         self.connections: set[Connection] = set()
@@ -116,11 +117,11 @@ class Dispatcher:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._log.wake = lambda readers: _quietly(self._loop, self._wake, readers)
+        self._logs.wake = lambda readers: _quietly(self._loop, self._wake, readers)
         self._thread.start()
 
     def stop(self) -> None:
-        self._log.wake = lambda _: None
+        self._logs.wake = lambda _: None
         self._waiting.put(None)
         self._thread.join()
 
@@ -190,7 +191,7 @@ class Dispatcher:
             answers.flush()
 
     def _round(self, waiting: list[tuple[Connection, asyncio.Future[Chunk]]], answers: Answers) -> None:
-        found = [(x, answer, self._log.read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
+        found = [(x, answer, self._log(x).read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
         for connection, answer, _ in (x for x in found if not x[2]):
             answers.give(answer, self._idle(connection))
         found = [x for x in found if x[2]]
@@ -208,7 +209,7 @@ class Dispatcher:
                 continue
             if not ended:
                 connection.position = entries[-1].positions[-1]
-            more = not ended and self._log.waits(*connection.key, connection.position)
+            more = not ended and self._log(connection).waits(*connection.key, connection.position)
             answers.give(answer, Chunk(content, flight, ended, more=more))
 
     def _idle(self, connection: Connection) -> Chunk:
@@ -218,7 +219,7 @@ class Dispatcher:
             now = self._headgate.snapshot()
             ended = self._ended(connection, now)
             content = b"" if ended else self.lost(connection)
-            connection.position = self._log.passed(*connection.key, connection.position)
+            connection.position = self._log(connection).passed(*connection.key, connection.position)
             return Chunk(content, ended=ended)
         except AuthenticationFailed:
             return Chunk(ended=SESSION_ENDED)
@@ -268,7 +269,8 @@ class Dispatcher:
     def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient, lines: SharedLines) -> bytes:
         address, parts = Address.of(out), list[bytes]()
         for entry in allowed:
-            shown = [self._positions.shown(x, self._log.history, *connection.key) for x in entry.positions]
+            history = self._log(connection).history
+            shown = [self._positions.shown(x, history, *connection.key) for x in entry.positions]
             if entry.batch.word:
                 parts.append(connection.rendering.notice(entry.batch.word, shown[0]))
             else:
@@ -278,7 +280,7 @@ class Dispatcher:
 
     def lost(self, connection: Connection) -> bytes:
         """A notice, if results were removed that this reader had not read, and it was not told."""
-        return self._notice_of_loss(connection, self._log.lost(*connection.key, connection.position))
+        return self._notice_of_loss(connection, self._log(connection).lost(*connection.key, connection.position))
 
     @staticmethod
     def _notice_of_loss(connection: Connection, lost: LogPosition | None) -> bytes:
@@ -302,10 +304,18 @@ class Dispatcher:
 
     def shown(self, connection: Connection) -> str:
         """Where a connection goes on, as its reader sees it."""
-        return self._positions.shown(connection.position, self._log.history, *connection.key)
+        return self._positions.shown(connection.position, self._log(connection).history, *connection.key)
 
     def read_position(self, text: str, standing: SubscriptionStatus) -> LogPosition:
-        return self._positions.read(text, self._log.history, standing.name, standing.query)
+        log = self._logs.of(standing.outgoing.level)
+        return self._positions.read(text, log.history, standing.name, standing.query)
+
+    def end(self, standing: SubscriptionStatus) -> LogPosition:
+        """The position after everything that there is for a subscription."""
+        return self._logs.of(standing.outgoing.level).end()
+
+    def _log(self, connection: Connection) -> DeliveryLog:
+        return self._logs.of(connection.standing.outgoing.level)
 
 
 def _is_own(reader: ResultReader, out: Recipient) -> bool:

@@ -19,7 +19,7 @@ from headgate.recovery.counts import RunCounts
 from headgate.service import Headgate
 
 if TYPE_CHECKING:
-    from headgate.service.runs import Processing
+    from headgate.service.runs import LevelsApart, Processing
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 OFTEN = 0.25
@@ -66,8 +66,11 @@ class SparkEngine:
         master: str,
         ingress: Path,
         limits: Limits | None = None,
+        levels: Callable[[], LevelsApart] | None = None,
     ) -> None:
+        """`levels`: each level has a processor of its own."""
         self._headgate, self._home, self._sinks = headgate, home, sinks
+        self._levels = levels
         self._master, self._ingress, self._limits = master, ingress, limits
         self._asked = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine")
@@ -122,10 +125,11 @@ class SparkEngine:
         work = self._processing = Processing(
             self._headgate,
             self._home,
-            self._sinks(),
+            self._sinks() if self._levels is None else (),
             master=self._master,
             ingress=self._ingress,
             limits=self._limits,
+            levels=self._levels() if self._levels is not None else None,
         )
         try:
             work.follow(lambda: self._watch(work))

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.level_logs import Logs
 from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import source_shown
 from headgate.server.dispatch import Dispatcher
@@ -16,7 +16,7 @@ from headgate.server.engine import ServerEngine
 
 
 class Metrics(Collector):
-    def __init__(self, engine: ServerEngine, dispatcher: Dispatcher, log: DeliveryLog, ingress: IngressLog) -> None:
+    def __init__(self, engine: ServerEngine, dispatcher: Dispatcher, log: Logs, ingress: IngressLog) -> None:
         self._engine, self._dispatcher, self._log, self._ingress = engine, dispatcher, log, ingress
         self._registry = CollectorRegistry()
         self._registry.register(self)

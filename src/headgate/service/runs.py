@@ -32,6 +32,7 @@ from headgate.ingress.sources import PACKED_AT_MOST, StreamSource, read_table
 from headgate.ingress.spark import LOCAL, session_beside, spark_session
 from headgate.ingress.spark_settings import SparkSettings
 from headgate.ingress.validation import RawBatch
+from headgate.levels.shepherd import Setting, Shepherd, SinksOf
 from headgate.logs import event
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
@@ -68,6 +69,14 @@ class Execution:
         return PACKED_AT_MOST if self.mode == "driver" else 64 << 20
 
 
+@dataclass(frozen=True)
+class LevelsApart:
+    """A processor for each level, and the sinks for its results."""
+
+    setting: Setting
+    sinks: SinksOf
+
+
 class Unread(SourceError):
     """Streams that could not be read to their end, and why."""
 
@@ -93,10 +102,12 @@ class Processing:
         limits: Limits | None = None,
         place: StateLocation | None = None,
         take_over: bool = False,
+        levels: LevelsApart | None = None,
     ) -> None:
         """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
         there already; `execution` says where operators run; `limits` are those of each view (None: the usual ones);
-        `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced."""
+        `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced. With
+        `levels`, each level has a processor and sinks of its own, and `sinks` are not used."""
         keep_freed()
         collect_rarely()
         self._headgate = headgate
@@ -105,17 +116,23 @@ class Processing:
         self._execution = execution or Execution()
         self._tasks = SparkTasks(lambda: self._spark)
         self._place = place
-        self._pipeline = Pipeline(
-            home,
-            self._snapshots,
-            self._executor,
-            sinks,
-            clock or SystemClock(),
-            limits,
-            read_table=self._read_table,
-            place=place,
-            take_over=take_over,
-        )
+        self._pipeline: Pipeline | Shepherd
+        if levels is not None:
+            self._pipeline = Shepherd(
+                home, self._snapshots, levels.sinks, clock or SystemClock(), levels.setting, limits, self._read_table
+            )
+        else:
+            self._pipeline = Pipeline(
+                home,
+                self._snapshots,
+                self._executor,
+                sinks,
+                clock or SystemClock(),
+                limits,
+                read_table=self._read_table,
+                place=place,
+                take_over=take_over,
+            )
         headgate.engine = self._pipeline
         self._runner = Runner(lambda: self._spark, home, self._pipeline, clock)
         self._told: set[str] = set()

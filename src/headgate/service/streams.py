@@ -40,6 +40,7 @@ from headgate.ingress.text_files import local_file, read_files
 from headgate.ingress.text_formats import LISTING, Text
 from headgate.ingress.time_budget import TimeBudget
 from headgate.ingress.validation import RawBatch
+from headgate.levels.shepherd import Shepherd
 from headgate.logs import event, failure
 from headgate.recovery.home import CHECKPOINTS
 from headgate.recovery.pipeline import Pipeline
@@ -142,7 +143,7 @@ class Runner:
     (`finite`)."""
 
     def __init__(
-        self, spark: Callable[[], SparkSession], home: Path, pipeline: Pipeline, clock: Clock | None = None
+        self, spark: Callable[[], SparkSession], home: Path, pipeline: Pipeline | Shepherd, clock: Clock | None = None
     ) -> None:
         """`spark` is called when the first stream is read."""
         self._session = spark

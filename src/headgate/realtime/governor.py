@@ -74,6 +74,8 @@ class Governor:
         items = np.arange(len(self.lattice.levels), dtype=np.int64)
         self.handler = Handler(self.lattice, items, approach, self.settings, capacity=capacity)
         self.samples: deque[Sample] = deque(maxlen=KEPT_SAMPLES)
+        self.periods = 0
+        """How many control periods have ended."""
         self.overruns = Overrun()
         self._period = round(self.settings.control.period_s * SECOND)
         self._cycle = round(CYCLE_MS * MILLISECOND)
@@ -118,6 +120,7 @@ class Governor:
         while start - self._sampled >= self._period:
             self._sampled += self._period
             self.samples.append(self.handler.sample(self._sampled))
+            self.periods += 1
         return self._origin + start
 
     def version(self, level: Level, versions: int) -> int:

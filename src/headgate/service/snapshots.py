@@ -298,6 +298,7 @@ class SnapshotBuilder:
             stage,
             most_state=limits.state,
             most_results=limits.results,
+            deadline=query.query.deadline,
         )
 
     def _alike(self, inputs: Iterable[int]) -> bool:

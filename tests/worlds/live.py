@@ -21,7 +21,8 @@ from headgate.model.query import ContinuousQuery
 from headgate.model.results import ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.queries import Stream
-from headgate.recovery.deadlines import Governing
+from headgate.realtime.handler import Sample
+from headgate.recovery.deadlines import Deadlines, Governing
 from headgate.recovery.pipeline import Pipeline
 from headgate.testing import ManualClock
 from worlds.harness import Bench
@@ -50,7 +51,7 @@ class Costed(LocalExecutor):
     """An executor whose work takes a fixed time, and time for each tuple, by the clock of the test."""
 
     def __init__(self, bench: LiveBench, *given: Any) -> None:
-        super().__init__(*given, evaluate)
+        super().__init__(*given)
         self._bench = bench
 
     def run(self, table: pa.Table, *rest: Any) -> Any:
@@ -95,7 +96,7 @@ class LiveBench(Bench):
             self.home,
             self,
             lambda queries, program, schema: (
-                Costed(self, program, schema) if queries else LocalExecutor(program, schema, evaluate)
+                Costed(self, program, schema, evaluate) if queries else LocalExecutor(program, schema, evaluate)
             ),
             [self.mailbox, *sinks],
             self.clock,
@@ -104,6 +105,16 @@ class LiveBench(Bench):
             governing=self.governing,
         )
         return self.pipeline
+
+    @property
+    def deadlines(self) -> Deadlines:
+        assert self.pipeline is not None
+        return self.pipeline.deadlines
+
+    @property
+    def samples(self) -> list[Sample]:
+        """The control periods."""
+        return list(self.deadlines.governor.samples) if self.deadlines.governor else []
 
     def arrive(self, seconds: float, name: str, rows: Sequence[Any]) -> None:
         """Rows are (label, values in order); their event time is when they come."""

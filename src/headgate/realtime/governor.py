@@ -33,6 +33,9 @@ LONGEST = 9 * QUANTUM // 10
 """The longest estimate that is believed: more would never fit, and its measurement may have been a hiccup."""
 MOST_RESERVED = 0.5
 """The levels above others have this share of the time for themselves at most, however many they are."""
+START = 30.0
+"""The limit on the sum of estimates that controllers start with, in percent: estimates are measured, so it may be more
+than one transaction."""
 KEPT_SAMPLES = 720
 """An hour of control periods."""
 
@@ -60,7 +63,7 @@ def live_settings(lattice: Lattice) -> Settings:
     reserve = min(settings.strict.reserve, MOST_RESERVED / max(1, upper))
     return replace(
         settings,
-        control=replace(settings.control, quality_floor=0.0),
+        control=replace(settings.control, quality_floor=0.0, start=START),
         strict=replace(settings.strict, reserve=reserve, cycle_ms=CYCLE_MS),
     )
 

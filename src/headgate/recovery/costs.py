@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-FIRST_FIXED, FIRST_EACH = 10_000_000, 20_000
-"""Nanoseconds, before anything was measured."""
+FIRST_FIXED, FIRST_EACH = 5_000_000, 100_000
+"""Nanoseconds, before anything was measured, and a guess of the fixed part while all pieces have one size."""
+MOST_TUPLES = 10_000
 _WEIGHT = 0.1
 """Of the newest measurement in each mean."""
 
@@ -30,7 +31,8 @@ class Costs:
         n, c, nn, nc = (x / self._weight for x in (self._n, self._c, self._nn, self._nc))
         spread = nn - n * n
         if n <= 0 or spread <= 0.01 * n * n:  # pieces of one size tell nothing of a fixed part
-            return c / 2, c / 2 / max(1.0, n)
+            fixed = min(c / 2, FIRST_FIXED)
+            return fixed, (c - fixed) / max(1.0, n)
         each = min(max((nc - n * c) / spread, 0.0), c / n)
         return c - each * n, each
 
@@ -40,7 +42,7 @@ class Costs:
         return max(1, int(fixed + each * tuples))
 
     def tuples_in(self, nanoseconds: int, most: int) -> int:
-        """How many tuples are to be done at once so that it takes so long; more where the fixed part is large."""
+        """How many tuples are to be done at once so that it takes so long, `most` where the fixed part is large."""
         fixed, each = self._line
         long = min(max(nanoseconds, 2 * fixed), most)
-        return max(1, int((long - fixed) / each)) if each > 0 and long > fixed else 1 if long <= fixed else 10_000
+        return min(max(1, int(max(long - fixed, long / 4) / each)), MOST_TUPLES) if each else MOST_TUPLES

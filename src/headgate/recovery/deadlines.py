@@ -22,6 +22,7 @@ from headgate.model.query import columns_read
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.tuples import TupleBatch
+from headgate.plan.analysis import DeadlineCounts, LevelCounts
 from headgate.realtime.settings import STRICT, Approach
 from headgate.recovery.live_query import Key, LiveQuery, Piece, Waiting, as_table, at_level, nothing
 from headgate.recovery.query_graph import Make
@@ -280,6 +281,30 @@ class Deadlines:
         self.queries.clear()
         self._running.clear()
         return found
+
+    def status(self) -> tuple[list[DeadlineCounts], list[LevelCounts]]:
+        """What SHOW DEADLINES and the metrics tell."""
+        queries = [
+            DeadlineCounts(
+                *key,
+                str(live.current),
+                self.counts[(*key, "admitted")],
+                self.counts[(*key, "rejected")],
+                self.counts[(*key, "done")],
+                self.counts[(*key, "missed")] + self.counts[(*key, "late")],
+            )
+            for key, live in sorted(self.queries.items())
+        ]
+        governor = self.governor
+        if governor is None or not governor.samples:
+            return queries, []
+        sample = governor.samples[-1]
+        return queries, [
+            LevelCounts(
+                str(level), sample.miss_ratio(k), sample.utilisation[k], 100 * sample.quality[k], sample.limit[k]
+            )
+            for k, level in enumerate(governor.lattice.levels)
+        ]
 
     @property
     def held(self) -> int:

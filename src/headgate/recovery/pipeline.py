@@ -38,7 +38,7 @@ from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
-from headgate.plan.analysis import ViewCounts
+from headgate.plan.analysis import DeadlineCounts, LevelCounts, ViewCounts
 from headgate.recovery.checkpoints import Checkpoints
 from headgate.recovery.counts import Counts
 from headgate.recovery.deadlines import Deadlines, Governing
@@ -296,7 +296,13 @@ class Pipeline:
             self._finish(snapshot, self._work_on(live, piece))
             done = self._tick()
             self._live.done(done, number, live, piece, done - now)
+            self.counts.due = self._live.status()
             return done / 1e9
+
+    def due(self) -> tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]]:
+        """The queries with deadlines that run, and the levels in the last control period. It waits for nobody: those
+        who ask may hold a lock that a batch needs."""
+        return self.counts.due
 
     @property
     def deadlines(self) -> Deadlines:

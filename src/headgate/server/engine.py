@@ -116,6 +116,7 @@ class SparkEngine:
         self.is_idle = False
 
     def _run(self) -> None:
+        from headgate.recovery.deadlines import Governing
         from headgate.service.runs import Processing
 
         self.starts += 1
@@ -126,6 +127,7 @@ class SparkEngine:
             master=self._master,
             ingress=self._ingress,
             limits=self._limits,
+            governing=Governing(),
         )
         try:
             work.follow(lambda: self._watch(work))

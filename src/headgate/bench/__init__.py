@@ -26,6 +26,7 @@ BENCHES: dict[str, tuple[str, str]] = {
         "How fast tuples come from Kafka, beside bare Spark queries over the same topic.",
     ),
     "star": ("headgate.bench.star", "Deadlines without covert channels: the experiments of paper 004."),
+    "deadlines": ("headgate.bench.deadlines", "Live queries with deadlines at three levels under twice the load."),
     "sendlog": ("headgate.bench.sendlog.bench", "What signed rules cost: best paths (paper 003), policy decisions."),
     "sendlog-overlays": ("headgate.bench.sendlog.overlays", "What signed overlays and provenance cost (paper 003)."),
     "sendlog-scale": ("headgate.bench.sendlog.scale", "Recursive rules over much data on Spark."),

@@ -25,6 +25,7 @@ from headgate.home import is_served
 from headgate.ingress.spark_settings import SparkSettings, spark_settings
 from headgate.model.limits import Limits
 from headgate.plain import format_csv, format_table, json_line, visible
+from headgate.recovery.deadlines import Governing
 from headgate.recovery.home import forget
 from headgate.server.settings import read_settings
 from headgate.service import Headgate
@@ -275,6 +276,7 @@ def _process(
         limits=engine.limits,
         place=where,
         take_over=take_over,
+        governing=Governing() if follow else None,
     )
     with Bar(follow=follow, everyone=everyone) as bar, started as work, _asked_to_end() as asked:
         unread: list[str] = []

@@ -40,7 +40,7 @@ from headgate.model.rejected import RejectedRows
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.times import BEGINNING
 from headgate.model.tuples import TupleBatch
-from headgate.plan.analysis import StepCounts, ViewCounts
+from headgate.plan.analysis import DeadlineCounts, LevelCounts, StepCounts, ViewCounts
 from headgate.recovery.counts import RunCounts
 from headgate.recovery.messages import CONTINUES, note, reasons
 from headgate.recovery.tables import ReadTable, no_tables
@@ -378,6 +378,10 @@ class Shepherd:
     def notices(self) -> list[str]:
         """Changes of subscriptions since the last call, for the operator."""
         return [lane.notices.popleft() for lane in self.lanes.values() for _ in range(len(lane.notices))]
+
+    def due(self) -> tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]]:
+        """No deadlines: each level has its declared share of the machine, and a processor works as fast as it can."""
+        return (), ()
 
     def profile(self, query: str, subscriber: str | None = None) -> list[ViewCounts]:
         """What was done for the views of a query: all, or the one that serves this subscriber."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
+from headgate.plan.analysis import DeadlineCounts, LevelCounts
 
 
 @dataclass
@@ -31,6 +32,8 @@ class RunCounts:
     ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """By user, stream and reason: queries that ended before their streams did."""
     withheld: int = 0
+    due: tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]] = ((), ())
+    """The queries with deadlines, and the levels in the last control period."""
 
     def deliver(self, now: CatalogSnapshot, results: Sequence[ResultBatch], allowed: Sequence[ResultBatch]) -> None:
         """Counts the results that are out (`allowed`), of those that were computed."""

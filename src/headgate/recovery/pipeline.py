@@ -25,7 +25,7 @@ from headgate.clock import Clock
 from headgate.columns.sorting import distinct
 from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink, plain_rejected, rejected_of
-from headgate.errors import ColumnsChanged, SourceError
+from headgate.errors import ColumnsChanged, SourceError, StoreError
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks.step import TaskRefusal
 from headgate.expressions.sql.types import ARROW
@@ -34,19 +34,22 @@ from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.splits import Split
 from headgate.ingress.validation import Ingress
 from headgate.labels import Label
-from headgate.logs import event
+from headgate.logs import event, failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
-from headgate.plan.analysis import ViewCounts
+from headgate.plan.analysis import DeadlineCounts, LevelCounts, ViewCounts
 from headgate.recovery.checkpoints import Checkpoints
 from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadlines import Deadlines, Governing
 from headgate.recovery.destinations import Destinations, Staged
 from headgate.recovery.home import CHECKPOINTS, STATE, Home
 from headgate.recovery.isolation import Served
+from headgate.recovery.live_query import LiveQuery, Piece
+from headgate.recovery.live_state import PREFIX, LiveStates
 from headgate.recovery.messages import (
     CONTINUES,
     LATE,
@@ -74,7 +77,8 @@ MOST_NOTICES = 1000
 class Pipeline:
     """`make` makes the executor of a program; `sinks` take the results; `read_table` reads the content of tables;
     the state is in a folder of `home`, in `storage`, or at a `place` elsewhere, where checkpoints are kept too. With
-    `take_over` it replaces another process that has not ended."""
+    `take_over` it replaces another process that has not ended. Without `governing` there are no deadlines: queries that
+    have one are computed batch by batch, like all others."""
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class Pipeline:
         *,
         place: StateLocation | None = None,
         take_over: bool = False,
+        governing: Governing | None = None,
     ) -> None:
         self._home = Home(home, place, take_over=take_over)
         self._snapshots = snapshots
@@ -110,6 +115,10 @@ class Pipeline:
         self._make = make
         self._graph = QueryGraph(make, limits)
         self._ingress: dict[str, Ingress] = {}
+        self._governs = governing is not None
+        self._live = Deadlines(make, limits, governing or Governing())
+        self._live_states = LiveStates(self._states)
+        self._ticked = 0
         self._snapshot = CatalogSnapshot()
         self._served = Served()
         self._good: tuple[Mapping[PartitionName, Mapping[str, Any]], Sequence[Mapping[str, Any]]] = {}, ()
@@ -134,7 +143,8 @@ class Pipeline:
         """What was done for the views of a query since this pipeline began: all, or the one that serves this
         subscriber. Waits for a batch to end."""
         with self._lock:
-            return self._graph.profile(query, subscriber)
+            live = [x for (name, _), y in self._live.queries.items() if name == query for x in y.profile(subscriber)]
+            return [*self._graph.profile(query, subscriber), *live]
 
     def warnings(self) -> list[str]:
         """Warnings for the operator, since the last call."""
@@ -154,7 +164,7 @@ class Pipeline:
         self._standings.restore(saved.rest.get("standings", ()))
         self._tables.restore(saved.rest.get("tables", {}))
         self._served.restore(saved.rest.get("barred", ()))
-        self._good = saved.partitions, saved.rest["chain"]
+        self._good = {x: y for x, y in saved.partitions.items() if not x[0].startswith(PREFIX)}, saved.rest["chain"]
         self._graph.dictionary.restore(self._states, saved.rest["labels"])
         self._served.admit(snapshot)
         began = self._clock.now()
@@ -173,11 +183,30 @@ class Pipeline:
         staged = self._sinks.restore(saved, out)
         if out is None:
             self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
+        self._go_on_live(saved, snapshot)
+
+    def _go_on_live(self, saved: Saved, snapshot: CatalogSnapshot) -> None:
+        """Does what was decided before the process ended as it was decided then. Without deadlines, also what was not
+        decided yet; afterwards the queries are computed like all others, from empty windows."""
+        plain = {tuple(x["key"]): x for x in saved.rest.get("live", {}).get("queries", ())}
+        if not plain:
+            return
+        self._live.seed = saved.rest["live"]["seed"]
+        for live, own in self._live.meet(self._served.snapshot, self._tick()):
+            rest = plain.get(live.key)
+            self._live_step(live, partial(live.meet, own))
+            if rest is not None and rest["meaning"] == live.query.meaning:
+                self._live_states.restore(live, rest, saved.partitions)
+        self._feed_live()
+        for live, piece in self._undone(everything=not self._governs):
+            self._finish(snapshot, self._work_on(live, piece))
+        if not self._governs:
+            self._live.queries.clear()
 
     def _restore(self, served: CatalogSnapshot) -> None:
         """Goes back to the state that was saved last."""
         partitions, chain = self._good
-        self._graph.restore(self._states.stored(partitions), chain, served)
+        self._graph.restore(self._states.stored(partitions), chain, self._others(served))
 
     def _update(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with this catalog snapshot."""
@@ -194,14 +223,22 @@ class Pipeline:
         self._isolated(self._follow)
         self._standings.update(snapshot)
         self._snapshot = snapshot
+        if self._governs:
+            for live, own in self._live.meet(self._served.snapshot, self._tick()):
+                self._live_step(live, partial(live.meet, own))
+            self._feed_live()
 
     def _follow(self, served: CatalogSnapshot) -> None:
-        self._graph.update(served)
+        self._graph.update(self._others(served))
         self._prepare(served)
 
     def _prepare(self, served: CatalogSnapshot) -> None:
         self._graph.feed(self._tables.snapshots)
-        self._graph.end(self._tableless(served), NO_TABLE)
+        self._graph.end(self._tableless(served) & self._others(served).clearances.keys(), NO_TABLE)
+
+    def _others(self, served: CatalogSnapshot) -> CatalogSnapshot:
+        """What is computed batch by batch."""
+        return self._live.others(served) if self._governs else served
 
     def _enter(self, stream: str, snapshot: CatalogSnapshot) -> None:
         try:
@@ -238,7 +275,83 @@ class Pipeline:
     @property
     def held(self) -> int:
         """How many tuples the state keeps."""
-        return self._graph.held
+        return self._graph.held + self._live.held
+
+    # Deadlines --------------------------------------------------------------------------------------------------------
+
+    def work(self) -> float | None:
+        """Does the next piece of work of a query with a deadline, if its time has come; returns when to call again, by
+        the clock. None: there are no such queries."""
+        with self._unharmed():
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            for live, piece in self._undone():
+                self._finish(snapshot, self._work_on(live, piece))
+            governor = self._live.governor
+            if governor is None or not self._live.queries:
+                return None
+            now = self._tick()
+            self._live.begin(now)
+            found = self._live.next(now)
+            if found is None:
+                return governor.next_quantum(now) / 1e9
+            number, live, piece = found
+            self._finish(snapshot, self._work_on(live, piece))
+            done = self._tick()
+            self._live.done(done, number, live, piece, done - now)
+            self.counts.due = self._live.status()
+            return done / 1e9
+
+    def due(self) -> tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]]:
+        """The queries with deadlines that run, and the levels in the last control period. It waits for nobody: those
+        who ask may hold a lock that a batch needs."""
+        return self.counts.due
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The queries with deadlines, to be looked at."""
+        return self._live
+
+    def _undone(self, *, everything: bool = False) -> Iterator[tuple[LiveQuery, Piece]]:
+        """What is to be done whatever time it is."""
+        yield from self._live.undone()
+        if everything:
+            yield from self._live.unasked()
+
+    def _tick(self) -> int:
+        """The clock, in nanoseconds; it does not go back."""
+        self._ticked = max(self._ticked, int(self._clock.now() * 1e9))
+        return self._ticked
+
+    def _work_on(self, live: LiveQuery, piece: Piece) -> list[ResultBatch]:
+        found = self._live_step(live, partial(live.run, piece)) or []
+        if live.graph.late:
+            self.counts.late[piece.waiting.tuples.stream] += live.graph.late
+            why = f"{LATE}: {counted(live.graph.late, 'tuple')}"
+            self._rejected += reasons({piece.waiting.tuples.stream: why})
+        self._graph.warned += live.graph.warned
+        return limited(found, NO_TABLE, self._tableless(self._served.snapshot))
+
+    def _live_step(self, live: LiveQuery, act: Callable[[], Done]) -> Done | None:
+        """Runs a step of one query; if it fails, the query ends for its subscribers, and nobody else notices."""
+        try:
+            return act()
+        except StoreError:
+            raise
+        except Exception as error:
+            failure("pipeline", "a query with a deadline failed", error)
+            self._served.bar(live.keys, error)
+            self._live.drop(live.key)
+            return None
+
+    def _feed_live(self) -> None:
+        """Gives tables to the queries with deadlines that read them."""
+        labels, tables = self._graph.dictionary.labels, self._tables.snapshots
+        unreadable = self._tableless(self._served.snapshot)
+        for live in list(self._live.queries.values()):
+            own = {name: live.own_numbers(tables[name], labels) for name in live.query.tables & tables.keys()}
+            self._live_step(live, partial(live.feed, own))
+            live.graph.end(unreadable & set(live.keys), NO_TABLE)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
@@ -357,6 +470,8 @@ class Pipeline:
             self._update(snapshot)
             if stream not in self._ingress:
                 return False
+            if self._live.reads(stream):
+                return False
             self._graph.choose_executor(batch.size())
             splits = batch.splits() if self._graph.reads_splits(stream) else None
             if splits is None:
@@ -406,7 +521,7 @@ class Pipeline:
         """None: no query reads the stream now, or the pushdown cannot be determined."""
         self._update(self._snapshots.snapshot())
         ingress = self._ingress.get(stream)
-        if ingress is None:
+        if ingress is None or self._live.reads(stream):
             return None
         with suppress(Exception):  # a pushdown only says what can be left out; without it the whole batch is read
             return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
@@ -416,7 +531,11 @@ class Pipeline:
         floors = self._floors({} if settled is None else {arrivals.stream: settled})
         found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now, floors=floors))
         results = limited(found, NO_TABLE, self._tableless(self._served.snapshot))
-        self.counts.unseen[arrivals.stream] += self._graph.unseen
+        if self._live.reads(arrivals.stream):
+            labels = self._graph.dictionary.labels
+            self._live.arrive(arrivals, labels, self._served.snapshot, now, floors, self._states.write)
+        else:
+            self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
             self.counts.late[arrivals.stream] += self._graph.late
             self._rejected += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
@@ -440,6 +559,7 @@ class Pipeline:
                 self._finish(snapshot, limited(found, NO_TABLE, self._tableless(self._served.snapshot)))
             else:
                 self._graph.pass_time(floors)
+            self._live.pass_time(int(self._clock.now() * 1000), floors)
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,
@@ -448,7 +568,10 @@ class Pipeline:
         with self._unharmed():
             snapshot = self._snapshots.snapshot()
             self._update(snapshot)
-            found = self._isolated(lambda some: self._last(some, unread or {}))
+            self._live.recall()
+            for live, piece in self._undone(everything=True):
+                self._finish(snapshot, self._work_on(live, piece))
+            found = [*self._isolated(lambda some: self._last(some, unread or {})), *self._live.end()]
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
             self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
@@ -457,7 +580,7 @@ class Pipeline:
             self._finish(snapshot, told)
 
     def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
-        self._graph.end(concerned_by(served, unread), UNREAD)
+        self._graph.end(concerned_by(served, unread) & self._others(served).clearances.keys(), UNREAD)
         return self._graph.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
@@ -566,6 +689,7 @@ class Pipeline:
         staged = self._sinks.stage(self._version, results, rejected)
         self._forget_labels()
         self._good = partitions, chain = self._graph.save(self._states.write)
+        governed, live = self._live_states.save(self._live.queries, self._live.seed, self._version)
         rest = {
             "done": self._done,
             "chain": chain,
@@ -574,10 +698,11 @@ class Pipeline:
             "tables": self._tables.save(self._version),
             "refused": [plain_rejected(x) for x in rejected],
             "standings": self._standings.plain(),
+            **({"live": live} if live else {}),
             **({} if self._checkpoints is None else {"checkpoints": self._checkpoints.save(self._version)}),
             **self._sinks.plain(results, rejected),
         }
-        self._states.save(Saved(self._version, partitions, rest, self._sinks.to_save(results)))
+        self._states.save(Saved(self._version, {**partitions, **governed}, rest, self._sinks.to_save(results)))
         self._deliver(snapshot, staged, rejected)
 
     def _deliver(

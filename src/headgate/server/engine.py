@@ -119,6 +119,7 @@ class SparkEngine:
         self.is_idle = False
 
     def _run(self) -> None:
+        from headgate.recovery.deadlines import Governing
         from headgate.service.runs import Processing
 
         self.starts += 1
@@ -130,6 +131,7 @@ class SparkEngine:
             ingress=self._ingress,
             limits=self._limits,
             levels=self._levels() if self._levels is not None else None,
+            governing=Governing(),
         )
         try:
             work.follow(lambda: self._watch(work))

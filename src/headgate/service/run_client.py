@@ -37,6 +37,7 @@ from headgate.model.results import DeliveredResult, Recipient, ResultBatch, deli
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plain import counted
 from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadlines import Governing
 from headgate.service.folders import Folders
 from headgate.service.headgate import Headgate
 from headgate.service.runs import Execution, Processing
@@ -137,6 +138,7 @@ class RunClient:
         limits: Limits | None = None,
         place: StateLocation | None = None,
         take_over: bool = False,
+        governing: Governing | None = None,
     ) -> Iterator[Processing]:
         """Results go to files of one of the `KINDS` below `out`, to a Spark target, or wait until they are
         `received`."""
@@ -165,6 +167,7 @@ class RunClient:
             limits=limits,
             place=place,
             take_over=take_over,
+            governing=governing,
         )
         try:
             yield work

@@ -40,11 +40,13 @@ from headgate.model.snapshot import SnapshotSource
 from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
 from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadlines import Governing
 from headgate.recovery.home import STATE
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.cluster import check_workers
 from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
+from headgate.service.timekeeper import DEADLINES, Timekeeper
 from headgate.storage import LocalStorage, Storage
 from headgate.stores import StateLocation
 
@@ -103,11 +105,13 @@ class Processing:
         place: StateLocation | None = None,
         take_over: bool = False,
         levels: LevelsApart | None = None,
+        governing: Governing | None = None,
     ) -> None:
         """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
         there already; `execution` says where operators run; `limits` are those of each view (None: the usual ones);
         `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced. With
-        `levels`, each level has a processor and sinks of its own, and `sinks` are not used."""
+        `levels`, each level has a processor and sinks of its own, and `sinks` are not used. Deadlines count only with
+        `governing`, for whoever follows sources: a replay of the past has none."""
         keep_freed()
         collect_rarely()
         self._headgate = headgate
@@ -132,9 +136,13 @@ class Processing:
                 read_table=self._read_table,
                 place=place,
                 take_over=take_over,
+                governing=governing,
             )
         headgate.engine = self._pipeline
         self._runner = Runner(lambda: self._spark, home, self._pipeline, clock)
+        self._timekeeper: Timekeeper | None = None  # processors of levels have no deadlines
+        if isinstance(self._pipeline, Pipeline):
+            self._timekeeper = Timekeeper(self._pipeline, home / DEADLINES)
         self._told: set[str] = set()
         self._looked = 0.0
         self._news: list[tuple[str, str]] = []
@@ -201,6 +209,8 @@ class Processing:
     def follow(self, watch: Callable[[], None] = lambda: None) -> None:
         """Processes existing and new data until interrupted. A stream that cannot be read is retried again and
         again."""
+        if self._timekeeper is not None:
+            self._timekeeper.start()
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
@@ -228,8 +238,10 @@ class Processing:
         self._told = set(failed)
 
     def stop(self) -> None:
-        """Stops reading; everything taken so far is delivered and counted."""
+        """Stops reading; everything taken so far is delivered and counted. What waits for its turn is done later."""
         self._runner.stop()
+        if self._timekeeper is not None:
+            self._timekeeper.stop()
 
     def _tell_what_changed(self) -> None:
         """Tells owners which files changed after they were read: they would wait for tuples that nobody reads."""

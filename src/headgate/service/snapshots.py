@@ -304,6 +304,7 @@ class SnapshotBuilder:
             stage,
             most_state=limits.state,
             most_results=limits.results,
+            deadline=query.query.deadline,
         )
 
     def _alike(self, inputs: Iterable[int]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.access.state import Table
+from headgate.access.state import RowTable
 from headgate.labels import LevelOrder
 
 
@@ -29,6 +29,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
     with monkeypatch.context() as patch:
         for name in ("get", "find", "peek", "__iter__", "put", "remove"):
-            count(Table, name)
+            count(RowTable, name)
         count(LevelOrder, "dominates")
         yield calls

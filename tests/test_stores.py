@@ -22,7 +22,7 @@ from headgate.recovery.home import forget
 from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.state import Saved, StateFolder
 from headgate.storage import read_table, write_table
-from headgate.stores import Place
+from headgate.stores import StateLocation
 from headgate.testing.object_store import fresh_place, running_store
 
 
@@ -33,11 +33,11 @@ def options() -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(params=["file", "s3"])
-def place(request: pytest.FixtureRequest, tmp_path: Path, options: dict[str, str]) -> Place:
-    return Place(f"file://{tmp_path}/shared") if request.param == "file" else fresh_place(options)
+def place(request: pytest.FixtureRequest, tmp_path: Path, options: dict[str, str]) -> StateLocation:
+    return StateLocation(f"file://{tmp_path}/shared") if request.param == "file" else fresh_place(options)
 
 
-def test_files_are_there_whole_and_by_their_names(place: Place) -> None:
+def test_files_are_there_whole_and_by_their_names(place: StateLocation) -> None:
     storage = pickle.loads(pickle.dumps(place.below("state").storage()))  # noqa: S301
     assert storage.names() == []
     storage.write("a", b"one")
@@ -54,7 +54,7 @@ def test_files_are_there_whole_and_by_their_names(place: Place) -> None:
         storage.read("a")
 
 
-def test_epochs_and_bases_hold_there_too(place: Place) -> None:
+def test_epochs_and_bases_hold_there_too(place: StateLocation) -> None:
     records, state = place.below("epochs").storage(), place.below("state").storage()
     one = Fence(records, str(place))
     states = StateFolder(state, one.epoch)
@@ -71,7 +71,7 @@ def test_epochs_and_bases_hold_there_too(place: Place) -> None:
 class World(Bench):
     """Homes of two machines, and one state."""
 
-    def __init__(self, folder: Path, place: Place) -> None:
+    def __init__(self, folder: Path, place: StateLocation) -> None:
         super().__init__(folder, stream("s", "x INT"))
         self.query("q", "SELECT x, COUNT(*) AS n FROM s [ROWS 2] GROUP BY x")
         self.subscribed(ann=("q", "r1"))
@@ -85,7 +85,7 @@ class World(Bench):
         return self.pipeline
 
 
-def test_another_machine_goes_on_with_state_and_checkpoints(tmp_path: Path, place: Place) -> None:
+def test_another_machine_goes_on_with_state_and_checkpoints(tmp_path: Path, place: StateLocation) -> None:
     world = World(tmp_path / "world", place)
     first = world.on("a")
     log = world.home / "a" / "checkpoints" / "s" / "offsets"
@@ -139,7 +139,7 @@ def test_a_checkpoint_is_copied_as_a_crash_could_have_left_it(tmp_path: Path) ->
 
 def test_the_group_of_a_shared_folder_may_read_and_write(tmp_path: Path) -> None:
     tmp_path.chmod(0o2770)
-    storage = Place(f"file://{tmp_path}/state").storage()
+    storage = StateLocation(f"file://{tmp_path}/state").storage()
     storage.write("a", b"x")
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o2770
     assert stat.S_IMODE((tmp_path / "state/a").stat().st_mode) == 0o660
@@ -160,14 +160,14 @@ def test_the_group_of_a_shared_folder_may_read_and_write(tmp_path: Path) -> None
 )
 def test_a_place_that_cannot_be_is_refused_and_no_secret_repeated(uri: str, given: dict[str, str], why: str) -> None:
     with pytest.raises(HeadgateError, match=why) as found:
-        Place(uri, given)
+        StateLocation(uri, given)
     assert "Tr0ub4dor" not in str(found.value)
 
 
 def test_no_secret_is_in_what_a_place_shows(options: dict[str, str], tmp_path: Path) -> None:
     place = fresh_place(options)
     assert options["secret_key"] not in f"{place} {place!r} {place.storage()} {place.storage()!r}"
-    closed = Place(place.uri, options | {"endpoint": "http://127.0.0.1:1"})
+    closed = StateLocation(place.uri, options | {"endpoint": "http://127.0.0.1:1"})
     with pytest.raises(StoreError, match="cannot reach the state at") as found:
         World(tmp_path, closed).on("a")
     assert not [x for x in options.values() if x in str(found.value)]
@@ -176,5 +176,5 @@ def test_no_secret_is_in_what_a_place_shows(options: dict[str, str], tmp_path: P
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HeadgateError, match="cannot keep state in"):
-        Place(f"file://{tmp_path}/file/state").storage()
+        StateLocation(f"file://{tmp_path}/file/state").storage()
     assert os.listdir(tmp_path) == ["file"]

@@ -32,7 +32,7 @@ _NOT_THERE = "AWS Error NO_SUCH"
 
 
 @dataclass(frozen=True)
-class Place:
+class StateLocation:
     """A URI, and the options of its store; `str` and `repr` show no option."""
 
     uri: str
@@ -63,8 +63,8 @@ class Place:
     def __str__(self) -> str:
         return self.uri
 
-    def below(self, name: str) -> Place:
-        return Place(f"{self.uri.rstrip('/')}/{quote(name, safe='')}", self.options)
+    def below(self, name: str) -> StateLocation:
+        return StateLocation(f"{self.uri.rstrip('/')}/{quote(name, safe='')}", self.options)
 
     def storage(self) -> Storage:
         found = urlsplit(self.uri)
@@ -94,13 +94,13 @@ class SharedStorage(LocalStorage):
 class ObjectStorage(Storage):
     """Objects of a bucket. An object is there whole or not at all, and none is renamed."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StateLocation) -> None:
         self._place = place
 
     def __str__(self) -> str:
         return str(self._place)
 
-    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[Place]]:
+    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[StateLocation]]:
         """Each process makes a connection of its own."""
         return ObjectStorage, (self._place,)
 

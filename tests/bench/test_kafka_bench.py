@@ -31,7 +31,7 @@ def test_every_message_is_a_tuple_and_the_results_are_counted_right(spark: Spark
     columns = {name: sent.column(name).cast(pa.binary()) for name in ("key", "value")}
     columns |= {name: pa.array(values, types[name]) for name, values in places.items()}
     whole = read_messages(topic_of(descriptor, options), pa.table(columns | {"headers": sent.column("headers")}))
-    assert not whole.refused and whole.table.num_rows == 500
+    assert not whole.rejected and whole.table.num_rows == 500
     assert json.loads(sent.column("value")[0].as_py()).keys() == {"at", "k", "v"}
     seen = sum(
         rules.permits(parse_label(f'{row["roles"]} FROM "joe.s"'), clearance)

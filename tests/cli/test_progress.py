@@ -6,7 +6,7 @@ import pytest
 
 from headgate.cli.progress import Bar
 from headgate.cli.run import _waiting
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.testing import ManualClock
 
 
@@ -20,7 +20,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_without_a_terminal_it_says_that_it_is_ready_and_then_how_far_it_is_but_less_and_less_often(
     capsys: pytest.CaptureFixture[str], follow: bool, everyone: bool, told: str
 ) -> None:
-    clock, counts = ManualClock(), Counts()
+    clock, counts = ManualClock(), RunCounts()
     with Bar(follow=follow, everyone=everyone, clock=clock) as bar:
         assert lines(capsys) == []
         bar.show(counts)
@@ -45,7 +45,7 @@ def test_without_a_terminal_it_says_that_it_is_ready_and_then_how_far_it_is_but_
 
 def test_what_ends_soon_writes_no_log(capsys: pytest.CaptureFixture[str]) -> None:
     with Bar(follow=False, everyone=False, clock=ManualClock()) as bar:
-        bar.show(Counts())
+        bar.show(RunCounts())
     assert lines(capsys) == []
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.egress.delivery_log import DeliveryLog, Position, is_for_subscriber
-from headgate.egress.log_records import Record, decode, encode
+from headgate.egress.delivery_log import DeliveryLog, LogPosition, is_for_subscriber
+from headgate.egress.log_records import AFTER, DeliveryRecord, decode, encode
 from headgate.errors import LeaseLost
 from headgate.labels import parse_label
 from headgate.model.results import Recipient, ResultBatch, notice
@@ -40,9 +40,11 @@ def deliver(log: DeliveryLog, version: int, *batches: ResultBatch) -> dict[str, 
     return before
 
 
-def read(log: DeliveryLog, name: str, after: Position | None = None, most: int = 3, query: str = "1") -> list[object]:
+def read(
+    log: DeliveryLog, name: str, after: LogPosition | None = None, most: int = 3, query: str = "1"
+) -> list[object]:
     found: list[object] = []
-    position = after or Position()
+    position = after or LogPosition()
     while entries := log.read(name, query, position, most):
         for entry in entries:
             found += [entry.batch.word] if entry.batch.word else entry.batch.values[0].to_pylist()
@@ -91,7 +93,7 @@ def test_every_reader_reads_its_own_in_order_from_anywhere(
         log.restore(states, out=True)
     for name, all_of_it in expected.items():
         assert read(log, name, most=most) == all_of_it
-        entries = log.read(name, "1", Position(), cut) if cut else []
+        entries = log.read(name, "1", LogPosition(), cut) if cut else []
         if entries:
             seen = sum(len(x.batch) for x in entries)
             assert read(log, name, entries[-1].positions[-1], most) == all_of_it[seen:]
@@ -101,7 +103,7 @@ def test_what_a_crash_interrupted_is_delivered_again_at_the_same_positions(tmp_p
     log = DeliveryLog(tmp_path)
     deliver(log, 1, batch(range(5), "a", "b"))
     before = deliver(log, 2, batch(range(5, 10), "a", "b"))
-    (entry,) = log.read("a", "1", Position(1, 4), 3)
+    (entry,) = log.read("a", "1", LogPosition(1, 4), 3)
     last = entry.positions[-1]
     again = DeliveryLog(tmp_path)
     again.restore(before, out=False)  # as after kill -9 before the delivery was recorded
@@ -111,13 +113,13 @@ def test_what_a_crash_interrupted_is_delivered_again_at_the_same_positions(tmp_p
     again.prepare(some, (), as_staged=False)
     again.publish(lambda: None)
     assert read(again, "a", last) == [8, 9]
-    assert read(again, "a", Position(1, 4)) == [6, 7, 8, 9]
+    assert read(again, "a", LogPosition(1, 4)) == [6, 7, 8, 9]
     again.restore(again.state(), out=True)  # an engine that starts again in the same process
     assert read(again, "a") == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
 def test_nothing_is_readable_before_it_is_published_nor_if_the_lease_is_lost(tmp_path: Path) -> None:
-    log, woken = DeliveryLog(tmp_path), list[set[str]]()
+    log, woken = DeliveryLog(tmp_path), list[set[tuple[str, str]]]()
     log.wake = woken.append
     log.stage(1, [])
     log.prepare([batch([1], "a")], (), as_staged=True)
@@ -131,7 +133,34 @@ def test_nothing_is_readable_before_it_is_published_nor_if_the_lease_is_lost(tmp
     assert (read(log, "a"), woken) == ([], [])
     log.prepare([batch([2], "a")], (), as_staged=False)
     log.publish(lambda: None)
-    assert (read(log, "a"), woken) == ([2], [{"1"}])
+    assert (read(log, "a"), woken) == ([2], [{("a", "1")}])
+
+
+def test_what_is_for_others_is_not_looked_through_twice(tmp_path: Path) -> None:
+    """A reader that receives nothing for a month looks at the newest version, not at the month."""
+    log = DeliveryLog(tmp_path)
+    deliver(log, 1, batch([1], "a", "b"))
+    assert log.passed("a", "1", LogPosition()) == LogPosition()  # something is there for it
+    position = log.read("a", "1", LogPosition(), 3)[-1].positions[-1]
+    for version in range(2, 9):
+        before = deliver(log, version, batch([version], "b"))
+    assert log.read("a", "1", position, 3) == []
+    position = log.passed("a", "1", position)
+    assert (position, log.passed("a", "1", position)) == (LogPosition(7, AFTER), position)
+    log.restore(before, out=False)  # the newest version is delivered again, and is now for both
+    log.prepare([batch([8], "a", "b")], (), as_staged=False)
+    log.publish(lambda: None)
+    assert read(log, "a", position) == [8]
+
+
+def test_a_reader_passes_nothing_of_which_it_was_not_told_that_it_is_lost(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path, most=1, segment=1)
+    deliver(log, 1, batch([1], "a"))
+    for version in (2, 3):
+        deliver(log, version, batch([version], "b"))
+    assert log.read("a", "1", LogPosition(), 3) == []
+    assert log.passed("a", "1", LogPosition()) == LogPosition()
+    assert log.lost("a", "1", LogPosition()) == LogPosition(1, 0)
 
 
 def test_notices_stand_where_they_were_said(tmp_path: Path) -> None:
@@ -156,12 +185,12 @@ def test_the_oldest_are_removed_and_their_readers_are_told(tmp_path: Path) -> No
     for version in range(2, 12):
         deliver(log, version, batch(range(10), "a"))
     assert log.size <= 3000 + 2000
-    assert log.lost("a", "1", Position()) and log.lost("early", "1", Position())
-    assert not log.lost("a", "1", log.end()) and not log.lost("nobody", "1", Position())
+    assert log.lost("a", "1", LogPosition()) and log.lost("early", "1", LogPosition())
+    assert not log.lost("a", "1", log.end()) and not log.lost("nobody", "1", LogPosition())
     again = DeliveryLog(tmp_path, most=3000, segment=1000)
     again.restore(log.state(), out=True)
-    assert again.lost("early", "1", Position()) and read(again, "a") == read(log, "a") != []
-    assert not log.lost("early", "1", Position(1, 9))
+    assert again.lost("early", "1", LogPosition()) and read(again, "a") == read(log, "a") != []
+    assert not log.lost("early", "1", LogPosition(1, 9))
 
 
 def test_results_are_kept_for_a_time_and_their_segments_are_few(tmp_path: Path) -> None:
@@ -174,7 +203,7 @@ def test_results_are_kept_for_a_time_and_their_segments_are_few(tmp_path: Path) 
     found = read(log, "a")
     first = 24 * 4 - len(found)
     assert found == list(range(first, 24 * 4)) and 24 <= len(found) <= 27
-    assert log.lost("a", "1", Position()) and not log.lost("a", "1", Position(first - 1, 1 << 40))
+    assert log.lost("a", "1", LogPosition()) and not log.lost("a", "1", LogPosition(first - 1, 1 << 40))
     again = DeliveryLog(tmp_path, longest=86_400, clock=clock)
     again.restore(log.state(), out=True)
     clock.advance(30 * 86_400)
@@ -186,9 +215,9 @@ def test_nobody_is_remembered_who_has_no_subscription_any_more(tmp_path: Path) -
     log = DeliveryLog(tmp_path, most=1, segment=1)
     for version in range(1, 4):
         deliver(log, version, batch([version], "a"))
-    assert log.lost("a", "1", Position())
-    log.keep(CatalogSnapshot())
-    assert not log.lost("a", "1", Position())
+    assert log.lost("a", "1", LogPosition())
+    log.retain(CatalogSnapshot())
+    assert not log.lost("a", "1", LogPosition())
 
 
 def test_a_new_history_begins_with_nothing(tmp_path: Path) -> None:
@@ -202,11 +231,11 @@ def test_a_new_history_begins_with_nothing(tmp_path: Path) -> None:
 def test_a_reader_behind_is_told_at_the_first_result_after_what_was_removed(tmp_path: Path) -> None:
     log = DeliveryLog(tmp_path / "log", most=1, segment=1)
     deliver(log, 1, batch([1], "a"))
-    (first,) = log.read("a", "1", Position(), 3)
+    (first,) = log.read("a", "1", LogPosition(), 3)
     deliver(log, 2, batch([2], "a"))
     deliver(log, 3, batch([3], "a"))
     (third,) = log.read("a", "1", first.positions[-1], 3)
-    assert (first.lost, third.lost, third.batch.values[0].to_pylist()) == (None, Position(2, 0), [3])
+    assert (first.lost, third.lost, third.batch.values[0].to_pylist()) == (None, LogPosition(2, 0), [3])
     deliver(log, 4, batch([4], "a"))
     (fourth,) = log.read("a", "1", third.positions[-1], 3)
     assert fourth.lost is None
@@ -217,21 +246,21 @@ def test_what_is_removed_while_it_is_read_is_lost_and_no_fault(tmp_path: Path, m
     deliver(log, 1, batch([1], "a"))
     real = log._batch
 
-    def late(record: Record) -> ResultBatch:
+    def late(record: DeliveryRecord) -> ResultBatch:
         monkeypatch.setattr(log, "_batch", real)
         deliver(log, 2, batch([2], "a"))
         return real(record)
 
     monkeypatch.setattr(log, "_batch", late)
-    (entry,) = log.read("a", "1", Position(), 3)
-    assert (entry.lost, entry.batch.values[0].to_pylist()) == (Position(1, 0), [2])
+    (entry,) = log.read("a", "1", LogPosition(), 3)
+    assert (entry.lost, entry.batch.values[0].to_pylist()) == (LogPosition(1, 0), [2])
 
 
 def test_a_reader_that_stopped_inside_a_version_is_told_if_its_rest_is_removed(tmp_path: Path) -> None:
     log = DeliveryLog(tmp_path / "log", most=1, segment=1)
     deliver(log, 1, batch([1, 2, 3], "a"))
-    (first,) = log.read("a", "1", Position(), 2)
-    inside, end = first.positions[-1], Position(1, 2)
+    (first,) = log.read("a", "1", LogPosition(), 2)
+    inside, end = first.positions[-1], LogPosition(1, 2)
     deliver(log, 2, batch([4], "a"))
     again = DeliveryLog(tmp_path / "log", most=1, segment=1)
     again.restore(log.state(), out=True)

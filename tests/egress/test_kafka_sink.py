@@ -53,9 +53,9 @@ def sink(**options: str) -> KafkaSink:
 
 def prepared(asked: KafkaSink) -> pa.Table:
     results = [result_batch(7, 8), notice(("bob",), "q", ended="why")]
-    refused = [RejectedRows("s", "no form", [{"a": 1}])]
-    asked.stage(1, results, refused)
-    asked.prepare(results, refused, as_staged=True)
+    rejected = [RejectedRows("s", "no form", [{"a": 1}])]
+    asked.stage(1, results, rejected)
+    asked.prepare(results, rejected, as_staged=True)
     return pa.concat_tables(asked._ready)
 
 

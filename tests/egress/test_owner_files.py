@@ -16,15 +16,15 @@ class Joe:
     def of(self, subscriber: str, query: str) -> Address:
         raise AssertionError((subscriber, query))
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return ("joe", f"{stream}.rejected")
 
 
 def deliver(sink: OwnerFiles, version: int) -> dict[str, object]:
-    refused = [RejectedRows("s", "no", [{"n": version, "text": "x" * 50}], 0)]
-    sink.stage(version, (), refused)
-    state = sink.state((), refused)
-    sink.prepare((), refused, as_staged=False)
+    rejected = [RejectedRows("s", "no", [{"n": version, "text": "x" * 50}], 0)]
+    sink.stage(version, (), rejected)
+    state = sink.state((), rejected)
+    sink.prepare((), rejected, as_staged=False)
     sink.publish(lambda: None)
     sink.complete()
     return state

@@ -40,7 +40,7 @@ class Here:
     def of(self, subscriber: str, query: str) -> Address:
         return Address((subscriber, query), self.columns, query, f"level of {subscriber}")
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return "owner", f"{stream}.rejected"
 
 
@@ -61,9 +61,9 @@ def out(sink: Sink, version: int, results: list[ResultBatch], allowed: list[Resu
 
 
 def let_out(
-    sink: Sink, results: list[ResultBatch], refused: Sequence[RejectedRows] = (), *, as_staged: bool = True
+    sink: Sink, results: list[ResultBatch], rejected: Sequence[RejectedRows] = (), *, as_staged: bool = True
 ) -> None:
-    sink.prepare(results, refused, as_staged=as_staged)
+    sink.prepare(results, rejected, as_staged=as_staged)
     sink.publish(lambda: None)
     sink.complete()
 
@@ -270,9 +270,9 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
     written = Written()
     sink = sink_into(written)
     results = [result_batch(7, 8), notice(("bob",), "q", ended="why")]
-    refused = [RejectedRows("s", "no form", [{"a": 1}]), RejectedRows("s", "no time", [{"a": 2}])]
-    sink.stage(1, results, refused)
-    let_out(sink, results, refused)
+    rejected = [RejectedRows("s", "no form", [{"a": 1}]), RejectedRows("s", "no time", [{"a": 2}])]
+    sink.stage(1, results, rejected)
+    let_out(sink, results, rejected)
     shown = [(x["user"], x["level"], x["stream"], x["number"], x["label"]) for x in written.rows]
     assert shown == [
         ("ann", "level of ann", "q", 1, "doctor"),
@@ -282,7 +282,7 @@ def test_every_result_has_a_key_and_its_line(tmp_path: Path) -> None:
         ("owner", "", "s.rejected", 2, None),
     ]
     assert len({x["key"] for x in written.rows}) == 5
-    let_out(FileSink(tmp_path, Here()), results, refused)
+    let_out(FileSink(tmp_path, Here()), results, rejected)
     lines = [x for file in sorted(tmp_path.rglob("*.jsonl")) for x in file.read_text().splitlines()]
     assert [x["value"] for x in written.rows] == lines
     assert [x["time"] and x["time"].isoformat() for x in written.rows[:3]] == ["2023-11-14T22:13:20+00:00"] * 2 + [None]

@@ -224,7 +224,7 @@ def test_a_partition_group_keeps_the_columns_its_blocks_read_and_the_numbers_of_
     assert (by_b.name, rest.name) == ("t.b", "")
     assert (by_b.program.streams, rest.program.streams) == (("s", "t"), ("s", "t"))
     assert set(by_b.program.columns) == {("t", "b")} and set(rest.program.columns) == {("s", "x")}
-    assert not by_b.program.passing and not rest.program.passing
+    assert not by_b.program.stateless and not rest.program.stateless
     assert by_b.targets() == {("one", 0)} and rest.targets() == {("two", 0)}
 
 

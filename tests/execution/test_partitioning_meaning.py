@@ -25,7 +25,7 @@ from headgate.execution.processor import Processor
 from headgate.labels import Clearance
 from headgate.model.query import ContinuousQuery, columns_read
 from headgate.operators.program import Program
-from headgate.plan.queries import Block, Query, Stream
+from headgate.plan.queries import Query, QueryBlock, Stream
 from headgate.plan.secure import Mode
 from headgate.testing.oracle import Change, Event, Tuple, cumulative, exact
 
@@ -76,7 +76,7 @@ class PartitionedReplay(Replay):
 
 
 def random_queries(
-    rng: Random, chosen: Callable[[Block], bool] | None = None
+    rng: Random, chosen: Callable[[QueryBlock], bool] | None = None
 ) -> tuple[dict[str, Query], list[Tuple], dict[str, Query]]:
     """Queries, tuples, and queries beside. With `chosen`, only queries with such a block."""
     if chosen is None and rng.random() < 0.1:
@@ -123,7 +123,7 @@ def replayed(
     replay.batch(waiting, last=True)
 
 
-def one_case(seed: int, counts: Counter[str], folder: Path, chosen: Callable[[Block], bool] | None = None) -> None:
+def one_case(seed: int, counts: Counter[str], folder: Path, chosen: Callable[[QueryBlock], bool] | None = None) -> None:
     rng = Random(seed)
     mode = rng.choice(list(Mode))
     queries, tuples, beside = random_queries(rng, chosen)
@@ -207,26 +207,26 @@ def test_the_comparison_notices_a_labelled_key(tmp_path: Path, monkeypatch: pyte
 # A wrong rule ---------------------------------------------------------------------------------------------------------
 
 
-def _kinds(block: Block) -> set[str]:
+def _kinds(block: QueryBlock) -> set[str]:
     return {x.window.kind for x in block.readings if x.window}
 
 
-def _slides(block: Block) -> bool:
+def _slides(block: QueryBlock) -> bool:
     return any(x.window and x.window.slide for x in block.readings)
 
 
-def _many(block: Block) -> bool:
+def _many(block: QueryBlock) -> bool:
     return block.aggregated or len(block.readings) > 1
 
 
-TOO_ALONE: dict[str, Callable[[Block], bool]] = {
+TOO_ALONE: dict[str, Callable[[QueryBlock], bool]] = {
     "ROWS counts the tuples of one partition": lambda b: "ROWS" in _kinds(b) and b.operator == "ISTREAM" and _many(b),
     "RSTREAM emits at its own instants": lambda b: b.operator == "RSTREAM" and not _slides(b),
     "DSTREAM over time": lambda b: b.operator == "DSTREAM" and not b.distinct and "RANGE" in _kinds(b),
     "DISTINCT over time": lambda b: b.distinct and b.operator == "ISTREAM" and not _slides(b) and not _many(b),
     "DISTINCT that slides": lambda b: b.distinct and b.operator == "ISTREAM" and _slides(b) and not _many(b),
 }
-WRONG_KEYS: dict[str, tuple[str, Callable[..., object], Callable[[Block], bool]]] = {
+WRONG_KEYS: dict[str, tuple[str, Callable[..., object], Callable[[QueryBlock], bool]]] = {
     "groups in several partitions": (
         "_tells_results_apart",
         lambda block, _: block.aggregated or not block.distinct,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +14,10 @@ import pyarrow as pa
 import pytest
 from worlds.harness import RULES
 from worlds.task_process import TasksHere
-from worlds.tasks_bench import InTasks
+from worlds.tasks_bench import READERS, InTasks, Row
 
+from headgate.egress import parquet_files, parquet_staging
+from headgate.egress.delivery import Delivered
 from headgate.egress.parquet import ParquetSink
 from headgate.errors import HeadgateError
 from headgate.execution.executors import Executor, LocalExecutor
@@ -63,6 +67,20 @@ def test_readers_of_parquet_receive_from_tasks_what_they_receive_from_the_driver
     assert there.pipeline.counts.tuples == here.pipeline.counts.tuples
 
 
+@pytest.mark.parametrize(("rows", "worth"), [(7, 1), (7, 40), (16_384, 1)])
+def test_tasks_that_share_the_results_of_a_reader_write_the_files_that_one_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, worth: int
+) -> None:
+    monkeypatch.setattr(parquet_files, "ROWS", rows)
+    monkeypatch.setattr(parquet_staging, "WORTH_SHARING", worth)
+    there, here = run(tmp_path / "tasks", 3), run(tmp_path / "driver", 0)
+    files = [
+        {path.relative_to(x.home): path.read_bytes() for path in (x.home / "out").glob("*/*/*.parquet")}
+        for x in (there, here)
+    ]
+    assert files[0] == files[1] and len(files[0]) >= 6
+
+
 def test_a_batch_with_a_late_tuple_is_decided_by_the_driver(tmp_path: Path) -> None:
     found = {}
     for partitions in (0, 3):
@@ -77,22 +95,60 @@ def test_a_batch_with_a_late_tuple_is_decided_by_the_driver(tmp_path: Path) -> N
     assert isinstance(bench.tasks, TasksHere) and bench.tasks.read == 6
 
 
-def test_a_right_that_is_lost_between_staging_and_publishing_takes_the_results_away(tmp_path: Path) -> None:
+def revoked(bench: InTasks, number: int, **left: str | None) -> dict[str, list[Row]]:
+    """What each reader gets of a batch that is computed and staged for all three, and published when these readers have
+    other roles (None: no subscription)."""
+    before, computed = bench.received(), bench.now
+    bench.everyone(**left)
+    bench.during, bench.now = bench.now, computed
+    bench.give(number, 12)
+    bench.during = None
+    bench.everyone()
+    return {
+        key: list((Counter(rows) - Counter(before.get(key, ()))).elements()) for key, rows in bench.received().items()
+    }
+
+
+def forbidden(got: dict[str, list[Row]], bench: InTasks, **left: str | None) -> list[Row]:
+    """The rows that a reader got and may not have."""
+    found = []
+    for key, rows in got.items():
+        roles = {**READERS, **left}[key.partition(".")[0]]
+        found += [
+            row for row in rows if roles is None or not RULES.permits(parse_label(str(row[1])), bench.clearance(roles))
+        ]
+    return found
+
+
+def test_a_right_that_is_lost_between_staging_and_publishing_takes_the_results_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {"cy": "doctor", "bob": None}
     bench = InTasks(tmp_path)
     bench.give(0)
-    before = bench.received()
-    computed = bench.now
-    bench.everyone(cy="doctor", bob=None)
-    bench.during, bench.now = bench.now, computed
-    bench.give(1)  # computed and staged for all three; published when bob has nothing and cy is no nurse
-    after = bench.received()
-    assert after["bob.mean/mean"] == before["bob.mean/mean"]
-    new = [row for row in after["cy.joined/joined"] if row not in before.get("cy.joined/joined", ())]
-    labels = {parse_label(str(row[1])) for row in new}
-    assert labels and all(RULES.permits(label, bench.clearance("doctor")) for label in labels)
-    assert len(after["ann.mean/mean"]) > len(before["ann.mean/mean"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Delivered, "permitted", lambda *_: True)  # without the decision inside the lease
+        got = revoked(bench, 1, **left)
+        assert {key for key, rows in got.items() if rows} >= {"bob.mean/mean", "cy.mean/mean", "cy.joined/joined"}
+        assert forbidden(got, bench, **left)
+    got = revoked(bench, 2, **left)
+    assert not forbidden(got, bench, **left)
+    assert got["ann.mean/mean"] and got["cy.joined/joined"]
     assert bench.pipeline is not None
     bench.pipeline.close()
+
+
+@pytest.mark.long
+def test_rights_that_are_lost_1000_times_between_staging_and_publishing_take_the_results_away(tmp_path: Path) -> None:
+    rng, rounds = Random(15), 50
+    for run_ in range(1000 // rounds):
+        bench = InTasks(tmp_path / str(run_))
+        bench.give(0)
+        for number in range(1, rounds + 1):
+            left = {name: rng.choice((None, "porter", "nurse", "doctor")) for name in rng.sample(list(READERS), 2)}
+            assert not forbidden(revoked(bench, number, **left), bench, **left)
+        assert bench.pipeline is not None
+        bench.pipeline.close()
 
 
 def test_a_restart_continues_from_what_tasks_wrote_and_leaves_no_orphan(tmp_path: Path) -> None:

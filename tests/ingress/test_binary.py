@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headgate.egress.sinks import Address, lines_of
 from headgate.ingress.parquet_reader import Files, _fits
-from headgate.ingress.published import Malformed, read_arrow, read_json
+from headgate.ingress.published import MalformedRows, read_arrow, read_json
 from headgate.ingress.text_files import as_lines, json_rows
 from headgate.ingress.validation import TOO_LONG, Ingress
 from headgate.labels import PUBLIC, Rules
@@ -51,7 +51,7 @@ def test_what_is_not_base64_is_rejected() -> None:
 
 def test_senders_publish_bytes() -> None:
     assert read_json(STREAM, b'{"x": "AP8="}\n{}\n', 9).column("x").to_pylist() == [b"\x00\xff", None]
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedRows):
         read_json(STREAM, b'{"x": "AP8"}\n', 9)
     for type_ in (pa.binary(), pa.large_binary()):
         sink = pa.BufferOutputStream()
@@ -65,7 +65,7 @@ def test_parquet_holds_bytes(tmp_path: Path) -> None:
     file = tmp_path / "1.parquet"
     pq.write_table(pa.table({"x": pa.array([b"\x00\xff", None], pa.binary())}), file)
     with pq.ParquetFile(file) as opened:
-        assert Files(STREAM, [opened], [str(file)]).whole().table.column("x").to_pylist() == [b"\x00\xff", None]
+        assert Files(STREAM, [opened], [str(file)]).all_rows().table.column("x").to_pylist() == [b"\x00\xff", None]
         assert _fits(opened, STREAM)
 
 

@@ -65,8 +65,8 @@ class Delayed(ReadByDriver):
         self._meanwhile()
         return found
 
-    def whole(self) -> pa.Table:
-        return self._given.whole()
+    def all_rows(self) -> pa.Table:
+        return self._given.all_rows()
 
 
 # Those who come meanwhile ---------------------------------------------------------------------------------------------
@@ -103,8 +103,8 @@ def test_bytes_that_are_not_text_end_no_query(by: str, tmp_path: Path) -> None:
     found.take("t", ("nurse", 1, "b"))
     assert found.fetched("bob", "r") == [(1, "B")]
     assert found.fetched("ann", "q") == [(1, "y"), (2, READ)]
-    (refused,) = map(json.loads, (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text().splitlines())
-    assert (refused["reason"], refused["values"]["policy"]) == (NO_LABEL, READ)
+    (rejected,) = map(json.loads, (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text().splitlines())
+    assert (rejected["reason"], rejected["values"]["policy"]) == (NO_LABEL, READ)
 
 
 def test_a_batch_that_ingress_cannot_take_affects_its_stream_alone(

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.errors import HeadgateError, StoreError
-from headgate.ingress.ingress_log import IngressLog, OutOfOrder, Producer
+from headgate.ingress.ingress_log import REMEMBERED_SECONDS, IngressLog, OutOfOrder, Producer
+from headgate.testing import ManualClock
 
 SAM = Producer("sam", "U", "p")
 
@@ -133,3 +134,25 @@ def test_what_is_left_of_dropped_streams_is_removed(tmp_path: Path) -> None:
     again = IngressLog(tmp_path)
     assert rows(again, "kept") == [1]
     again.close()
+
+
+def test_producers_that_send_nothing_for_long_make_room_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.ingress.ingress_log.MOST_PRODUCERS", 3)
+    clock = ManualClock(1_000_000.0)
+    log = IngressLog(tmp_path / "ingress", clock=clock)
+
+    def sent(name: str, number: int = 1, **more: bool) -> bool:
+        return log.append("s", table(number), Producer("sam", "U", name), number, **more).result(20).is_repeat
+
+    assert [sent(name) for name in "abc"] == [False] * 3
+    with pytest.raises(HeadgateError, match="cannot take another producer"):
+        sent("d")
+    clock.advance(REMEMBERED_SECONDS + 1)
+    assert not sent("a", 2)
+    with pytest.raises(HeadgateError, match="cannot take another producer"):
+        sent("d", for_ever=True)  # where requests are signed: nothing may be taken again that somebody has seen
+    assert not sent("d")
+    assert sent("a", 2) and not sent("b")  # a is remembered, b is not
+    log.close()

@@ -21,7 +21,7 @@ from headgate.ingress.kafka_messages import NO_VALUE, OFFSET, PARTITION, read_me
 from headgate.ingress.kafka_options import MOST_MESSAGES, Topic, topic_of
 from headgate.ingress.sources import StreamSource, read_stream
 from headgate.ingress.text_files import as_lines, json_rows
-from headgate.ingress.validation import NO_LABEL, Ingress, Whole
+from headgate.ingress.validation import NO_LABEL, Ingress, RawBatch
 from headgate.labels import Rules
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
@@ -63,12 +63,12 @@ def message(
     }
 
 
-def read(given_: Topic, *messages: dict[str, Any]) -> Whole:
+def read(given_: Topic, *messages: dict[str, Any]) -> RawBatch:
     return read_messages(given_, pa.Table.from_pylist(list(messages), SPARK))
 
 
-def whys(whole: Whole) -> list[str]:
-    return [why for part in whole.refused for why in part.details]
+def whys(whole: RawBatch) -> list[str]:
+    return [why for part in whole.rejected for why in part.details]
 
 
 # Values ---------------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def test_keys_headers_and_places_are_columns() -> None:
     (row,) = whole.table.to_pylist()
     assert row.pop("sent").timestamp() == 2
     assert row == {"a": 7, "k": b"\xff", "policy": "R1", "part": 1, "at": 5, PARTITION: 1, OFFSET: 5}
-    assert not whole.refused
+    assert not whole.rejected
 
 
 @settings(deadline=None, max_examples=40)
@@ -98,7 +98,7 @@ def test_malformed_messages_are_rejected_with_their_place() -> None:
     whole = read(topic((("a", Type.INT),), {}), *(message(x, 10 + n, n % 2) for n, x in enumerate(bad)))
     assert whole.table.num_rows == 0
     lines = sorted(
-        (json.loads(x) for part in whole.refused for x in rejected_lines(part)), key=lambda x: int(x[OFFSET])
+        (json.loads(x) for part in whole.rejected for x in rejected_lines(part)), key=lambda x: int(x[OFFSET])
     )
     assert [(x[PARTITION], x[OFFSET]) for x in lines] == [(n % 2, 10 + n) for n in range(len(bad))]
     why = [NO_VALUE, NO_OBJECT, NO_OBJECT, NO_OBJECT, TWICE, 'a: `"x"` is not INT', NO_OBJECT]
@@ -183,9 +183,9 @@ def test_pieces_of_a_batch_make_no_difference(monkeypatch: pytest.MonkeyPatch) -
     whole = read(asked, *sent)
     monkeypatch.setattr(kafka_messages, "_PIECE", 20)
     pieces = read(asked, *sent)
-    assert pieces.table.equals(whole.table) and list(pieces.refused) == list(whole.refused)
+    assert pieces.table.equals(whole.table) and list(pieces.rejected) == list(whole.rejected)
     monkeypatch.setattr(kafka_messages, "MOST_KEPT", 2)
-    (few,) = read(asked, *sent).refused
+    (few,) = read(asked, *sent).rejected
     assert (len(few.rows), len(few.details), few.more, len(few)) == (2, 2, 2, 4)
 
 

@@ -82,7 +82,7 @@ def test_a_batch_has_the_files_that_spark_hands_over_in_the_same_order(spark: Sp
     assert [len(expected) for _, expected in found] == [24, 6]
     for files, expected in found:
         assert files is not None
-        assert files.whole().table.to_pylist() == expected.to_pylist()
+        assert files.all_rows().table.to_pylist() == expected.to_pylist()
         decoded = files.decoded(pushdown({}), 0, lambda _: pushdown())
         assert decoded is not None
         assert decoded.arrivals.columns["a"].to_pylist() == expected.column("a").to_pylist()
@@ -110,7 +110,7 @@ def test_every_type_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Pat
         spark, StreamSource(descriptor, "parquet", {"path": str(tmp_path / "s")}), tmp_path / "home"
     )
     assert files is not None
-    assert repr(files.whole().table.to_pydict()) == repr(expected.to_pydict())
+    assert repr(files.all_rows().table.to_pydict()) == repr(expected.to_pydict())
 
 
 OTHERS = {
@@ -253,17 +253,17 @@ def test_a_label_that_points_outside_of_its_dictionary_is_an_error_and_no_other_
         with pytest.raises(pa.ArrowIndexError):
             here(file.as_uri()).decoded(pushdown(), 10**12, lambda _: None)
         with pytest.raises(pa.ArrowIndexError):
-            here(file.as_uri()).whole()
+            here(file.as_uri()).all_rows()
 
 
 def test_a_file_that_is_replaced_while_it_is_read_stays_what_it_was(tmp_path: Path) -> None:
     """Labels of one file and values of another would be a way to give tuples labels that are not theirs."""
     address = write(tmp_path / "1.parquet", table(1, 6))
     files = here(address)
-    before = files.whole().table
+    before = files.all_rows().table
     write(tmp_path / "2.parquet", table(2, 6).set_column(2, "policy", [["R2", "R1"] * 3]))
     (tmp_path / "2.parquet").rename(tmp_path / "1.parquet")
-    assert files.whole().table.equals(before) and not here(address).whole().table.equals(before)
+    assert files.all_rows().table.equals(before) and not here(address).all_rows().table.equals(before)
 
 
 @pytest.mark.parametrize("kept", [0, 4, 300])
@@ -281,8 +281,8 @@ def test_lists_and_structures_under_the_names_of_columns_are_left_to_spark(tmp_p
         assert opened(DESCRIPTOR, [write(tmp_path / "1.parquet", rows)]) is None
     for more in ([["R1", "R2"]] * 6, [{"policy": "R1", "a": 1}] * 6):  # beside these, as further columns
         files = opened(DESCRIPTOR, [write(tmp_path / "1.parquet", plain.append_column("more", [pa.array(more)]))])
-        expected = here(write(tmp_path / "2.parquet", plain)).whole().table
-        assert files is None or files.whole().table.equals(expected)
+        expected = here(write(tmp_path / "2.parquet", plain)).all_rows().table
+        assert files is None or files.all_rows().table.equals(expected)
 
 
 TEXTS = st.lists(st.sampled_from(["doctor", "nurse", None]), max_size=12)

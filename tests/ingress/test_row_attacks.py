@@ -11,7 +11,7 @@ import pytest
 from worlds.attacked import COLUMNS, begin, bench, small
 from worlds.harness import NOW, RULES, Bench, Read, Row, malformed_rows, stream
 
-from headgate.ingress.validation import NO_TIME, TOO_LONG, Whole
+from headgate.ingress.validation import NO_TIME, TOO_LONG, RawBatch
 from headgate.model.snapshot import CatalogSnapshot
 
 FAR = (400_000_000_000_000_000, -400_000_000_000_000_000, (1 << 63) - 1, -(1 << 63) + 1)
@@ -83,7 +83,7 @@ def test_malformed_rows_of_any_kind_are_kept_for_the_owner(tmp_path: Path) -> No
     found.subscribed(eve=("q", ""))
     found.begin(found.files())
     bad = ["{" * 100_000, "\x00", "[" * 50_000 + "]" * 50_000, "\ud7ff", '{"a": 1e999}']
-    whole = Whole(found.table("s", [("TRUE", 1, "x")]), [malformed_rows("s", *bad)])
+    whole = RawBatch(found.table("s", [("TRUE", 1, "x")]), [malformed_rows("s", *bad)])
     found.pipeline.take("s", 0, Read(whole))  # type: ignore[union-attr]
     assert found.fetched("eve", "q") == [(1,)]
     assert len((tmp_path / "out/owner/s.rejected.jsonl").read_text().splitlines()) == len(bad)

@@ -162,7 +162,7 @@ class Broken(ReadByDriver):
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
 
-    def whole(self) -> pa.Table:
+    def all_rows(self) -> pa.Table:
         raise SourceError("cannot read stream b any further")
 
 

@@ -15,7 +15,7 @@ from worlds.harness import NOW, Bench, ReadByDriver, Row, stream
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.spark_reader import DecodedBatch, decoded, pushed
 from headgate.ingress.time_budget import TimeBudget
-from headgate.ingress.validation import AHEAD, NO_LABEL, NO_TIME, TOO_LONG, Whole
+from headgate.ingress.validation import AHEAD, NO_LABEL, NO_TIME, TOO_LONG, RawBatch
 from headgate.model.limits import Limits
 from headgate.model.stream import StreamDescriptor
 from headgate.plan import expressions as e
@@ -60,7 +60,7 @@ class Frame(ReadByDriver):
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
         return decoded(self.frame, self.descriptor, pushdown, now, register, self.patience)
 
-    def whole(self) -> Whole:
+    def all_rows(self) -> RawBatch:
         raise AssertionError("all of it was fetched")
 
 
@@ -129,7 +129,7 @@ def test_tuples_that_are_not_in_order_are_fetched_apart(spark: SparkSession, tmp
         pipeline = found.begin(found.files())
         pipeline.take("s", number, batch)
         counts = pipeline.counts
-        assert counts.refused == {("s", NO_LABEL): 2, ("s", TOO_LONG): 1, ("s", NO_TIME): 1, ("s", AHEAD): 3}
+        assert counts.rejected == {("s", NO_LABEL): 2, ("s", TOO_LONG): 1, ("s", NO_TIME): 1, ("s", AHEAD): 3}
         assert (counts.tuples["s"], counts.unseen["s"]) == (10, 1)
         assert "WHERE" not in query or found.fetched("eve", "q") == [(12,)]
         pipeline.close()

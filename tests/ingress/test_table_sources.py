@@ -37,11 +37,11 @@ def test_files_of_a_table_are_read_whole_oldest_first_and_bad_rows_are_rejected(
         labels.append(label)
         return len(labels) - 1
 
-    arrivals, refused = Ingress(DESCRIPTOR, Rules(), number).take(whole.table, 0)
+    arrivals, rejected = Ingress(DESCRIPTOR, Rules(), number).take(whole.table, 0)
     assert arrivals.columns["ward"].to_pylist() == ["east", "west", "closed"]
     assert [str(labels[x]) for x in arrivals.labels] == [f'{x} FROM "joe.wards"' for x in ("nurse", "doctor", "doctor")]
-    assert [(x.reason, len(x.rows)) for x in (*whole.refused, *refused)] == [(NO_FORM, 1), (NO_LABEL, 1)]
-    assert whole.refused[0].details == ["pat: `x` is not INT"]
+    assert [(x.reason, len(x.rows)) for x in (*whole.rejected, *rejected)] == [(NO_FORM, 1), (NO_LABEL, 1)]
+    assert whole.rejected[0].details == ["pat: `x` is not INT"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from headgate.ingress.json_lines import NO_OBJECT, TWICE
 from headgate.ingress.sources import StreamSource, _file, read_table
 from headgate.ingress.text_files import TextFile, local_file, read_files
 from headgate.ingress.text_formats import text_of
-from headgate.ingress.validation import MOST_KEPT, NO_FORM, Whole
+from headgate.ingress.validation import MOST_KEPT, NO_FORM, RawBatch
 from headgate.model.rejected import MALFORMED
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
@@ -34,7 +34,7 @@ THREE = (("x", Type.STRING), ("y", Type.STRING), ("z", Type.STRING))
 AT = "2025-06-01T00:00:00Z"
 
 
-def taken(data: bytes | str, format_: str, columns: tuple[tuple[str, Type], ...] = COLUMNS, **options: str) -> Whole:
+def taken(data: bytes | str, format_: str, columns: tuple[tuple[str, Type], ...] = COLUMNS, **options: str) -> RawBatch:
     content = data.encode() if isinstance(data, str) else data
 
     @contextmanager
@@ -44,12 +44,12 @@ def taken(data: bytes | str, format_: str, columns: tuple[tuple[str, Type], ...]
     return read_files(text_of(StreamDescriptor("s", columns), format_, options), [TextFile("f", opened)])
 
 
-def ks(whole: Whole) -> list[object]:
+def ks(whole: RawBatch) -> list[object]:
     return list(whole.table.column("k").to_pylist())
 
 
-def whys(whole: Whole) -> list[str]:
-    return [why for part in whole.refused for why in part.details]
+def whys(whole: RawBatch) -> list[str]:
+    return [why for part in whole.rejected for why in part.details]
 
 
 def written(*rows: tuple[object, ...]) -> str:
@@ -73,7 +73,7 @@ def test_a_line_break_in_a_value_forges_no_tuple() -> None:
         (2, 'say "hi"', "boss"),
         (3, "x", "a\nb"),
     ]
-    assert not whole.refused
+    assert not whole.rejected
 
 
 DAMAGED = {
@@ -93,8 +93,8 @@ DAMAGED = {
 def test_a_damaged_row_is_rejected_whole_and_other_rows_are_not(row: str, end: str) -> None:
     whole = taken(f"{AT},5,a,boss{end}{row}{end}{AT},6,b,boss{end}", "csv")
     assert ks(whole) == [5, 6]
-    (refused,) = whole.refused
-    assert refused.reason == NO_FORM and [x[MALFORMED] for x in refused.rows] == [row]
+    (rejected,) = whole.rejected
+    assert rejected.reason == NO_FORM and [x[MALFORMED] for x in rejected.rows] == [row]
 
 
 def test_a_quote_that_is_never_closed_rejects_everything_after_it() -> None:
@@ -129,7 +129,7 @@ def test_a_file_that_python_wrote_is_read_the_same_in_pieces_of_any_size(
         small.setattr(records, "PIECE", 7)
         pieces = taken(out.getvalue(), "csv", THREE)
     for found in (whole, pieces):
-        assert [tuple(x or "" for x in row.values()) for row in found.table.to_pylist()] == rows and not found.refused
+        assert [tuple(x or "" for x in row.values()) for row in found.table.to_pylist()] == rows and not found.rejected
 
 
 @settings(deadline=None, max_examples=60)
@@ -145,7 +145,7 @@ def test_whatever_the_bytes_are_reading_them_in_pieces_changes_nothing(data: str
         strict = [row for row in csv.reader(io.StringIO(data, newline=""), strict=True) if len(row) == 3]
     except csv.Error:
         return
-    if "\r" not in data and not whole.refused:
+    if "\r" not in data and not whole.rejected:
         assert {tuple(x or None for x in row) for row in strict} == {tuple(x or None for x in row) for row in lines}
 
 
@@ -172,7 +172,7 @@ def test_a_row_of_bytes_that_are_no_text_is_kept_for_the_owner_and_the_others_ar
         good, bad = (row.encode() for row in rows)
         whole = taken(good + b"\n" + bad + b"\xff\xfe\n", format_)
         assert ks(whole) == [5]
-        assert [x[MALFORMED] for part in whole.refused for x in part.rows] == [f"{rows[1]}\ufffd\ufffd"]
+        assert [x[MALFORMED] for part in whole.rejected for x in part.rows] == [f"{rows[1]}\ufffd\ufffd"]
 
 
 # JSON lines -----------------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ NO_LINES = {
 def test_an_ambiguous_line_is_rejected_whole(bad: str, why: str) -> None:
     whole = taken(f"{line(k=5)}\n{bad}\n\n  \r\n{line(k=6)}", "json")
     assert ks(whole) == [5, 6] and whys(whole) == [why]
-    assert [x[MALFORMED] for part in whole.refused for x in part.rows] == [bad]
+    assert [x[MALFORMED] for part in whole.rejected for x in part.rows] == [bad]
 
 
 VALUES = st.one_of(st.none(), st.integers(-(2**31), 2**31 - 1))
@@ -217,7 +217,7 @@ def test_lines_are_read_as_python_reads_them(rows: list[dict[str, object]], asci
     with pytest.MonkeyPatch.context() as small:
         small.setattr(records, "PIECE", 20)
         whole = taken(data.encode("utf-8", "surrogatepass"), "json", COLUMNS[1:3])
-    assert whole.table.to_pylist() == [{"k": x["k"], "note": x["note"]} for x in rows] and not whole.refused
+    assert whole.table.to_pylist() == [{"k": x["k"], "note": x["note"]} for x in rows] and not whole.rejected
 
 
 @pytest.mark.parametrize("name", ["a*", "a.b", "$x", "a/b", "a~b", 'a"b', "é", "0", "a'b", "_metadata"])
@@ -232,8 +232,8 @@ def test_columns_of_any_name_are_found(name: str) -> None:
 @pytest.mark.parametrize("format_", ["csv", "json"])
 def test_millions_of_bad_lines_are_counted_and_a_few_are_kept(format_: str) -> None:
     whole = taken("x\n" * 500_000 + (line() if format_ == "json" else f"{AT},1,a,b"), format_)
-    (refused,) = whole.refused
-    assert len(refused) == 500_000 and len(refused.rows) == len(refused.details) == MOST_KEPT
+    (rejected,) = whole.rejected
+    assert len(rejected) == 500_000 and len(rejected.rows) == len(rejected.details) == MOST_KEPT
     assert ks(whole) == [1] and len(whole) == 500_001
 
 
@@ -244,7 +244,7 @@ def test_a_record_that_never_ends_is_not_kept_in_memory(data: str, monkeypatch: 
     for end, ok in (("", []), ('"\n1,2,3\n' if '"' in data else "\n1,2,3\n", [("1", "2", "3")])):
         whole = taken(data + end, "csv", THREE)
         assert [tuple(x.values()) for x in whole.table.to_pylist()] == ok
-        assert len(whole.refused[0]) == 1 and whys(whole) == [records.TOO_LONG]
+        assert len(whole.rejected[0]) == 1 and whys(whole) == [records.TOO_LONG]
 
 
 def test_deep_nesting_is_a_bad_line_like_any_other() -> None:
@@ -285,7 +285,7 @@ def test_every_core_reads_and_the_order_stays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(text_files, "MOST_KEPT", 5)
     rows = "".join(f"{line(k=n)}\n" + ("x\n" if n % 7 == 0 else "") for n in range(200))
     whole = taken(rows, "json")
-    assert ks(whole) == list(range(200)) and len(whole.refused[0]) == 29 and len(whys(whole)) == 5
+    assert ks(whole) == list(range(200)) and len(whole.rejected[0]) == 29 and len(whys(whole)) == 5
 
 
 def test_a_process_that_has_read_on_all_cores_can_still_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:

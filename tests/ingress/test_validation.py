@@ -35,9 +35,9 @@ def taken(
     """What arrived, the labels of these, and the numbers `n` of what was refused, by reason."""
     numbers = Dictionary()
     table = pa.Table.from_pylist([dict(row) for row in rows], SCHEMA)
-    arrivals, refused = Ingress(descriptor, RULES, numbers.number).take(table, NOW)
+    arrivals, rejected = Ingress(descriptor, RULES, numbers.number).take(table, NOW)
     labels = [numbers.labels[number] for number in arrivals.labels.tolist()]
-    return arrivals, labels, {part.reason: [row["n"] for row in part.rows] for part in refused}
+    return arrivals, labels, {part.reason: [row["n"] for row in part.rows] for part in rejected}
 
 
 def descriptor(**changes: object) -> StreamDescriptor:
@@ -50,24 +50,24 @@ def ns(arrivals: TupleBatch) -> list[object]:
 
 def test_event_times_are_rounded_down_to_milliseconds_also_before_1970() -> None:
     times = (0, 999, 1000, -1, -999, -1000, -1001, -86_400_000_000, 1_700_000_000_123_456)
-    arrivals, _, refused = taken([{"n": n, "at": moment(time)} for n, time in enumerate(times)], descriptor())
-    assert arrivals.times.tolist() == [time // 1000 for time in times] and not refused
+    arrivals, _, rejected = taken([{"n": n, "at": moment(time)} for n, time in enumerate(times)], descriptor())
+    assert arrivals.times.tolist() == [time // 1000 for time in times] and not rejected
 
 
 def test_without_an_event_time_the_time_of_arrival_counts() -> None:
-    arrivals, _, refused = taken([{"n": 1, "at": None}, {"n": 2, "at": moment(5)}], descriptor(event_time=None))
-    assert arrivals.times.tolist() == [NOW, NOW] and not refused
+    arrivals, _, rejected = taken([{"n": 1, "at": None}, {"n": 2, "at": moment(5)}], descriptor(event_time=None))
+    assert arrivals.times.tolist() == [NOW, NOW] and not rejected
 
 
 def test_a_row_without_an_event_time_is_rejected() -> None:
-    arrivals, _, refused = taken([{"n": 1, "at": None}, {"n": 2, "at": moment(0)}], descriptor())
-    assert ns(arrivals) == [2] and refused == {NO_TIME: [1]}
+    arrivals, _, rejected = taken([{"n": 1, "at": None}, {"n": 2, "at": moment(0)}], descriptor())
+    assert ns(arrivals) == [2] and rejected == {NO_TIME: [1]}
 
 
 def test_a_row_too_far_ahead_of_the_clock_is_rejected_and_one_just_within_is_not() -> None:
     rows = [{"n": more, "at": moment((NOW + 500 + more) * 1000)} for more in (-1, 0, 1)]
-    arrivals, _, refused = taken(rows, descriptor(skew=500))
-    assert ns(arrivals) == [-1, 0] and refused == {AHEAD: [1]}
+    arrivals, _, rejected = taken(rows, descriptor(skew=500))
+    assert ns(arrivals) == [-1, 0] and rejected == {AHEAD: [1]}
     assert ns(taken(rows, descriptor())[0]) == [-1, 0, 1]
 
 
@@ -81,16 +81,16 @@ def test_a_batch_of_nothing_is_fine(rows: list[dict[str, object]], labels: dict[
 
 def test_a_number_that_is_not_finite_is_null_and_there_is_one_zero() -> None:
     values = (math.nan, math.inf, -math.inf, -0.0, 1.5, None)
-    arrivals, _, refused = taken([{"n": 0, "x": x, "at": moment(0)} for x in values], descriptor())
+    arrivals, _, rejected = taken([{"n": 0, "x": x, "at": moment(0)} for x in values], descriptor())
     found = arrivals.columns["x"].to_pylist()
-    assert found == [None, None, None, 0.0, 1.5, None] and math.copysign(1, found[3]) == 1 and not refused
+    assert found == [None, None, None, 0.0, 1.5, None] and math.copysign(1, found[3]) == 1 and not rejected
 
 
 def test_a_label_combines_the_policy_what_the_tuple_brings_and_its_stream() -> None:
     rows = [{"n": 1, "at": moment(0), "p": "doctor | nurse", "q": "S"}, {"n": 2, "at": moment(0), "p": "a", "q": "U"}]
     given = descriptor(labels={"ROLES": "p", "LEVEL": "q"}, policy=parse_label("nurse AT C FROM lab"))
-    _, labels, refused = taken(rows, given)
-    assert labels == [parse_label("nurse AT S FROM lab, s"), parse_label("a & nurse AT C FROM lab, s")] and not refused
+    _, labels, rejected = taken(rows, given)
+    assert labels == [parse_label("nurse AT S FROM lab, s"), parse_label("a & nurse AT C FROM lab, s")] and not rejected
     _, labels, _ = taken([{"n": 1, "at": moment(0), "p": "doctor AT S"}], descriptor(labels={"LABEL": "p"}))
     assert labels == [parse_label("doctor AT S FROM s")]
 
@@ -101,24 +101,24 @@ def test_a_label_combines_the_policy_what_the_tuple_brings_and_its_stream() -> N
 )
 def test_a_label_that_is_missing_or_cannot_be_read_protects_from_everyone(kind: str, text: str | None) -> None:
     rows = [{"n": 1, "at": moment(0), "p": text}, {"n": 2, "at": moment(0), "p": "U"}]
-    arrivals, _, refused = taken(rows, descriptor(labels={kind: "p"}))
-    assert ns(arrivals) == [2] and refused == {NO_LABEL: [1]}
+    arrivals, _, rejected = taken(rows, descriptor(labels={kind: "p"}))
+    assert ns(arrivals) == [2] and rejected == {NO_LABEL: [1]}
 
 
 def test_one_of_two_texts_that_cannot_be_read_is_enough() -> None:
     rows = [
         {"n": n, "at": moment(0), "p": p, "q": q} for n, (p, q) in enumerate((("a", None), (None, "S"), ("a", "S")))
     ]
-    arrivals, _, refused = taken(rows, descriptor(labels={"ROLES": "p", "LEVEL": "q"}))
-    assert ns(arrivals) == [2] and refused == {NO_LABEL: [0, 1]}
+    arrivals, _, rejected = taken(rows, descriptor(labels={"ROLES": "p", "LEVEL": "q"}))
+    assert ns(arrivals) == [2] and rejected == {NO_LABEL: [0, 1]}
 
 
 def test_a_row_is_rejected_once_for_the_first_reason() -> None:
     far = moment((NOW + 9) * 1000)
     rows = [{"n": n, "at": at, "p": "&"} for n, at in enumerate((None, far, moment(0)))]
-    arrivals, _, refused = taken(rows, descriptor(labels={"LABEL": "p"}, skew=0))
+    arrivals, _, rejected = taken(rows, descriptor(labels={"LABEL": "p"}, skew=0))
     assert not len(arrivals.times)
-    assert refused == {NO_TIME: [0], AHEAD: [1], NO_LABEL: [2]}
+    assert rejected == {NO_TIME: [0], AHEAD: [1], NO_LABEL: [2]}
 
 
 def test_order_and_values_stay_with_their_labels_when_rows_between_are_rejected() -> None:
@@ -132,8 +132,8 @@ def test_order_and_values_stay_with_their_labels_when_rows_between_are_rejected(
 def test_rejected_rows_are_kept_unchanged() -> None:
     numbers = Dictionary()
     table = pa.Table.from_pylist([{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}], SCHEMA)
-    _, refused = Ingress(descriptor(), RULES, numbers.number).take(table, NOW)
-    assert refused == [RejectedRows("s", NO_TIME, [{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}])]
+    _, rejected = Ingress(descriptor(), RULES, numbers.number).take(table, NOW)
+    assert rejected == [RejectedRows("s", NO_TIME, [{"n": 7, "x": 0.5, "at": None, "p": "a", "q": None}])]
 
 
 @pytest.mark.parametrize("kind", ["LABEL", "ROLES", "LEVEL"])

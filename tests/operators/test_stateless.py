@@ -54,7 +54,7 @@ def test_each_stateless_block_emits_what_its_own_condition_says(type_: Type, siz
     processor = Processor(
         list(running.values()), Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter
     )
-    processor.know(LABELS)
+    processor.add_labels(LABELS)
     for name in running:
         for role in ROLES:
             processor.subscribe(name, {role: Clearance(frozenset({role}), LEAST)})

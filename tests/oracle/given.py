@@ -9,7 +9,7 @@ from headgate.cql.statements import Target
 from headgate.labels import Clearance, Label, Level, LevelOrder, parse_label, parse_level
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Query, Stream, bind_query
-from headgate.testing.oracle import Result, Tuple
+from headgate.testing.oracle import OracleResult, Tuple
 
 SECOND = 1000
 ORDER = LevelOrder.total("U", "C", "S")
@@ -56,10 +56,10 @@ def label_of(text: str) -> Label:
     return parse_label(text, ORDER)
 
 
-def shown(results: Iterable[Result]) -> list[tuple[int, tuple[Value, ...]]]:
+def shown(results: Iterable[OracleResult]) -> list[tuple[int, tuple[Value, ...]]]:
     """Times and values, where labels are not the point."""
     return [(result.time, result.values) for result in results]
 
 
-def labelled(results: Iterable[Result]) -> list[tuple[int, tuple[Value, ...], str]]:
+def labelled(results: Iterable[OracleResult]) -> list[tuple[int, tuple[Value, ...], str]]:
     return [(result.time, result.values, str(result.label)) for result in results]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from headgate.labels import Clearance, Rules, Semantics
-from headgate.testing.oracle import Change, Event, Result, cumulative, exact
+from headgate.testing.oracle import Change, Event, OracleResult, cumulative, exact
 
 from .given import ORDER, a, b, bound, label_of, labelled, level_of, shown, who
 
@@ -20,13 +20,13 @@ def ann(
     lateness: int = 0,
     labels: Labels | None = None,
     rules: Rules | None = None,
-) -> list[Result]:
+) -> list[OracleResult]:
     """What ann receives exactly."""
     late = {"A": lateness, "B": lateness}
     return exact(bound(query, labels), events, {"ann": has}, rules=rules or Rules(ORDER), lateness=late)["ann"]
 
 
-def when(results: list[Result]) -> list[tuple[int, tuple[object, ...], int]]:
+def when(results: list[OracleResult]) -> list[tuple[int, tuple[object, ...], int]]:
     """With the number of the event after which each came."""
     return [(result.time, result.values, result.after) for result in results]
 
@@ -34,7 +34,7 @@ def when(results: list[Result]) -> list[tuple[int, tuple[object, ...], int]]:
 def test_the_example_of_the_documentation_is_true() -> None:
     events = a(1000, v=120, label="nurse"), Change("ann", who("doctor")), a(2000, v=130, label="doctor")
     found = exact(bound("SELECT COUNT(*) AS n FROM A [ROWS 10]"), events, {"ann": who("nurse")})
-    assert found == {"ann": [Result(2000, (1,), label_of("doctor"))]}
+    assert found == {"ann": [OracleResult(2000, (1,), label_of("doctor"))]}
 
 
 # Finality and lateness -----------------------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_weak_sources_are_read_together_with_others() -> None:
     rules = Rules(ORDER, {"in1": Semantics.WEAK})
     received = cumulative(bound("SELECT v, w FROM A, B"), events, people, rules=rules)
     assert shown(received["one"]) == []
-    assert received["two"] == [Result(2, (10, 20), label_of("TRUE FROM in1, in2"))]
+    assert received["two"] == [OracleResult(2, (10, 20), label_of("TRUE FROM in1, in2"))]
 
 
 def test_cumulative_answers_have_the_level_of_the_query() -> None:

@@ -9,22 +9,31 @@ from headgate.cql.queries import parse_query
 from headgate.cql.statements import Target
 from headgate.labels import Clearance, Rules, Semantics, parse_label
 from headgate.plan.queries import Stream, bind_query
-from headgate.testing.oracle import ChainSetting, Change, Clock, Event, Limit, Link, Result, chain
+from headgate.testing.oracle import (
+    CascadedQuery,
+    CascadeSetting,
+    Change,
+    ClockEvent,
+    Event,
+    Limit,
+    OracleResult,
+    cascade,
+)
 
 from .given import ORDER, STREAMS, a, b, shown, who
 
 
-def links(*texts: str) -> list[Link]:
+def links(*texts: str) -> list[CascadedQuery]:
     """Queries whose results make the streams O1, O2 and so on, which later ones read."""
     known = dict(STREAMS)
-    found: list[Link] = []
+    found: list[CascadedQuery] = []
     for number, text in enumerate(texts, 1):
 
         def find(target: Target) -> Stream:
             return known[target.name]
 
         query = bind_query(parse_query(text), find)
-        found.append(Link(query, f"O{number}"))
+        found.append(CascadedQuery(query, f"O{number}"))
         known[f"O{number}"] = Stream(f"O{number}", query.columns)
     return found
 
@@ -38,18 +47,18 @@ def ann(
     without: Collection[str] = (),
     rules: Rules | None = None,
     declared: Mapping[str, str] | None = None,
-) -> list[Result]:
+) -> list[OracleResult]:
     """What ann receives of the last query, if she may read all streams but those `without`."""
     made = links(*texts)
     sources = frozenset({*STREAMS, *(link.output for link in made)}.difference(without))
     mine = has or who()
     clearance = Clearance(mine.roles, mine.level, sources)
     labels = {name: parse_label(f"{(declared or {}).get(name, 'TRUE')} FROM {name}") for name in STREAMS}
-    setting = ChainSetting(rules or Rules(ORDER), lateness or {}, delay or {}, labels)
-    return chain(made, events, {"ann": clearance}, setting)[made[-1].output]["ann"]
+    setting = CascadeSetting(rules or Rules(ORDER), lateness or {}, delay or {}, labels)
+    return cascade(made, events, {"ann": clearance}, setting)[made[-1].output]["ann"]
 
 
-def when(results: list[Result]) -> list[tuple[int, tuple[object, ...], int]]:
+def when(results: list[OracleResult]) -> list[tuple[int, tuple[object, ...], int]]:
     return [(result.time, result.values, result.after) for result in results]
 
 
@@ -136,13 +145,13 @@ def test_a_query_ends_with_one_that_it_reads_after_what_that_made_last() -> None
 
 def test_the_clock_makes_final_what_can_no_longer_change() -> None:
     texts = "SELECT v FROM A [ROWS 1]", "SELECT v FROM O1 [ROWS 1]"
-    events: list[Event] = [a(1000, v=1), Clock("A", 1900), Clock("A", 2001), a(1500, v=2), a(900, v=3)]
+    events: list[Event] = [a(1000, v=1), ClockEvent("A", 1900), ClockEvent("A", 2001), a(1500, v=2), a(900, v=3)]
     assert when(ann(*texts, events=events, delay={"A": 1000})) == [(1000, (1,), 2), (1500, (2,), 5)]
 
 
 def test_the_clock_moves_nothing_on_a_stream_without_a_declared_delay() -> None:
     texts = "SELECT v FROM A [ROWS 1]", "SELECT v FROM O1 [ROWS 1]"
-    events: list[Event] = [a(1000, v=1), Clock("A", 5000)]
+    events: list[Event] = [a(1000, v=1), ClockEvent("A", 5000)]
     assert when(ann(*texts, events=events, delay={"B": 0})) == [(1000, (1,), 2)]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.labels import Rules
 from headgate.plan.expressions import Value
-from headgate.testing.oracle import Result, Tuple, meaning
+from headgate.testing.oracle import OracleResult, Tuple, meaning
 
 from .given import ORDER, a, b, bound, c, label_of, labelled, level_of, shown
 
@@ -400,7 +400,7 @@ def test_the_label_of_a_distinct_result_combines_all_its_rows() -> None:
 def test_the_level_of_a_result_is_that_of_the_query() -> None:
     tuples = a(1, v=1), a(2, v=2, label="r AT C")
     found = meaning(bound("SELECT v FROM A"), tuples, rules=RULES, level=level_of("S"))
-    assert found == [Result(1, (1,), label_of("TRUE AT S")), Result(2, (2,), label_of("r AT S"))]
+    assert found == [OracleResult(1, (1,), label_of("TRUE AT S")), OracleResult(2, (2,), label_of("r AT S"))]
 
 
 def test_labels_of_columns_count_where_they_are_read() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.cql.queries import parse_query
 from headgate.plan.expressions import Type, Value
-from headgate.plan.queries import Block, Stream, bind_query
+from headgate.plan.queries import QueryBlock, Stream, bind_query
 from headgate.testing.oracle import Tuple, meaning, value_of
 
 TABLE: dict[str, Any] = json.loads((Path(__file__).parents[1] / "plan" / "values.json").read_text(encoding="utf-8"))
@@ -43,7 +43,7 @@ def read(written: Any, type_: Type) -> Value:
     return value
 
 
-def block_of(expression: str) -> Block:
+def block_of(expression: str) -> QueryBlock:
     return bind_query(parse_query(f"SELECT {expression} AS result FROM V"), lambda _: STREAM).blocks[0]
 
 

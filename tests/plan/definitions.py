@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from headgate.plan.expressions import Column
 from headgate.plan.nodes import Arrivals, Join, Node, Project, Select, Source, Unary
-from headgate.plan.sharing import Kind, equivalent, equivalent_trees, operators, pairs, relation, subsumed
+from headgate.plan.sharing import SharingKind, equivalent, equivalent_trees, operators, pairs, relation, subsumed
 
 Edge = tuple[Node, Node]
 
@@ -16,7 +16,7 @@ Edge = tuple[Node, Node]
 class Relation:
     """How an incoming query is shared with an executing one, and through which of the latter's nodes, inputs first."""
 
-    kind: Kind
+    kind: SharingKind
     shared: tuple[Node, ...] = ()
 
     @property
@@ -87,8 +87,8 @@ def merge(x: OperatorTree, y: OperatorTree) -> OperatorTree:
 def related(incoming: Node, executing: Node, *, implication: bool = True) -> Relation:
     """How the incoming query can be shared with the executing one, and through which nodes."""
     kind = relation(incoming, executing, implication=implication)
-    if kind in (Kind.COMPLETE, Kind.NONE):
-        return Relation(kind, tuple(operators(executing)) if kind == Kind.COMPLETE else ())
+    if kind in (SharingKind.COMPLETE, SharingKind.NONE):
+        return Relation(kind, tuple(operators(executing)) if kind == SharingKind.COMPLETE else ())
     found = pairs(incoming, executing)
     serving = {b.key for a, b in found if equivalent(a, b) or subsumed(a, b, implication=implication)}
     return Relation(kind, tuple(b for b in operators(executing) if b.key in serving))

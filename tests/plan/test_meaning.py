@@ -28,7 +28,7 @@ from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.secure import Mode, SharingClass
 from headgate.plan.steps import reading
 from headgate.plan.words import describe
-from headgate.testing.oracle import Result, Tuple, exact
+from headgate.testing.oracle import OracleResult, Tuple, exact
 from headgate.testing.queries import Features, finder, random_query, random_streams, random_value, rewritten
 
 RULES = Rules(LevelOrder.total("U", "C", "S", "TS"))
@@ -123,7 +123,7 @@ def same(a: Value, b: Value) -> bool:
     return type(a) is type(b) and a == b
 
 
-def agree(found: list[Result], wanted: list[Result]) -> bool:
+def agree(found: list[OracleResult], wanted: list[OracleResult]) -> bool:
     return len(found) == len(wanted) and all(
         (x.time, x.block, x.label) == (y.time, y.block, y.label)
         and len(x.values) == len(y.values)
@@ -188,12 +188,12 @@ def executed(queries: dict[str, Query], tuples: list[Tuple], seed: int) -> proce
     return replay
 
 
-def wanted_of(query: Query, tuples: list[Tuple]) -> list[Result]:
+def wanted_of(query: Query, tuples: list[Tuple]) -> list[OracleResult]:
     found = exact(query, tuples, READER, rules=RULES, lateness=LATENESS, level=TOP)["reader"]
     return processor_replay.in_order(query, found)
 
 
-def found_in(replay: processor_replay.Replay, name: str, query: Query) -> list[Result]:
+def found_in(replay: processor_replay.Replay, name: str, query: Query) -> list[OracleResult]:
     return processor_replay.in_order(query, replay.results(name, "reader"))
 
 

@@ -12,7 +12,7 @@ from headgate.plan import sharing
 from headgate.plan.expressions import Column, Type
 from headgate.plan.lowering import lower
 from headgate.plan.queries import Stream, bind_query
-from headgate.plan.sharing import Kind
+from headgate.plan.sharing import SharingKind
 
 from . import definitions
 from .definitions import OperatorTree, Relation, as_in_the_paper, related
@@ -64,8 +64,8 @@ WITH_IMPLICATION = TABLE_2 | {
 
 def cell(found: Relation) -> str:
     """As the paper writes it: the kind, and the operators by the columns they are about."""
-    if found.kind in (Kind.NONE, Kind.COMPLETE):
-        return "-" if found.kind == Kind.NONE else "Complete"
+    if found.kind in (SharingKind.NONE, SharingKind.COMPLETE):
+        return "-" if found.kind == SharingKind.NONE else "Complete"
     return f"{found.kind.title()} {', '.join(map(shown, found.named))}"
 
 
@@ -92,10 +92,10 @@ def test_implication_adds_selections_that_follow(executing: str, incoming: str) 
 def test_kinds_fit_the_definitions_they_are_named_for(executing: str, incoming: str, implication: bool) -> None:
     x, y = QUERIES[incoming], QUERIES[executing]
     kind = related(x, y, implication=implication).kind
-    assert (kind == Kind.COMPLETE) == sharing.complete(x, y) == (executing == incoming)
-    assert (kind == Kind.STRICT) == sharing.strict(x, y)
-    assert (kind == Kind.LOOSE) == (sharing.loose(x, y, implication=implication) and not sharing.strict(x, y))
-    if kind in (Kind.STRICT, Kind.LOOSE):
+    assert (kind == SharingKind.COMPLETE) == sharing.complete(x, y) == (executing == incoming)
+    assert (kind == SharingKind.STRICT) == sharing.strict(x, y)
+    assert (kind == SharingKind.LOOSE) == (sharing.loose(x, y, implication=implication) and not sharing.strict(x, y))
+    if kind in (SharingKind.STRICT, SharingKind.LOOSE):
         assert definitions.partial(x, y, implication=implication)
 
 
@@ -111,12 +111,12 @@ def test_a_stream_alone_is_not_shared() -> None:
     assert not definitions.overlap(Q6, Q8)
     assert definitions.overlap(Q6, Q4)
     assert not definitions.overlap(Q6, Q6)
-    assert related(Q8, Q6) == Relation(Kind.NONE)
+    assert related(Q8, Q6) == Relation(SharingKind.NONE)
 
 
 def test_a_window_in_common_is_strict_sharing_without_a_name() -> None:
     found = related(lowered("SELECT SUM(bp) FROM Vitals [ROWS 9]"), lowered("SELECT MAX(pr) FROM Vitals [ROWS 9]"))
-    assert found == Relation(Kind.STRICT, (n.Window(n.Source("Vitals"), "ROWS", rows=9),))
+    assert found == Relation(SharingKind.STRICT, (n.Window(n.Source("Vitals"), "ROWS", rows=9),))
     assert found.named == ()
 
 

@@ -194,14 +194,14 @@ class Here:
     def of(self, subscriber: str, query: str) -> Address:
         return Address((subscriber, query), self.columns)
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return "owner", f"{stream}.rejected"
 
 
 def let_out(
-    sink: Sink, results: list[ResultBatch], refused: Sequence[RejectedRows] = (), *, as_staged: bool = True
+    sink: Sink, results: list[ResultBatch], rejected: Sequence[RejectedRows] = (), *, as_staged: bool = True
 ) -> None:
-    sink.prepare(results, refused, as_staged=as_staged)
+    sink.prepare(results, rejected, as_staged=as_staged)
     sink.publish(lambda: None)
     sink.complete()
 

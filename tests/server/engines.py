@@ -20,27 +20,39 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.ingress_log import PUBLISH, folder_name
+from headgate.levels.shepherd import Shepherd
 from headgate.model.stream import StreamDescriptor
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate
+from headgate.service.runs import LevelsApart
 
 
 class DirectEngine:
-    def __init__(self, headgate: Headgate, home: Path, sinks: Sequence[Sink], ingress: Path) -> None:
+    """With `levels`, each level has a processor of its own."""
+
+    def __init__(
+        self,
+        headgate: Headgate,
+        home: Path,
+        sinks: Sequence[Sink],
+        ingress: Path,
+        levels: LevelsApart | None = None,
+    ) -> None:
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._headgate, self._home, self._sinks, self._ingress = headgate, home, sinks, ingress
+        self._levels = levels
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work)
         self.paused = threading.Event()
-        self.pipeline: Pipeline | None = None
+        self.pipeline: Pipeline | Shepherd | None = None
         self.is_ready = self.is_idle = False
         self.failed = 0
         self.fault: Exception | None = None
 
     @property
-    def counts(self) -> Counts:
-        return self.pipeline.counts if self.pipeline else Counts()
+    def counts(self) -> RunCounts:
+        return self.pipeline.counts if self.pipeline else RunCounts()
 
     def start(self) -> None:
         self._thread.start()
@@ -51,13 +63,7 @@ class DirectEngine:
 
     def _work(self) -> None:
         try:
-            self.pipeline = Pipeline(
-                self._home,
-                self._headgate,
-                lambda _, program, schema: LocalExecutor(program, schema, evaluate),
-                self._sinks,
-                SystemClock(),
-            )
+            self.pipeline = self._begun()
             self._headgate.engine = self.pipeline
             self.is_ready = True
             while not self._stopping.wait(0.005):
@@ -71,7 +77,18 @@ class DirectEngine:
             if self.pipeline is not None:
                 self.pipeline.close()
 
-    def _round(self, pipeline: Pipeline) -> None:
+    def _begun(self) -> Pipeline | Shepherd:
+        if self._levels is not None:
+            return Shepherd(self._home, self._headgate, self._levels.sinks, SystemClock(), self._levels.setting)
+        return Pipeline(
+            self._home,
+            self._headgate,
+            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
+            self._sinks,
+            SystemClock(),
+        )
+
+    def _round(self, pipeline: Pipeline | Shepherd) -> None:
         snapshot = self._headgate.snapshot()
         for stream, found in self._headgate.snapshots.inputs().items():
             if found.format != PUBLISH or stream not in snapshot.descriptors:

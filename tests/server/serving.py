@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import threading
@@ -14,12 +15,16 @@ from typing import Any
 
 import httpx
 from conftest import ADMIN, KEY, PASSWORD, cheap_passwords
+from levels.harness import ThreadChild
 
 from headgate.clock import Clock
 from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.level_logs import LevelLogs
 from headgate.egress.owner_files import OwnerFiles
 from headgate.ingress.ingress_log import IngressLog
+from headgate.levels.child import Start
 from headgate.protocol import JSON_LINES
+from headgate.server.apart import levels_apart
 from headgate.server.app import Parts
 from headgate.server.home import secret
 from headgate.server.positions import Positions
@@ -29,6 +34,9 @@ from headgate.service import Headgate
 from headgate.service.folders import Folders
 from server.engines import DirectEngine
 
+ARCHITECTURE = os.environ.get("HEADGATE_TEST_ARCHITECTURE", "trusted")
+"""Of servers that choose none; all tests of the server can be run with another one."""
+START: Start = ThreadChild
 WARD = f"""
 CREATE LEVEL S ABOVE U;
 CREATE ROLE nurse; CREATE ROLE doctor; CREATE ROLE sender;
@@ -112,7 +120,7 @@ def events(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 def served(
     home: Path, script: str = WARD, *, limits: Mapping[str, Any] | None = None, clock: Clock | None = None
 ) -> Iterator[Server]:
-    chosen = replace(Settings(port=0), **(limits or {}))
+    chosen = replace(Settings(port=0), **{"architecture": ARCHITECTURE, **(limits or {})})
     headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords(), clock=clock)
     home.chmod(0o700)
     headgate.initialise(ADMIN, PASSWORD)
@@ -121,8 +129,14 @@ def served(
     place = home / "engine" / "owners"
     owners = OwnerFiles(place, Folders(headgate))
     ingress = IngressLog(home / "ingress", chosen.ingress_bytes)
-    engine = DirectEngine(headgate, home / "engine", [owners, log], home / "ingress")
-    parts = Parts(headgate, engine, log, ingress, Positions(secret(home / "positions.key")), chosen, place, "operator")
+    logs, levels = None, None
+    if chosen.architecture != "trusted":
+        logs = LevelLogs(lambda level: DeliveryLog(home / "engine" / level.encode().hex(), most=chosen.log_bytes))
+        levels = levels_apart(headgate, home / "engine", place, logs, chosen.architecture, 0, 0)
+        levels = replace(levels, setting=replace(levels.setting, start=START, apart=START is not ThreadChild))
+    engine = DirectEngine(headgate, home / "engine", [owners, log], home / "ingress", levels)
+    positions = Positions(secret(home / "positions.key"))
+    parts = Parts(headgate, engine, log, ingress, positions, chosen, place, "operator", logs)
     server = Server(home, headgate, engine, parts)
     ready = threading.Event()
 

@@ -93,6 +93,25 @@ def test_what_is_sent_again_is_not_taken_twice(server: Server) -> None:
     assert server.parts.ingress.rows == before + 1
 
 
+def test_one_may_publish_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are numbered under the name of a producer: one more for each call would be too many some day."""
+    monkeypatch.setattr("headgate.ingress.ingress_log.MOST_PRODUCERS", 3)
+    server.run(SCRIPT.replace("hall", "ever"))
+    before = server.parts.ingress.rows
+    with connected(server, "sam") as sam:
+        for n in range(5):
+            sam.publish("root.ever", [{"n": n}])
+
+    async def send() -> None:
+        certificate = server.home / "tls" / "authority.pem"
+        async with await aconnect(server.address, "sam", PASSWORD, level="U", certificate=certificate) as again:
+            for n in range(5):
+                await again.publish("root.ever", [{"n": n}])
+
+    asyncio.run(send())
+    assert server.parts.ingress.rows == before + 10
+
+
 def test_a_client_signs(server: Server) -> None:
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from headgate.errors import HeadgateError
@@ -42,6 +43,25 @@ def test_half_a_head_is_cut_off(strict: Server) -> None:
             assert raw.recv(100) == b""  # the connection is cut, without a word
     with strict.client() as client:
         assert client.get("/healthz").status_code == 200
+
+
+def test_a_connection_is_not_closed_under_a_request_of_a_client_that_kept_it(strict: Server) -> None:
+    """A client keeps a connection for some seconds; the server must keep it longer."""
+    kept = httpx.Limits().keepalive_expiry
+    assert kept is not None
+
+    def asked(raw: ssl.SSLSocket) -> None:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"ok\n"):
+            answer += raw.recv(1000)
+
+    with strict.raw() as raw:
+        asked(raw)
+        raw.settimeout(kept + 0.5)
+        with pytest.raises(TimeoutError):
+            raw.recv(1000)  # it says nothing, and is not closed
+        asked(raw)
 
 
 def test_half_a_body_is_refused_and_nothing_of_it_is_taken(strict: Server) -> None:

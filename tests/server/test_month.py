@@ -48,7 +48,7 @@ def test_what_a_server_keeps_is_bounded_from_the_first_day_on(tmp_path: Path) ->
                 row = json.dumps({"n": second, "text": "x" * 10_000}) + "\n"
                 headers = {"Content-Type": JSON_LINES}
                 client.post(f"/v1/streams/{stream}/tuples", content=row, headers=headers).raise_for_status()
-                seen.append(server.parts.log.size)
+                seen.append(server.parts.logs.size)
         assert max(seen[20:]) <= 150_000
         assert size_of(tmp_path / "ingress") < 1 << 20
         with server.client("ned") as client:

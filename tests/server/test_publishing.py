@@ -166,6 +166,26 @@ def test_signatures_are_checked_and_refusals_recorded(server: Server) -> None:
     assert sum("cannot publish: the signature is not valid" in row for row in audit["rows"]) == 5
 
 
+def test_a_signed_request_is_not_taken_twice(server: Server) -> None:
+    """The attack: somebody who has the sender's token, but not the key, sends again what the sender signed."""
+    mine = Ed25519PrivateKey.generate()
+    public = mine.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    server.run(f"ALTER USER sam ADD KEY '{public}'")
+    path, body, before = "/v1/streams/root.signed/tuples", b'{"a": 1}\n', server.parts.ingress.rows
+    for number, status, taken in (("1", 200, 1), ("", 403, 0)):
+        headers = {"Headgate-Producer": f"twice{number}", "Headgate-Sequence": number}
+        message = signed_message("root.signed", "sam", f"twice{number}", number, body)
+        headers["Headgate-Signature"] = base64.b64encode(mine.sign(message)).decode()
+        for _ in range(2):
+            assert send(server, body, path=path, **headers).status_code == status
+        assert server.parts.ingress.rows == before + taken
+        before += taken
+    (audit,) = server.run("SHOW AUDIT LIMIT 20")
+    repeated = "sequence number 1 was taken before; nothing is taken again"
+    assert sum(repeated in row and "stream root.signed" in row for row in audit["rows"]) == 1
+    assert sum("cannot publish: a signed request needs a sequence number" in row for row in audit["rows"]) == 2
+
+
 def test_only_a_stream_with_that_source_is_published_to(server: Server) -> None:
     answer = send(server, b'{"a": 1}\n', path="/v1/streams/root.files/tuples")
     assert (answer.status_code, answer.json()["error"]["hint"]) == (409, "create it with `SOURCE publish`")

@@ -141,7 +141,7 @@ def test_a_session_with_fewer_roles_does_not_read_what_the_others_subscribed_to(
 
 def test_what_was_lost_is_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of(server, "lost")
-    log = server.parts.log
+    log = server.parts.logs.of("U")
     assert isinstance(log, DeliveryLog)
     monkeypatch.setattr(log, "_most", 100_000)
     monkeypatch.setattr(log, "_segment_size", 50_000)
@@ -169,7 +169,7 @@ def test_what_was_lost_is_said(server: Server, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_is_lost_while_a_connection_is_open_is_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = stream_of(server, "behind")
-    log = server.parts.log
+    log = server.parts.logs.of("U")
     assert isinstance(log, DeliveryLog)
     monkeypatch.setattr(log, "_most", 100_000)
     monkeypatch.setattr(log, "_segment_size", 50_000)
@@ -307,5 +307,6 @@ def test_a_suspended_reader_is_told_and_goes_on_when_it_has_the_right_again(serv
         assert "suspended" in next(lines)["data"]
         publish(server, stream, range(1, 2))
         server.run("GRANT READ TUPLE ON STREAM suspended TO nurse")
+        assert next(lines)["data"] == {"continues": "results come again"}
         publish(server, stream, range(2, 3))
         assert next(lines)["data"].get("values", {}).get("n") == 2

@@ -170,6 +170,17 @@ def test_a_request_that_is_not_understood_is_not_repeated_in_the_answer(server: 
         assert client.post("/v1/login", content=b"{", headers={"Content-Type": "application/json"}).status_code == 422
 
 
+def test_a_client_does_not_say_itself_where_it_is(server: Server) -> None:
+    """The attack: wrong passwords that count for the place of somebody else, and stand in the audit trail with it."""
+    forged = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "http", "Forwarded": "for=203.0.113.9"}
+    with server.client() as client:
+        answer = client.post("/v1/login", json={"user": "stranger", "password": "wrong"}, headers=forged)
+    assert answer.status_code == 401 and "Strict-Transport-Security" in answer.headers
+    (audit,) = server.run("SHOW AUDIT LIMIT 5")
+    reasons = [cell for row in audit["rows"] for cell in row if ", from " in cell]
+    assert reasons and all(x.endswith(", from 127.0.0.1") for x in reasons)
+
+
 def test_rejected_rows_are_for_the_owner(server: Server) -> None:
     pipeline = server.engine.pipeline
     assert pipeline is not None

@@ -26,7 +26,7 @@ from rich.console import Console
 import headgate
 from headgate.cli import main
 from headgate.cli.live import draw
-from headgate.cli.shell import Session, is_complete
+from headgate.cli.shell import ShellSession, is_complete
 from headgate.client import Received
 from headgate.client.local import address
 from headgate.home import alone
@@ -150,7 +150,7 @@ def test_names_are_completed_from_ones_own_view_of_the_catalog(here: Server) -> 
     here.run("CREATE STREAM visible_one (n INT) SOURCE publish; GRANT VIEW OBJECT ON STREAM visible_one TO nurse")
     here.run("CREATE STREAM visible_two (n INT) SOURCE publish")
     with headgate.connect(address(here.home), "ned", PASSWORD) as ned:
-        session = Session(ned)
+        session = ShellSession(ned)
         assert [*session.completions("SELECT n FROM root.vis")] == [("root.visible_one", -8)]
         assert [*session.completions("sel")] == [("SELECT", -3)]
         assert [*session.completions("\\")] == [("\\d", -1), ("\\w", -1), ("\\q", -1), ("\\?", -1)]
@@ -174,7 +174,7 @@ def test_commands_of_the_shell_ask_for_what_they_show(capsys: pytest.CaptureFixt
             return []
 
     watched: list[str] = []
-    session = Session(Asked(), watch=lambda _, stream: watched.append(stream))  # type: ignore[arg-type]
+    session = ShellSession(Asked(), watch=lambda _, stream: watched.append(stream))  # type: ignore[arg-type]
     assert all(map(session.take, ["\\d", "\\d joe.fast", "\\w joe.fast", "\\x", "  ", "SHOW ROLES;"]))
     assert asked == ["SHOW CATALOG", "DESCRIBE joe.fast", "SHOW ROLES;"]
     assert watched == ["joe.fast"]

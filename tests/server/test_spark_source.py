@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import headgate
-from headgate.client.spark import Session, StreamReader
+from headgate.client.spark import SessionOptions, StreamReader
 from headgate.errors import Conflict
 from server.serving import Server
 
@@ -86,7 +86,7 @@ def test_a_batch_is_read_again_as_it_was_or_not_at_all(server: Server) -> None:
     server.run("SUBSCRIBE TO root.twice", "ned")
     server.publish(*({"n": n, "word": "x"} for n in range(3)), stream="root.twice")
     values(server, "twice", 3)
-    reader = StreamReader(Session(options(server, "ned", "twice")))
+    reader = StreamReader(SessionOptions(options(server, "ned", "twice")))
     rows, end = reader.read(reader.initialOffset())
     first = list(rows)
     assert [row[3] for row in first] == [0, 1, 2]

@@ -11,7 +11,7 @@ import pytest
 from conftest import PASSWORD, System
 from pyspark.sql import SparkSession
 
-from headgate.egress.delivery_log import DeliveryLog, Position
+from headgate.egress.delivery_log import DeliveryLog, LogPosition
 from headgate.ingress import source_log
 from headgate.ingress.ingress_log import IngressLog, Producer
 from headgate.service.runs import Processing
@@ -54,7 +54,7 @@ class Running:
     def received(self) -> list[tuple[int | None, ...]]:
         (standing,) = self._headgate.snapshot().standings
         found: list[tuple[int | None, ...]] = []
-        position = Position()
+        position = LogPosition()
         while entries := self.log.read(standing.name, standing.query, position, 1000):
             for entry in entries:
                 found += zip(*(x.to_pylist() for x in entry.batch.values), strict=True)

@@ -45,10 +45,10 @@ def ward(sqlite_system: System) -> System:
 class Work:
     """A pipeline behind a run client, without Spark."""
 
-    def __init__(self, system: System, gate: SnapshotSource, home: Path, *sinks: Sink) -> None:
+    def __init__(self, system: System, snapshots: SnapshotSource, home: Path, *sinks: Sink) -> None:
         self.system = system
         self.pipeline = Pipeline(
-            home, gate, lambda _, program, schema: LocalExecutor(program, schema, evaluate), sinks, SystemClock()
+            home, snapshots, lambda _, program, schema: LocalExecutor(program, schema, evaluate), sinks, SystemClock()
         )
         self.number = -1
         self.stream = "root.hr"
@@ -76,9 +76,9 @@ def with_client(
 
     class Made:
         def __init__(
-            self, _: object, home: Path, sinks: list[Sink], *, gate: SnapshotSource, **_settings: object
+            self, _: object, home: Path, sinks: list[Sink], *, snapshots: SnapshotSource, **_settings: object
         ) -> None:
-            made.append(Work(ward, gate, home, *sinks))
+            made.append(Work(ward, snapshots, home, *sinks))
 
         def close(self) -> None:
             made[0].pipeline.close()

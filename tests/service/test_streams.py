@@ -34,7 +34,7 @@ from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.streams import Runner, SparkBatch
-from headgate.testing.oracle import Result, Tuple, exact
+from headgate.testing.oracle import OracleResult, Tuple, exact
 
 COLUMNS = (("at", Type.TIMESTAMP), ("a", Type.INT), ("x", Type.DOUBLE), ("policy", Type.STRING))
 DESCRIPTOR = StreamDescriptor("s", COLUMNS, "at", {"ROLES": "policy"})
@@ -143,7 +143,7 @@ def write(folder: Path, number: int, rows: list[dict[str, Any]], kind: str) -> N
     os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-def expected(asked: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
+def expected(asked: CatalogSnapshot) -> dict[tuple[str, str], list[OracleResult]]:
     tuples = [
         Tuple("s", int(at.timestamp() * 1000), {**row, "at": at}, parse_label(f"{row['policy']} FROM s"))
         for row in ROWS
@@ -156,10 +156,10 @@ def expected(asked: CatalogSnapshot) -> dict[tuple[str, str], list[Result]]:
     }
 
 
-def by_reader(found: list[DeliveredResult]) -> dict[tuple[str, str], list[Result]]:
-    got: dict[tuple[str, str], list[Result]] = {}
+def by_reader(found: list[DeliveredResult]) -> dict[tuple[str, str], list[OracleResult]]:
+    got: dict[tuple[str, str], list[OracleResult]] = {}
     for x in found:
-        got.setdefault((x.subscriber, x.query), []).append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
+        got.setdefault((x.subscriber, x.query), []).append(OracleResult(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
     return got
 
 

@@ -16,6 +16,7 @@ from headgate.egress.mailbox import Mailbox
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import FileSink
 from headgate.errors import AccessDenied, Conflict, HeadgateError
+from headgate.recovery.subscription_status import AGAIN
 from headgate.service.folders import Folders
 from headgate.service.run_client import RunClient
 from headgate.service.snapshots import BROKEN, STOPPED, SUSPENDED, UNFED
@@ -177,10 +178,14 @@ def test_it_is_suspended_while_rights_are_missing_and_goes_on_after(ward: Ward, 
     system.run(gain)
     ward.take(5)
     suspended = {"suspended": SUSPENDED}
-    assert ward.lines() == [2, suspended, 5]
-    assert ward.lines("root/root.high.subscribers") == [{"suspended": f"for a subscriber: {SUSPENDED}"}]
+    assert ward.lines() == [2, suspended, {"continues": AGAIN}, 5]
+    assert ward.lines("root/root.high.subscribers") == [
+        {"suspended": f"for a subscriber: {SUSPENDED}"},
+        {"continues": f"for a subscriber: {AGAIN}"},
+    ]
     assert [str(x) for x in ward.work.pipeline.notices()] == [
-        f"the subscription of ned to root.high is suspended: {SUSPENDED}"
+        f"the subscription of ned to root.high is suspended: {SUSPENDED}",
+        f"the subscription of ned to root.high continues: {AGAIN}",
     ]
 
 
@@ -191,7 +196,7 @@ def test_a_subscription_above_the_clearance_is_suspended(ward: Ward) -> None:
     ward.take(3)
     ward.system.run("ALTER USER dora CLEARANCE S")
     ward.take(4)
-    assert ward.lines("dora/S/root.high") == [2, {"suspended": SUSPENDED}, 4]
+    assert ward.lines("dora/S/root.high") == [2, {"suspended": SUSPENDED}, {"continues": AGAIN}, 4]
     assert ward.lines("root/root.high.subscribers") == []  # the owner, at U, learns nothing of what is at S
 
 
@@ -248,7 +253,7 @@ def test_a_query_that_is_started_again_goes_on_for_its_subscribers(ward: Ward) -
     ward.take(3)
     ward.system.run("START QUERY high")
     ward.take(4)
-    assert ward.lines() == [2, {"ended": STOPPED}, 4]
+    assert ward.lines() == [2, {"ended": STOPPED}, {"continues": AGAIN}, 4]
 
 
 def test_a_query_over_a_stopped_query_gives_a_notice_that_it_waits(ward: Ward) -> None:
@@ -258,7 +263,7 @@ def test_a_query_over_a_stopped_query_gives_a_notice_that_it_waits(ward: Ward) -
     ward.work.pipeline.settle()
     ward.system.run("START QUERY high")
     ward.take(4)
-    assert ward.lines("ned/root.twice") == [4, {"waits": UNFED}, 8]
+    assert ward.lines("ned/root.twice") == [4, {"waits": UNFED}, {"continues": AGAIN}, 8]
 
 
 def test_a_subscriber_without_rights_gets_no_notice_of_a_query(ward: Ward) -> None:

@@ -147,7 +147,7 @@ class Files:
     def of(self, subscriber: str, query: str) -> Address:
         return Address((subscriber, query), self._columns[query])
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return "owner", f"{stream}.rejected"
 
 

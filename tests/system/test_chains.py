@@ -26,7 +26,7 @@ from headgate.model.view import ReaderTime, View
 from headgate.model.visibility import Visibility
 from headgate.recovery import query_graph
 from headgate.recovery.query_graph import QueryGraph
-from headgate.testing.oracle import ChainSetting, Change, Event, Result, Tuple
+from headgate.testing.oracle import CascadeSetting, Change, Event, OracleResult, Tuple
 from headgate.visibility import index, watermarks
 from headgate.visibility.index import VisibilityIndex
 from headgate.visibility.policy import VisibilityPolicy
@@ -50,7 +50,7 @@ def agree(seed: int, *, delay: bool = False) -> Counter[str]:
     return counts
 
 
-def shown(results: list[Result]) -> list[tuple[object, ...]]:
+def shown(results: list[OracleResult]) -> list[tuple[object, ...]]:
     return [(x.time, x.values, str(x.label), x.block) for x in results]
 
 
@@ -75,7 +75,7 @@ def test_looks_at_the_clock_change_nothing_for_tuples_that_come_as_declared(seed
     stateless and windowed blocks is left out: tuples of one time are then in the order in which they come."""
     drawn = random_world(Random(f"looks {seed}"))
     tuples = [x for x in drawn.events if isinstance(x, Tuple)]
-    setting = ChainSetting(drawn.setting.rules, {"A": 4000, "B": 4000}, {"A": 700, "B": 700})
+    setting = CascadeSetting(drawn.setting.rules, {"A": 4000, "B": 4000}, {"A": 700, "B": 700})
     world = chained(drawn.texts, tuples, setting)
     once = Replay(world, Random(seed), 5).all(tuples)
     often = Replay(world, Random(seed), 5).all(with_looks(Random(seed), tuples, 700))
@@ -111,7 +111,7 @@ def watermarks_do_not_travel(patch: pytest.MonkeyPatch) -> None:
     """Time is guessed from the times of results."""
     real: Any = watermarks.Coming
     patch.setattr(index, "Coming", lambda *given: real(*given[:-1], False))
-    patch.setattr(QueryGraph, "_tell", lambda *_: None)
+    patch.setattr(QueryGraph, "_report_watermarks", lambda *_: None)
 
 
 def watermarks_are_ahead(patch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def clock_is_not_told(patch: pytest.MonkeyPatch) -> None:
 
 def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
     """A query goes on beyond the moment at which one ended that it reads."""
-    patch.setattr(course.Course, "until", lambda self, _: self)
+    patch.setattr(course.WatermarkTimeline, "until", lambda self, _: self)
     patch.setattr("headgate.model.view.View.end_with", lambda self, _, reason: setattr(self, "ending", reason))
 
 

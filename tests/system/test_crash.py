@@ -33,7 +33,18 @@ from headgate.recovery.pipeline import Pipeline
 from headgate.recovery.query_graph import Make
 from headgate.service.streams import check_history, forget_unbegun
 from headgate.testing import ManualClock
-from headgate.testing.oracle import ChainSetting, Change, Clock, Event, Link, Result, Tuple, chain, cumulative, exact
+from headgate.testing.oracle import (
+    CascadedQuery,
+    CascadeSetting,
+    Change,
+    ClockEvent,
+    Event,
+    OracleResult,
+    Tuple,
+    cascade,
+    cumulative,
+    exact,
+)
 from system import crash_worker as worker
 
 WORKER = Path(worker.__file__)
@@ -80,16 +91,16 @@ def expected(
     for number, batch in enumerate(batches):
         events += changes(rights, number)
         events += [tuple_of(batch["stream"], row, rules) for row in batch["rows"]]
-        events += [Clock(batch["stream"], batch["settled"])] if "settled" in batch else []
+        events += [ClockEvent(batch["stream"], batch["settled"])] if "settled" in batch else []
     events += [x for number in range(len(batches), len(batches) + 1) for x in changes(rights, number)]
     lateness, delay = (dict.fromkeys(worker.COLUMNS, x) for x in (worker.LATENESS, worker.DELAY))
     found: dict[tuple[str, str], list[Line]] = {}
     for name, query in queries.items():
         for who in worker.PEOPLE:
             if name in worker.STAGES:
-                links = Link(queries["sums"].query, "sums_out"), Link(query.query, name)
-                setting = ChainSetting(rules, lateness, delay)
-                results = chain(links, events, {who: worker.PEOPLE[who]}, setting)[name][who]
+                links = CascadedQuery(queries["sums"].query, "sums_out"), CascadedQuery(query.query, name)
+                setting = CascadeSetting(rules, lateness, delay)
+                results = cascade(links, events, {who: worker.PEOPLE[who]}, setting)[name][who]
             else:
                 means = cumulative if name in worker.CUMULATIVE else exact
                 results = means(query.query, events, worker.PEOPLE, lateness=lateness, delay=delay)[who]
@@ -107,7 +118,7 @@ def tuple_of(stream: str, row: dict[str, Any], rules: Rules) -> Tuple:
     return Tuple(stream, row["at"], values, label)
 
 
-def line_of(result: Result) -> Line:
+def line_of(result: OracleResult) -> Line:
     time = dt.datetime.fromtimestamp(result.time / 1000, dt.UTC).isoformat()
     return time, str(result.label), result.values
 

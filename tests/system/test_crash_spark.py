@@ -28,7 +28,7 @@ from headgate.plan.expressions import Value
 from headgate.service import Headgate
 from headgate.service.folders import Folders
 from headgate.service.streams import checkpoint_name
-from headgate.testing.oracle import ChainSetting, Event, Link, Result, Tuple, chain
+from headgate.testing.oracle import CascadedQuery, CascadeSetting, Event, OracleResult, Tuple, cascade
 
 SERVICE = Path(__file__).with_name("crash_service.py")
 BEGIN = dt.datetime(2024, 3, 1, 8, 0, tzinfo=dt.UTC)
@@ -129,13 +129,13 @@ class Hospital:
             ]
         return found
 
-    def _received(self, snapshot: CatalogSnapshot, who: str, query: str) -> list[Result]:
+    def _received(self, snapshot: CatalogSnapshot, who: str, query: str) -> list[OracleResult]:
         """Of a query over the results of another: what it makes of those that this subscriber would receive."""
         running, given = snapshot.running[query], {who: snapshot.clearances[who, query]}
         producers = [x for x in snapshot.queries if x.output in running.streams]
-        links = [Link(x.query, x.output, x.level) for x in (*producers, replace(running, output="its own"))]
+        links = [CascadedQuery(x.query, x.output, x.level) for x in (*producers, replace(running, output="its own"))]
         lateness = {name: late for x in (*producers, running) for name, late in x.lateness.items()}
-        return chain(links, self.events, given, ChainSetting(snapshot.rules, lateness))["its own"][who]
+        return cascade(links, self.events, given, CascadeSetting(snapshot.rules, lateness))["its own"][who]
 
     def written(self) -> dict[tuple[str, str], list[tuple[Any, ...]]]:
         snapshot, folders, found = self.headgate.snapshot(), Folders(self.headgate), {}

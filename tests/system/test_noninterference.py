@@ -97,11 +97,11 @@ def numbered_files(patch: pytest.MonkeyPatch) -> None:
     """Files are called after the batch that everybody shares."""
     written = FileSink.prepare
 
-    def prepare(self: FileSink, results: Sequence[ResultBatch], refused: Sequence[Any], *, as_staged: bool) -> None:
+    def prepare(self: FileSink, results: Sequence[ResultBatch], rejected: Sequence[Any], *, as_staged: bool) -> None:
         self.batch = getattr(self, "batch", 0) + 1  # type: ignore[attr-defined]
         name = sinks.file_name
         patch.setattr(sinks, "file_name", lambda path: name((*path[:-1], f"{path[-1]}-{self.batch}")))  # type: ignore[attr-defined]
-        written(self, results, refused, as_staged=as_staged)
+        written(self, results, rejected, as_staged=as_staged)
         patch.setattr(sinks, "file_name", name)
 
     patch.setattr(FileSink, "prepare", prepare)

@@ -74,9 +74,9 @@ def test_subscribers_of_one_view_get_only_the_column_labels_of_their_own(tmp_pat
 
 
 def test_a_right_lost_during_delivery_withholds_the_results(tmp_path: Path) -> None:
-    passing = running("q", "SELECT n FROM s")
-    story = Story(tmp_path, first := snapshot([passing], {"ann": who("a")}))
-    lost = snapshot([passing], {"ann": who()})
+    stateless = running("q", "SELECT n FROM s")
+    story = Story(tmp_path, first := snapshot([stateless], {"ann": who("a")}))
+    lost = snapshot([stateless], {"ann": who()})
     assert story.batch(first, (1, "a"), (2, "TRUE"), during=lost) == {"ann": [(2, (2,), "TRUE FROM s")]}
     assert story.restart(lost) == {}  # it is out
 

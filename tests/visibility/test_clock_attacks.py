@@ -91,7 +91,7 @@ def test_a_batch_repeated_after_a_crash_is_decided_by_the_same_clock(tmp_path: P
     pipeline.take("s", 0, found.table("s", [("TRUE", 1), ("TRUE", 2)], [at(1), at(3600)]), came)
     pipeline.take("s", 1, found.table("s", [("TRUE", 3)], [at(2)]), came + 1000)
     pipeline.take("s", 2, found.table("s", [("TRUE", 4)], [at(4000)]), came + 1000)  # beyond the skew of an hour
-    assert pipeline.counts.refused.total() == 1
+    assert pipeline.counts.rejected.total() == 1
     pipeline.take("s", 3, found.table("s", [("TRUE", 5)], [at(9)]), came + 9000)
     assert found.fetched("amy", "q") == [(n,) for n in (1, 2, 2, 2, 2, 2, 2, 2)]
 

@@ -42,7 +42,7 @@ def changing(rounds: int) -> tuple[list[DeliveredResult], int]:
     run = Processor(
         [query(COUNTED)], RULES, lambda program, schema: LocalExecutor(program, schema, evaluate), ResultFilter
     )
-    run.know({number: parse_label(f"r{number}") for number in range(10)})
+    run.add_labels({number: parse_label(f"r{number}") for number in range(10)})
     views = [run.subscribe("q", {f"u{number}": None}) for number in range(12)]
     received: list[DeliveredResult] = []
     for start in range(rounds):

@@ -24,7 +24,17 @@ from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.recovery.query_graph import QueryGraph
-from headgate.testing.oracle import ChainSetting, Change, Clock, Event, Limit, Link, Result, Tuple, chain
+from headgate.testing.oracle import (
+    CascadedQuery,
+    CascadeSetting,
+    Change,
+    ClockEvent,
+    Event,
+    Limit,
+    OracleResult,
+    Tuple,
+    cascade,
+)
 from headgate.testing.queries import finder
 from worlds.oracle_expressions import evaluate
 
@@ -48,14 +58,14 @@ _BOTH = ("SELECT x.v FROM {} [ROWS 1] x, {} [ROWS 2] y", "SELECT x.v FROM {} [NO
 @dataclass(frozen=True)
 class World:
     texts: tuple[str, ...]
-    links: tuple[Link, ...]
+    links: tuple[CascadedQuery, ...]
     events: tuple[Event, ...]
-    setting: ChainSetting
+    setting: CascadeSetting
     people: Mapping[str, Clearance] = field(default_factory=lambda: {x: clearance(ROLES[x]) for x in (ANN, BOB)})
 
-    def wanted(self) -> dict[tuple[str, str], list[Result]]:
+    def wanted(self) -> dict[tuple[str, str], list[OracleResult]]:
         """By subscriber and output, as the oracle has it."""
-        found = chain(self.links, self.events, self.people, self.setting)
+        found = cascade(self.links, self.events, self.people, self.setting)
         return {(name, output): results for output, own in found.items() for name, results in own.items()}
 
 
@@ -72,20 +82,20 @@ def random_world(rng: Random, *, tuples: int = 24, delay: bool = False) -> World
         streams.append(f"O{number}")
     late = {x.name: rng.choice((0, 0, 1000)) for x in STREAMS}
     delays = {x.name: rng.choice((0, 500, 2000)) for x in STREAMS if rng.random() < 0.8} if delay else {}
-    world = chained(texts, _events(rng, tuples, delays), ChainSetting(Rules(), late, delays))
+    world = chained(texts, _events(rng, tuples, delays), CascadeSetting(Rules(), late, delays))
     rights = Random(f"rights {rng.random()}")
     return _with_closed_streams(rights, world) if rights.random() < 0.5 else world
 
 
-def chained(texts: Sequence[str], events: Sequence[Event], setting: ChainSetting | None = None) -> World:
+def chained(texts: Sequence[str], events: Sequence[Event], setting: CascadeSetting | None = None) -> World:
     """Queries whose results are the streams O1, O2 and so on."""
-    streams, links = list(STREAMS), list[Link]()
+    streams, links = list(STREAMS), list[CascadedQuery]()
     for number, text in enumerate(texts, 1):
         query = bind_query(parse_query(text), finder(streams))
-        links.append(Link(query, f"O{number}"))
+        links.append(CascadedQuery(query, f"O{number}"))
         streams.append(Stream(f"O{number}", query.columns))
     declared = {x.name: parse_label(f"TRUE FROM {x.name}") for x in STREAMS}
-    return World(tuple(texts), tuple(links), tuple(events), replace(setting or ChainSetting(), declared=declared))
+    return World(tuple(texts), tuple(links), tuple(events), replace(setting or CascadeSetting(), declared=declared))
 
 
 def _with_closed_streams(rng: Random, world: World) -> World:
@@ -134,7 +144,7 @@ def _events(rng: Random, count: int, delays: object) -> list[Event]:
         found.append(Tuple(stream, own, {"v": rng.randrange(4)}, parse_label(f"{label} FROM {stream}")))
         if delays and rng.random() < 0.25:
             clock = max(clock, time[stream] + rng.choice((0, 500, 3000)))
-            found.append(Clock(rng.choice("AB"), clock))
+            found.append(ClockEvent(rng.choice("AB"), clock))
     for name in (ANN, BOB):
         if rng.random() < 0.3:
             found.insert(rng.randrange(len(found)), Change(name, clearance(ROLES[name][:-1])))
@@ -157,10 +167,10 @@ class Replay:
         self._people = dict(world.people)
         self._limit = next((x for x in world.events if isinstance(x, Limit)), Limit())
         self._graph = QueryGraph(lambda _, program, schema: LocalExecutor(program, schema, evaluate))
-        self.received: dict[tuple[str, str], list[Result]] = {}
+        self.received: dict[tuple[str, str], list[OracleResult]] = {}
 
-    def all(self, events: Sequence[Event]) -> dict[tuple[str, str], list[Result]]:
-        self._graph.meet(self._snapshot())
+    def all(self, events: Sequence[Event]) -> dict[tuple[str, str], list[OracleResult]]:
+        self._graph.update(self._snapshot())
         self.received = {(name, x.output): [] for name in self._people for x in self._world.links}
         coming: list[Tuple] = []
         for event, after in zip(events, [*events[1:], None], strict=True):
@@ -172,10 +182,10 @@ class Replay:
                     coming.append(event)
                 case Change():
                     self._people[event.subscriber] = event.clearance  # type: ignore[assignment]
-                    self._graph.meet(self._snapshot())
+                    self._graph.update(self._snapshot())
                     if self._rng.random() < 0.5 or not isinstance(after, Tuple):  # else it is part of the next batch
                         self._note(self._graph.batch([]))
-                case Clock() if event.stream in self._world.setting.delay:
+                case ClockEvent() if event.stream in self._world.setting.delay:
                     floor = event.time - self._world.setting.delay[event.stream]
                     self._note(self._graph.batch([], floors={event.stream: floor}))
         self._batch(coming)
@@ -198,7 +208,7 @@ class Replay:
     def _note(self, found: Sequence[object]) -> None:
         outputs = {x.name: x.output for x in self._queries()}
         for x in delivered_results(found):  # type: ignore[arg-type]
-            own = Result(x.time, x.values, x.label, x.block)  # type: ignore[arg-type]
+            own = OracleResult(x.time, x.values, x.label, x.block)  # type: ignore[arg-type]
             self.received[x.subscriber, outputs[x.query]].append(own)
 
     def _queries(self) -> list[ContinuousQuery]:
@@ -225,7 +235,7 @@ class Replay:
         return CatalogSnapshot(Rules(), descriptors, tuple(queries), tuple(subscribers))
 
 
-def _stage(links: Sequence[Link], link: Link) -> int:
+def _stage(links: Sequence[CascadedQuery], link: CascadedQuery) -> int:
     read = {x.stream.name for block in link.query.blocks for x in block.readings}
     return 1 + max((_stage(links, x) for x in links if x.output in read), default=-1)
 
@@ -238,7 +248,7 @@ def with_looks(rng: Random, events: Sequence[Event], delay: int) -> list[Event]:
         for stream in "AB":
             coming = [x.time for x in events[number:] if isinstance(x, Tuple) and x.stream == stream]
             if rng.random() < 0.3:
-                found.append(Clock(stream, min(coming, default=1_000_000) + delay))
+                found.append(ClockEvent(stream, min(coming, default=1_000_000) + delay))
         found.append(event)
     return found
 

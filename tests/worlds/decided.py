@@ -114,7 +114,7 @@ class Way:
         index = VisibilityIndex(self.rules)
         index.add_view(self.query, {READER: self.reader})
         index.add_view(self.query, {"nobody": None})
-        index.know(self.taken.dictionary.labels)
+        index.add_labels(self.taken.dictionary.labels)
         (rows,) = index.arrive([self.taken.batch], Moments(len(self.taken.batch.times)))
         seen = index.batch().table[rows][0]
         assert not seen[1], "a view without a clearance sees the tuple"
@@ -173,5 +173,5 @@ class Places:
     def of(self, subscriber: str, query: str) -> Address:
         return Address((subscriber, query), ("a",))
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return ("owner", f"{stream}.refused")

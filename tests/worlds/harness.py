@@ -17,7 +17,7 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
-from headgate.ingress.validation import NO_FORM, Whole
+from headgate.ingress.validation import NO_FORM, RawBatch
 from headgate.labels import Clearance, Label, Level, LevelOrder, Rules
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
@@ -62,13 +62,13 @@ class ReadByDriver:
 class Read(ReadByDriver):
     """A batch that its reader has read, with the rows that it rejected."""
 
-    def __init__(self, whole: Whole) -> None:
+    def __init__(self, whole: RawBatch) -> None:
         self._whole = whole
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
 
-    def whole(self) -> Whole:
+    def all_rows(self) -> RawBatch:
         return self._whole
 
 
@@ -144,13 +144,13 @@ class Bench:
         )
         return self.pipeline
 
-    def read_table(self, descriptor: StreamDescriptor) -> Whole:
+    def read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         rows = self.content[descriptor.name]
         if rows is None:
             raise SourceError(f"cannot read table {descriptor.name} as `csv`: PATH_NOT_FOUND")
         full = [(*values, label) for label, *values in rows]
         columns = {x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(descriptor.columns)}
-        return Whole(pa.table(columns))
+        return RawBatch(pa.table(columns))
 
     def files(self) -> FileSink:
         return FileSink(self.home / "out", self)
@@ -180,5 +180,5 @@ class Bench:
     def of(self, subscriber: str, query: str) -> Address:
         return Address((subscriber, query), tuple(name for name, _ in self.queries[query].query.columns))
 
-    def of_refused(self, name: str) -> tuple[str, ...]:
+    def of_rejected(self, name: str) -> tuple[str, ...]:
         return ("owner", f"{name}.rejected")

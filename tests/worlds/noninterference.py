@@ -24,7 +24,7 @@ from headgate.execution.executors import Executor, LocalExecutor, PartitionedExe
 from headgate.execution.partition_groups import partition_groups
 from headgate.expressions import duck
 from headgate.expressions.sql.types import ARROW
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import delivered_results
 from headgate.model.snapshot import CatalogSnapshot
@@ -75,7 +75,7 @@ class Places:
     def of(self, subscriber: str, query: str) -> Address:
         return Address((subscriber, query), self._columns[query])
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return ("owner", f"{stream}.rejected")
 
 
@@ -111,7 +111,7 @@ class Run:
         home, read = self._home / "engine", self._read_table
         self._pipeline = Pipeline(home, self._snapshots, self._make, sinks, self._clock, read_table=read)
 
-    def _read_table(self, descriptor: StreamDescriptor) -> Whole:
+    def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         return _whole(descriptor.name, descriptor.columns, self._content)
 
     def _make(self, running: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
@@ -181,11 +181,11 @@ class Run:
         self.seen.results += sum(counted.values())
 
 
-def _whole(stream: str, columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> Whole:
+def _whole(stream: str, columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> RawBatch:
     """A batch as a reader hands it over: malformed rows are rejected already."""
     bad = [row.malformed for row in rows if row.malformed is not None]
     table = _table(columns, [row for row in rows if row.malformed is None])
-    return Whole(table, [malformed_rows(stream, *bad)] if bad else [])
+    return RawBatch(table, [malformed_rows(stream, *bad)] if bad else [])
 
 
 def _table(columns: tuple[tuple[str, Type], ...], rows: Sequence[Row]) -> pa.Table:

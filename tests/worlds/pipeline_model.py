@@ -18,13 +18,13 @@ from headgate.labels import Clearance, Label
 from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.secure import Mode
-from headgate.testing.oracle import Arrival, Change, Event, Limit, Result, Tuple, cumulative, exact
+from headgate.testing.oracle import Arrival, Change, Event, Limit, OracleResult, Tuple, cumulative, exact
 from worlds.pipeline_worlds import World
 
 Path = tuple[str, ...]
 """A subscriber, and the queries through which it looks."""
 Key = tuple[Path, str]
-Wanted = dict[tuple[str, str], list[Result]]
+Wanted = dict[tuple[str, str], list[OracleResult]]
 """By subscriber and query."""
 
 
@@ -33,11 +33,11 @@ class Made:
     """What one reader receives of a query: results by step and moment, and the watermark after each moment; `ends` has
     the steps in which the view ended, because of a limit or with a query that it read, and at which moment."""
 
-    results: dict[tuple[int, int], list[Result]] = field(default_factory=dict)
+    results: dict[tuple[int, int], list[OracleResult]] = field(default_factory=dict)
     watermarks: dict[tuple[int, int], float | None] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
 
-    def of(self, step: int) -> list[Result]:
+    def of(self, step: int) -> list[OracleResult]:
         return [x for (own, _), results in self.results.items() if own == step for x in results]
 
 
@@ -200,7 +200,7 @@ class Model:
     def _share_out(
         self,
         made: Made,
-        received: Iterable[Result],
+        received: Iterable[OracleResult],
         watermarks: Sequence[float | None],
         when: Sequence[tuple[int, int]],
     ) -> None:
@@ -241,7 +241,7 @@ class Model:
             return {}
         return {step.stream: step.settled - found.delay}
 
-    def _results_of(self, producer: ContinuousQuery, results: Iterable[Result]) -> Iterator[Tuple]:
+    def _results_of(self, producer: ContinuousQuery, results: Iterable[OracleResult]) -> Iterator[Tuple]:
         columns = [name for name, _ in producer.query.columns]
         for result in results:
             values = dict(zip(columns, result.values, strict=True))

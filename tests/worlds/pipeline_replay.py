@@ -20,7 +20,7 @@ from headgate.execution.tasks.executor import TaskExecutor
 from headgate.execution.tasks.step import Tasks
 from headgate.expressions import duck
 from headgate.expressions.sql.types import ARROW
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
 from headgate.model.query import ContinuousQuery
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, delivered_results
@@ -32,7 +32,7 @@ from headgate.recovery.messages import LATE
 from headgate.recovery.pipeline import Pipeline
 from headgate.storage import LocalStorage
 from headgate.testing.clock import ManualClock
-from headgate.testing.oracle import Result
+from headgate.testing.oracle import OracleResult
 from worlds.oracle_expressions import evaluate
 from worlds.pipeline_model import Model, Wanted
 from worlds.pipeline_worlds import Author, Step, World
@@ -70,25 +70,25 @@ class Records(Mailbox):
     def __init__(self) -> None:
         super().__init__()
         self.results: Wanted = {}
-        self.refused: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
         self.ended = set[tuple[str, str]]()
         self.fails = False
         self._coming: Sequence[RejectedRows] = ()
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
-        super().prepare(results, refused, as_staged=as_staged)
-        self._coming = refused
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:
+        super().prepare(results, rejected, as_staged=as_staged)
+        self._coming = rejected
 
     def publish(self, verify: Verify) -> None:  # noqa: ARG002
         if self.fails:
             raise Lost
-        results, refused = self._ready, self._coming
+        results, rejected = self._ready, self._coming
         for x in delivered_results(results):
             found = self.results.setdefault((x.subscriber, x.query), [])
-            found.append(Result(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
+            found.append(OracleResult(x.time, x.values, x.label, x.block))  # type: ignore[arg-type]
         self.ended |= {(name, x.query) for x in results if x.ended for name in x.subscribers}
-        for part in refused:
-            self.refused[part.reason] += len(part.rows)
+        for part in rejected:
+            self.rejected[part.reason] += len(part.rows)
 
 
 class Dice(Placement):
@@ -146,8 +146,8 @@ class Replay:
             return AdaptiveExecutor(program, schema, here, there, Dice(self.rng))
         return there()
 
-    def read_table(self, descriptor: StreamDescriptor) -> Whole:
-        return Whole(_arrow(descriptor.columns, [row for row, _ in self.content[descriptor.name]]))
+    def read_table(self, descriptor: StreamDescriptor) -> RawBatch:
+        return RawBatch(_arrow(descriptor.columns, [row for row, _ in self.content[descriptor.name]]))
 
     def step(self, step: Step) -> Records:
         """What went out with it."""
@@ -238,9 +238,9 @@ def compare(where: str, step: Step, found: Records, expected: Wanted) -> None:
         ours, theirs = (in_order(query, x.get(key, [])) for x in (found.results, expected))
         assert agree(ours, theirs), f"{where}: {key}"
     if step.kind != "restart" and not step.lost:
-        late = sum(n for reason, n in found.refused.items() if reason.startswith(LATE))
-        assert late <= len(step.tuples) and found.refused.total() - late == sum(step.refused.values()), where
-        assert found.refused.items() >= step.refused.items(), where
+        late = sum(n for reason, n in found.rejected.items() if reason.startswith(LATE))
+        assert late <= len(step.tuples) and found.rejected.total() - late == sum(step.refused.values()), where
+        assert found.rejected.items() >= step.refused.items(), where
 
 
 def count(step: Step, expected: Wanted, counts: Counter[str]) -> None:

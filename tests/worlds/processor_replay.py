@@ -25,7 +25,7 @@ from headgate.model.view import View
 from headgate.plan.queries import Query, Stream
 from headgate.plan.secure import Mode
 from headgate.recovery.state import Saved, StateFolder
-from headgate.testing.oracle import Change, Event, Result, Tuple, cumulative, exact
+from headgate.testing.oracle import Change, Event, OracleResult, Tuple, cumulative, exact
 
 TOP = Level("TS")
 
@@ -67,7 +67,7 @@ class Replay:
         """What was written down is all that is left."""
         self.save(folder)
         self.processor = self.fresh()
-        self.processor.know({number: label for label, number in self.numbers.items()})
+        self.processor.add_labels({number: label for label, number in self.numbers.items()})
         states = StateFolder(folder)
         found = states.newest()
         assert found is not None
@@ -77,7 +77,7 @@ class Replay:
     def batch(self, tuples: Sequence[Tuple], *, last: bool = False) -> None:
         for label in {tuple_.label for tuple_ in tuples}:
             self.numbers.setdefault(label, len(self.numbers) + 1)
-        self.processor.know({number: label for label, number in self.numbers.items()})
+        self.processor.add_labels({number: label for label, number in self.numbers.items()})
         runs: list[list[Tuple]] = []
         for tuple_ in tuples:  # neighbours of one stream arrive together
             if runs and runs[-1][0].stream == tuple_.stream:
@@ -102,15 +102,15 @@ class Replay:
             if name == event.subscriber:
                 self.processor.change(view, {name: event.clearance})
 
-    def results(self, query: str, subscriber: str) -> list[Result]:
+    def results(self, query: str, subscriber: str) -> list[OracleResult]:
         return [
-            Result(x.time, x.values, x.label, x.block)  # type: ignore[arg-type]
+            OracleResult(x.time, x.values, x.label, x.block)  # type: ignore[arg-type]
             for x in self.received
             if (x.query, x.subscriber) == (query, subscriber)
         ]
 
 
-def in_order(query: Query, results: list[Result]) -> list[Result]:
+def in_order(query: Query, results: list[OracleResult]) -> list[OracleResult]:
     """What merely passes has no certain place among the rest."""
     return sorted(results, key=lambda result: query.blocks[result.block].stateless)
 

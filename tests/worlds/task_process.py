@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
 from headgate.execution.tasks.intake import advance_parts, label_texts, read_split
-from headgate.execution.tasks.step import Intake, Outcome, SplitStep, Step, TaskPlan
+from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.splits import Split
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -35,8 +35,8 @@ class FileBatch:
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
 
-    def whole(self) -> Whole:
-        return Whole(self.table)
+    def all_rows(self) -> RawBatch:
+        return RawBatch(self.table)
 
     def size(self) -> int:
         return int(self.table.nbytes)
@@ -51,6 +51,7 @@ class TasksHere:
     """Sometimes a task loses what it had in memory, or runs twice; only the second attempt counts then."""
 
     on_this_machine = True
+    at_once = 3
 
     def __init__(self, seed: int = 0) -> None:
         self._rng = Random(seed)
@@ -61,7 +62,7 @@ class TasksHere:
         self.works = 0
         """How often results were staged for a reader."""
 
-    def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
+    def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         return self._each(plan, worker.advance, step, parts)
 
     def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:

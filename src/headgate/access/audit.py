@@ -64,7 +64,7 @@ def _clean(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Record:
+class AuditRecord:
     number: int
     time: float
     event: Event
@@ -117,7 +117,7 @@ def sealed_text(previous: str, number: int, time: float, event: Event) -> str:
     return _encode([previous, number, time, event._asdict()])
 
 
-def verify(seal: Seal, records: Iterable[Record], head: Head, expect: str = "") -> list[str]:
+def verify(seal: Seal, records: Iterable[AuditRecord], head: Head, expect: str = "") -> list[str]:
     """The faults of a trail, one line each; empty when every record is as it was written."""
     faults = []
     previous, number, seen = START, 0, {f"0:{START}"}

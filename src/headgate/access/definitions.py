@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.cql.deadlines import Deadline, Version
 from headgate.cql.statements import Limit
 from headgate.labels import Semantics
 
@@ -93,6 +94,7 @@ class QueryDefinition:
     sources: the streams that it reads, as often as the text names them
     widths: how many columns each of `sources` had when the text was written; empty: as many as it has now
     revision: how often it was replaced
+    deadline: how soon its results are due, and its QoS versions; None: whenever they come
     """
 
     inputs: tuple[int, ...]
@@ -107,6 +109,7 @@ class QueryDefinition:
     sources: tuple[int, ...] = ()
     widths: tuple[int, ...] = ()
     revision: int = 0
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,26 @@ def _query(plain: Mapping[str, Any]) -> QueryDefinition:
         tuple(map(int, plain.get("sources", ()))),
         tuple(map(int, plain.get("widths", ()))),
         int(plain.get("revision", 0)),
+        _deadline(plain["deadline"]) if "deadline" in plain else None,
     )
+
+
+def _deadline(plain: Mapping[str, Any]) -> Deadline:
+    versions = (
+        Version(float(x.get("sample", 1)), x.get("slide"), tuple(x["columns"]) if "columns" in x else None)
+        for x in plain.get("lower", ())
+    )
+    return Deadline(int(plain["milliseconds"]), tuple(versions))
+
+
+def _plain_deadline(x: Deadline) -> dict[str, Any]:
+    lower = [
+        ({"sample": v.sample} if v.sample != 1 else {})
+        | ({"slide": v.slide} if v.slide is not None else {})
+        | ({"columns": list(v.columns)} if v.columns is not None else {})
+        for v in x.lower
+    ]
+    return {"milliseconds": x.milliseconds} | ({"lower": lower} if lower else {})
 
 
 def _plain_query(x: QueryDefinition) -> dict[str, Any]:
@@ -243,6 +265,7 @@ def _plain_query(x: QueryDefinition) -> dict[str, Any]:
         "text": x.text,
         "widths": list(x.widths),
         "revision": x.revision,
+        "deadline": None if x.deadline is None else _plain_deadline(x.deadline),
     }
     given = {key: value for key, value in choices.items() if value}
     return always | given | ({"sources": list(x.sources)} if x.text else {})

@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 from headgate.access import rows as r
 from headgate.access.authorizer import Authorizer
 from headgate.access.policy_rights import JUDGED_BY, Basis, Judge
-from headgate.access.state import State, Table, grant_table
+from headgate.access.state import RowTable, State, grant_table
 from headgate.clock import Clock
 from headgate.errors import HeadgateError
 from headgate.labels import Level
 from headgate.sendlog.values import Row, canonical
 
 if TYPE_CHECKING:
-    from headgate.sendlog.policy import PolicyEngine, Said, Wanted
+    from headgate.sendlog.policy import PolicyEngine, Said, StatementPredicate
 
 _DEPENDS = ("policies", "policy_statements", *JUDGED_BY)
 _NEVER = float("inf")
 
 
 @dataclass
-class _Engine:
+class _LoadedPolicy:
     """A policy with its engine, or with the reason why it has none."""
 
     policy: r.Policy
@@ -49,14 +49,14 @@ class Policies:
         self.stored = Authorizer(state)
         """What the store alone gives: by this owners of policies are judged."""
         self._judges = Judge(state, self.stored)
-        self._engines: dict[str, _Engine] = {}
+        self._engines: dict[str, _LoadedPolicy] = {}
         self._seen: tuple[int, ...] = ()
         self._until = _NEVER
         self._since = 0.0
         self._version = 0
         self._roles: dict[str, dict[str, Basis]] = {}
         self._levels: dict[str, dict[Level, Basis]] = {}
-        self._grants: Table[r.Grant] = grant_table(lambda *_: None)
+        self._grants: RowTable[r.Grant] = grant_table(lambda *_: None)
         self._current: dict[r.Key, r.Grant] = {}
         self._bases: dict[r.Key, Basis] = {}
 
@@ -102,11 +102,11 @@ class Policies:
         found = self._engines.get(policy)
         return found.fault if found is not None else ""
 
-    def wanted(self, policy: str) -> Mapping[str, Wanted]:
+    def predicates(self, policy: str) -> Mapping[str, StatementPredicate]:
         """The statements that a policy's rules read."""
         self.catch_up()
         found = self._engines.get(policy)
-        return found.engine.rules.wanted if found is not None and found.engine is not None else {}
+        return found.engine.rules.predicates if found is not None and found.engine is not None else {}
 
     def derived(self, policy: str) -> int:
         """How many rights a policy derives, whether they count or not."""
@@ -121,7 +121,7 @@ class Policies:
 
     def until(self, statement: r.PolicyStatement) -> float:
         """When a statement ends."""
-        wanted = self.wanted(statement.policy).get(statement.predicate)
+        wanted = self.predicates(statement.policy).get(statement.predicate)
         return _NEVER if wanted is None or wanted.lifetime is None else statement.accepted + wanted.lifetime
 
     # Following the store --------------------------------------------------------------------------------------------
@@ -154,14 +154,14 @@ class Policies:
             if found.engine is None:
                 continue
             try:
-                found.engine.hold(self._in_force(policy, found.engine.rules.wanted, now))
+                found.engine.hold(self._in_force(policy, found.engine.rules.predicates, now))
                 found.fault = ""
             except HeadgateError as error:
                 found.fault = error.message
             except Exception as error:  # whatever it is, this policy gives nothing
                 found.fault = f"it cannot be evaluated ({type(error).__name__})"
 
-    def _in_force(self, policy: r.Policy, wanted: Mapping[str, Wanted], now: float) -> dict[str, Said]:
+    def _in_force(self, policy: r.Policy, wanted: Mapping[str, StatementPredicate], now: float) -> dict[str, Said]:
         """Statements of users who are not locked, signed by a key they still have, whose lifetime has not passed."""
         from headgate.sendlog.policy import Said
 
@@ -241,10 +241,10 @@ def _row(text: str) -> Row:
     return found if isinstance(found, tuple) else ()
 
 
-def _started(policy: r.Policy) -> _Engine:
+def _started(policy: r.Policy) -> _LoadedPolicy:
     from headgate.sendlog.policy import PolicyEngine, read_rules  # a store without policies starts without it
 
     try:
-        return _Engine(policy, PolicyEngine(policy.name, read_rules(policy.rules)))
+        return _LoadedPolicy(policy, PolicyEngine(policy.name, read_rules(policy.rules)))
     except Exception as error:  # rules of another version, or a damaged store
-        return _Engine(policy, None, f"its rules cannot be read ({type(error).__name__})")
+        return _LoadedPolicy(policy, None, f"its rules cannot be read ({type(error).__name__})")

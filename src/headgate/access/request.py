@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.access import objects
 from headgate.access import rows as r
-from headgate.access.audit import Record
+from headgate.access.audit import AuditRecord
 from headgate.access.authorizer import Authorizer, Principal, known_level, shown
 from headgate.access.catalog import Catalog
 from headgate.access.definitions import Definition
@@ -80,7 +80,7 @@ class Work(Protocol):
 
     def audit_records(
         self, newest: int, levels: list[str], user: str | None, objects: list[str], since: int
-    ) -> list[Record]: ...
+    ) -> list[AuditRecord]: ...
 
 
 Handler = Callable[["Request", Any], Result]

@@ -18,7 +18,7 @@ Change = tuple[str, r.Key, r.Row | None, r.Row | None]  # table, key, row before
 _NOTHING: dict[Any, Any] = {}
 
 
-class Table(Generic[R]):
+class RowTable(Generic[R]):
     """Rows by key, and by as many indexes as needed. All changes go through `put` and `remove`."""
 
     def __init__(self, row: type[R], log: Callable[[str, r.Key, R | None], None], **indexes: Index) -> None:
@@ -79,9 +79,9 @@ class Table(Generic[R]):
             self._rows[key] = row
 
 
-def grant_table(log: Callable[[str, r.Key, r.Grant | None], None]) -> Table[r.Grant]:
+def grant_table(log: Callable[[str, r.Key, r.Grant | None], None]) -> RowTable[r.Grant]:
     """Grants, with the indexes that decisions and the catalog need: those of the store, and those of policies."""
-    return Table(
+    return RowTable(
         r.Grant,
         log,
         object=lambda x: x.object,
@@ -97,14 +97,14 @@ class State:
 
     def __init__(self) -> None:
         log = self._record
-        self.users = Table(r.User, log)
-        self.roles = Table(r.Role, log, owner=lambda x: x.owner)
-        self.memberships = Table(r.Membership, log, user=lambda x: x.user, role=lambda x: x.role)
-        self.inheritances = Table(r.Inheritance, log, senior=lambda x: x.senior, junior=lambda x: x.junior)
-        self.separations = Table(r.Separation, log)
-        self.levels = Table(r.LevelRow, log)
-        self.compartments = Table(r.Compartment, log)
-        self.objects = Table(
+        self.users = RowTable(r.User, log)
+        self.roles = RowTable(r.Role, log, owner=lambda x: x.owner)
+        self.memberships = RowTable(r.Membership, log, user=lambda x: x.user, role=lambda x: x.role)
+        self.inheritances = RowTable(r.Inheritance, log, senior=lambda x: x.senior, junior=lambda x: x.junior)
+        self.separations = RowTable(r.Separation, log)
+        self.levels = RowTable(r.LevelRow, log)
+        self.compartments = RowTable(r.Compartment, log)
+        self.objects = RowTable(
             r.Object,
             log,
             kind=lambda x: x.kind,
@@ -114,24 +114,25 @@ class State:
             owned_name=lambda x: (x.owner, x.kind, x.name, x.level),
         )
         self.grants = grant_table(log)
-        self.sessions = Table(r.Session, log, user=lambda x: x.user)
-        self.subscriptions = Table(
+        self.sessions = RowTable(r.Session, log, user=lambda x: x.user)
+        self.subscriptions = RowTable(
             r.Subscription,
             log,
             user=lambda x: x.user,
             user_level=lambda x: (x.user, x.level),
             stream=lambda x: x.stream,
         )
-        self.login_sources = Table(r.LoginSource, log, user=lambda x: x.user)
-        self.parameters = Table(r.Parameter, log)
-        self.source_names = Table(r.SourceName, log)
-        self.policies = Table(r.Policy, log, address=lambda x: x.address, owner=lambda x: x.owner)
-        self.policy_statements = Table(
+        self.login_sources = RowTable(r.LoginSource, log, user=lambda x: x.user)
+        self.parameters = RowTable(r.Parameter, log)
+        self.source_names = RowTable(r.SourceName, log)
+        self.policies = RowTable(r.Policy, log, address=lambda x: x.address, owner=lambda x: x.owner)
+        self.policy_statements = RowTable(
             r.PolicyStatement, log, policy=lambda x: x.policy, speaker=lambda x: x.speaker, signer=lambda x: x.signer
         )
-        self.policy_numbers = Table(r.PolicyNumber, log, policy=lambda x: x.policy)
-        self.tables: dict[str, Table[Any]] = {
-            row.table: next(t for t in vars(self).values() if isinstance(t, Table) and t.row is row) for row in r.ROWS
+        self.policy_numbers = RowTable(r.PolicyNumber, log, policy=lambda x: x.policy)
+        self.tables: dict[str, RowTable[Any]] = {
+            row.table: next(t for t in vars(self).values() if isinstance(t, RowTable) and t.row is row)
+            for row in r.ROWS
         }
         self.changed: dict[str, int] = dict.fromkeys(self.tables, 0)
         self._before: dict[tuple[str, r.Key], r.Row | None] = {}

@@ -30,7 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from headgate.access import database, leases
 from headgate.access import tables as t
-from headgate.access.audit import START, Event, Head, Record, Seal
+from headgate.access.audit import START, AuditRecord, Event, Head, Seal
 from headgate.access.state import Change, State
 from headgate.clock import Clock
 from headgate.errors import LeaseLost, StoreError
@@ -81,7 +81,7 @@ class Transaction:
 
     def audit_records(
         self, newest: int, levels: list[str], user: str | None, objects: list[str], since: int
-    ) -> list[Record]:
+    ) -> list[AuditRecord]:
         """The newest records of these levels, oldest first: all of them, or those of a user and about its objects."""
         a = t.audit.c
         query = select(t.audit).where(a.level.in_(levels), a.number > since)
@@ -354,7 +354,7 @@ class Store:
             return _head(connection)
 
     @contextmanager
-    def audit_trail(self) -> Iterator[tuple[Iterator[Record], Head]]:
+    def audit_trail(self) -> Iterator[tuple[Iterator[AuditRecord], Head]]:
         """The whole trail, read in pieces, and the head it had at that moment."""
         with self._reachable(), self._snapshot() as connection:
             head = _head(connection)
@@ -406,11 +406,11 @@ def _head(connection: Connection) -> Head:
     return Head(row["audit_count"], row["audit_mac"], row["audit_seal"])
 
 
-def _record(row: dict[str, Any]) -> Record:
+def _record(row: dict[str, Any]) -> AuditRecord:
     number, time, mac = row.pop("number"), row.pop("time"), row.pop("mac")
     if row["granted"] in (0, 1):
         row["granted"] = bool(row["granted"])
-    return Record(number, time, Event(**row), mac)
+    return AuditRecord(number, time, Event(**row), mac)
 
 
 def _written_by_all(engine: Engine) -> tuple[str, str]:

@@ -14,6 +14,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     "joins": ("headgate.bench.joins", "How fast joins run as their windows, keys, views and queries grow."),
     "secfilter": ("headgate.bench.secfilter", "What labelling and filtering add to queries of 4 to 64 operators."),
     "peers": ("headgate.bench.peers.bench", "Headgate beside Structured Streaming, bytewax and Flink."),
+    "scale": ("headgate.bench.scale", "How tasks do as tuples, partitions and cores grow, and what the driver does."),
     "shared": ("headgate.bench.shared", "What it costs that people share a query (paper 001, Figure 9)."),
     "latency": ("headgate.bench.latency", "How long a tuple takes from its arrival to everyone who waits for it."),
     "publish": (
@@ -25,6 +26,7 @@ BENCHES: dict[str, tuple[str, str]] = {
         "How fast tuples come from Kafka, beside bare Spark queries over the same topic.",
     ),
     "star": ("headgate.bench.star", "Deadlines without covert channels: the experiments of paper 004."),
+    "deadlines": ("headgate.bench.deadlines", "Live queries with deadlines at three levels under twice the load."),
     "sendlog": ("headgate.bench.sendlog.bench", "What signed rules cost: best paths (paper 003), policy decisions."),
     "sendlog-overlays": ("headgate.bench.sendlog.overlays", "What signed overlays and provenance cost (paper 003)."),
     "sendlog-scale": ("headgate.bench.sendlog.scale", "Recursive rules over much data on Spark."),

@@ -102,6 +102,6 @@ def _batch(program: Program, schema: pa.Schema, size: int) -> pa.Table:
 
 def _everything(program: Program) -> Visibility:
     """One reader of each query, who sees all tuples."""
-    targets = tuple(block.target for block in program.passing)
+    targets = tuple(block.target for block in program.stateless)
     never = np.zeros(len(targets), np.int64)
     return Visibility(targets, np.ones((1, len(targets)), np.int32), (frozenset(),), never, never, {1: "U"})

@@ -182,7 +182,7 @@ class _Path:
         """The label numbers of tuples, read from their texts."""
         batch, _ = self._ingress.take(rows, 0)
         new = {number: self._dictionary.labels[number] for number in self._dictionary.new_since(self._known)}
-        self._index.know(new)
+        self._index.add_labels(new)
         self._known = self._dictionary.next
         return batch.labels
 

@@ -164,7 +164,7 @@ def _secured(running_: ContinuousQuery, descriptor: StreamDescriptor) -> Way:
     ingress = Ingress(descriptor, Rules(), numbers.number)
     if descriptor.labels:
         ingress.register([(text,) for text in LABELS])
-    processor.know(numbers.labels)
+    processor.add_labels(numbers.labels)
     processor.subscribe(running_.name, {"somebody": Clearance(frozenset(ROLES), LEAST, frozenset({descriptor.name}))})
     return Way(ingress, processor, numbers)
 

@@ -184,10 +184,10 @@ def _measure(size: Size, rounds: int) -> tuple[float, float, float]:
             for headgate in pair:
                 start = time.perf_counter()
                 headgate.execute(token, text)
-                engines[headgate].meet(headgate.snapshot())
+                engines[headgate].update(headgate.snapshot())
                 times[headgate].append(1000 * (time.perf_counter() - start))
                 headgate.execute(token, f"STOP QUERY q{number}; UNSUBSCRIBE FROM q{number}")
-                engines[headgate].meet(headgate.snapshot())
+                engines[headgate].update(headgate.snapshot())
         gc.enable()
         for headgate in (secure, plain):
             headgate.close()

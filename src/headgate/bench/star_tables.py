@@ -19,7 +19,7 @@ def row(part: str, case: str, what: str, paper: str, ours: str) -> Row:
     return {"part": part, "case": case, "what": what, "paper": paper, "ours": ours}
 
 
-class Found:
+class Summaries:
     """Summaries by set, x and approach."""
 
     def __init__(self, summaries: Sequence[Summary]) -> None:
@@ -40,13 +40,13 @@ def between(means: Sequence[Mean]) -> str:
 
 def reproduction_rows(summaries: Sequence[Summary]) -> Iterator[Row]:
     """Every number in the text of section 4; where the text gives a bound for all x, the range over all x."""
-    found = Found(summaries)
+    found = Summaries(summaries)
     yield from _set_1(found)
     yield from _set_2(found)
     yield from _sets_3_and_4(found)
 
 
-def _set_1(found: Found) -> Iterator[Row]:
+def _set_1(found: Summaries) -> Iterator[Row]:
     part = "reproduction, set 1"
     low = [s.misses[0] for a in (OPEN, OPEN_AC, COVERT_AC, STAR) for s in found.many("set 1", a)]
     yield row(part, "all approaches, all AppLoads", "MR0 %", "near zero", between(low))
@@ -69,7 +69,7 @@ def _set_1(found: Found) -> Iterator[Row]:
     yield row(part, "STAR, AppLoad 200 %", "highest transient MR1 %", "7.43 at 395 s", _peak(full[STAR]))
 
 
-def _set_2(found: Found) -> Iterator[Row]:
+def _set_2(found: Summaries) -> Iterator[Row]:
     part = "reproduction, set 2"
     full = {a: found.one("set 2", 1.0, a) for a in (OPEN_AC, COVERT_AC, STAR)}
     yield row(part, "Covert-AC, EstErr 1", "MR0 %", "over 30", str(full[COVERT_AC].misses[0]))
@@ -88,7 +88,7 @@ def _set_2(found: Found) -> Iterator[Row]:
     yield row(part, "STAR, EstErr 1", "highest transient MR1 %", "5.6 at 160 s", _peak(full[STAR]))
 
 
-def _sets_3_and_4(found: Found) -> Iterator[Row]:
+def _sets_3_and_4(found: Summaries) -> Iterator[Row]:
     stated = {
         "set 3": ("below 1", "below 3", "87 to 93", "50 to 65", "7.39 at 130 s"),
         _LARGEST: ("above zero", "below 3", "88 to 92", "50 to 60", "7.15 at 250 s"),
@@ -159,7 +159,7 @@ def profile_rows(profiles: Mapping[float, Sequence[Profile]]) -> Iterator[Row]:
 
 def sensitivity_rows(summaries: Sequence[Summary], paper: Sequence[Summary]) -> Iterator[Row]:
     """The cases that carry the reproduction, as they are and with one setting changed."""
-    found = Found(paper)
+    found = Summaries(paper)
     yield row(
         "sensitivity",
         "as reproduced",

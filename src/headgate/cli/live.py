@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headgate.cli.streams import cell, told, write_text
+from headgate.cli.streams import notice_text, value_text, write_text
 from headgate.client import Client, Received
 from headgate.plain import counted, visible
 
@@ -35,7 +35,7 @@ def draw(stream: str, received: Iterable[Received], console: Console) -> None:
     with Live(_table(stream, newest, count, notice), console=console, refresh_per_second=_OFTEN) as live:
         for each in received:
             if each.values is None:
-                notice = told(each)
+                notice = notice_text(each)
             else:
                 newest.append(each)
                 count += 1
@@ -53,5 +53,5 @@ def _table(stream: str, newest: Iterable[Received], count: int, notice: str) -> 
         table.add_column(Text(visible(name)))
     for row in rows:
         values = row.values or {}
-        table.add_row(row.time, *(Text(visible(cell(values.get(name)))) for name in columns))
+        table.add_row(row.time, *(Text(visible(value_text(values.get(name)))) for name in columns))
     return table

@@ -46,6 +46,7 @@ COMMANDS = {
     "sendlog": ("headgate.cli.sendlog", "sendlog", "Check, explain and run SeNDlog programs."),
     "why": ("headgate.cli.sendlog", "why", "Show why a SeNDlog fact holds, and verify its proof."),
     "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
+    "deadlines": ("headgate.cli.deadlines", "deadlines", "Show how queries with deadlines did, by level."),
     "cluster": ("headgate.cli.cluster", "cluster", "Prepare a cluster of Spark for Headgate."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from headgate.cli.context import say
 from headgate.clock import Clock, SystemClock
 from headgate.plain import counted
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds between two lines of the log; they double each time."""
@@ -50,7 +50,7 @@ class Bar:
         if self._log is not None:
             self._log.begin()
 
-    def show(self, counts: Counts) -> None:
+    def show(self, counts: RunCounts) -> None:
         told = counted(counts.received.total(), "result")
         if self._everyone:
             told = f"{counted(counts.tuples.total(), 'tuple')} in {counted(counts.batches, 'batch', 'batches')}, {told}"

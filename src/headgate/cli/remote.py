@@ -13,7 +13,7 @@ import headgate.cli.bare_httpx  # noqa: F401 - before anything imports httpx
 from headgate.cli.context import say
 from headgate.client import Client, connect
 from headgate.client.local import server_of
-from headgate.client.profiles import Profile, Profiles
+from headgate.client.profiles import Profiles, ServerProfile
 from headgate.client.trust import fingerprint, seen
 from headgate.errors import AuthenticationFailed
 from headgate.lexing import quote
@@ -28,7 +28,7 @@ _VERB = "EXPLAIN "
 
 
 @dataclass(frozen=True)
-class Result:
+class RemoteResult:
     """An answer of a server; its picture is asked for when somebody wants it."""
 
     text: str
@@ -45,7 +45,7 @@ class Result:
 class Remote:
     """A server as commands see it; it answers what the facade `service.Headgate` would answer here."""
 
-    profile: Profile
+    profile: ServerProfile
     profiles: Profiles
     certificate: Path | None = None
 
@@ -58,7 +58,7 @@ class Remote:
     def local(cls, home: Path, store: str | None) -> Remote:
         """The server that has a home folder; it is started if none runs."""
         url = server_of(home, store)
-        return cls(Profile(url, url), Profiles())
+        return cls(ServerProfile(url, url), Profiles())
 
     @contextmanager
     def client(self, token: str = "") -> Iterator[Client]:
@@ -95,10 +95,11 @@ class Remote:
         with self.client(token) as client:
             client.logout()
 
-    def execute(self, token: str, script: str) -> list[Result]:
+    def execute(self, token: str, script: str) -> list[RemoteResult]:
         with self.client(token) as client:
             return [
-                Result(x.text, x.columns, x.rows, lambda: self._drawn(token, script)) for x in client.execute(script)
+                RemoteResult(x.text, x.columns, x.rows, lambda: self._drawn(token, script))
+                for x in client.execute(script)
             ]
 
     def _drawn(self, token: str, script: str) -> str:

@@ -25,12 +25,13 @@ from headgate.home import is_served
 from headgate.ingress.spark_settings import SparkSettings, spark_settings
 from headgate.model.limits import Limits
 from headgate.plain import format_csv, format_table, json_line, visible
+from headgate.recovery.deadlines import Governing
 from headgate.recovery.home import forget
 from headgate.server.settings import read_settings
 from headgate.service import Headgate
 from headgate.service.run_client import KINDS, RunClient, Shown, SparkTarget
 from headgate.service.runs import Execution, Processing, Unread
-from headgate.stores import Place as StatePlace
+from headgate.stores import StateLocation
 
 SHOWN = 20
 UNREAD, ENDED, INTERRUPTED = 1, 3, 128
@@ -173,14 +174,14 @@ def run(
             show(result, form)
         if statements_only:
             return
-        engine = _Engine(
+        engine = _EngineOptions(
             master,
             spark_settings(conf, conf_file),
             Execution(execution, partitions),
             read_settings(place.home, limits).limits,
             place_of(state, state_options),
         )
-        results = Results(out, kind, to, form)
+        results = ResultsTarget(out, kind, to, form)
         _process(place, headgate, results, engine, follow=follow, everyone=everyone, fresh=fresh, take_over=take_over)
 
 
@@ -198,7 +199,7 @@ def _text(script: str, name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Results:
+class ResultsTarget:
     """Where results go; without a destination they are printed, for people or in a `form` for programs."""
 
     out: Path | None
@@ -212,14 +213,14 @@ class Results:
 
 
 @dataclass(frozen=True)
-class _Engine:
+class _EngineOptions:
     """Where Spark runs, its settings, where in it operators run, the limits of each view, and where the state is."""
 
     master: str | None
     settings: SparkSettings
     execution: Execution
     limits: Limits
-    state: StatePlace | None
+    state: StateLocation | None
 
 
 def _target(format_: str | None, options: Sequence[str], file: Path | None) -> SparkTarget | None:
@@ -247,8 +248,8 @@ def _options(where: str, lines: Sequence[str]) -> dict[str, str]:
 def _process(
     place: Place,
     headgate: Headgate,
-    results: Results,
-    engine: _Engine,
+    results: ResultsTarget,
+    engine: _EngineOptions,
     *,
     follow: bool,
     everyone: bool,
@@ -275,6 +276,7 @@ def _process(
         limits=engine.limits,
         place=where,
         take_over=take_over,
+        governing=Governing() if follow else None,
     )
     with Bar(follow=follow, everyone=everyone) as bar, started as work, _asked_to_end() as asked:
         unread: list[str] = []
@@ -319,7 +321,7 @@ def _warn(client: RunClient, work: Processing) -> None:
         say(line, err=True)
 
 
-def _kept(results: Results) -> str:
+def _kept(results: ResultsTarget) -> str:
     """What an interruption leaves, and how to continue."""
     shown = "the results so far are printed above" if results.printed else "the results so far are written"
     return f"{shown} and do not come again; the same command continues after them, with --fresh from the beginning"

@@ -23,6 +23,7 @@ _SETTINGS = [
         help="PEM file with the authority whose certificates log users in.",
     ),
     click.option("--master", help="Where Spark runs; default local[2]."),
+    click.option("--architecture", help="Who computes: trusted (default), replicated, kernelized."),
     with_limits,
 ]
 

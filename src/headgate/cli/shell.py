@@ -51,7 +51,7 @@ def shell(place: Place, form: str | None) -> None:
             answer(client, sys.stdin.read(), form)
             return
         say(f"headgate at {client.url}, as {client.user}; \\? for help")
-        session = Session(client, form)
+        session = ShellSession(client, form)
         for text in _typed(session, place.home if place.server is None else None):
             if not session.take(text):
                 break
@@ -63,7 +63,7 @@ def answer(client: Client, script: str, form: str | None) -> None:
 
 
 @dataclass
-class Session:
+class ShellSession:
     """What the shell does with a text; the client is asked again for names when something may have changed them."""
 
     client: Client
@@ -124,7 +124,7 @@ def is_complete(text: str) -> bool:
     return not stripped or stripped.startswith("\\") or stripped.endswith(";") or stripped in ("quit", "exit")
 
 
-def _typed(session: Session, home: Path | None) -> Iterator[str]:
+def _typed(session: ShellSession, home: Path | None) -> Iterator[str]:
     """What a person types, until Ctrl-D; Ctrl-C forgets what is typed so far."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion

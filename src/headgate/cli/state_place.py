@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from headgate.errors import HeadgateError
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 
 def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,7 +27,7 @@ def with_place(command: Callable[..., Any]) -> Callable[..., Any]:
     return state(options(command))
 
 
-def place_of(state: str | None, file: Path | None) -> Place | None:
+def place_of(state: str | None, file: Path | None) -> StateLocation | None:
     if state is None:
         if file is not None:
             raise HeadgateError("cannot use --state-options without --state")
@@ -39,4 +39,4 @@ def place_of(state: str | None, file: Path | None) -> Place | None:
     pairs = [line.strip().partition("=") for line in lines if line.strip() and not line.strip().startswith("#")]
     if not all(name and equals for name, equals, _ in pairs):  # not repeated here: it may be a secret
         raise HeadgateError(f"cannot read the options in `{file}`: write each as NAME=VALUE")
-    return Place(state, {name.strip(): value.strip() for name, _, value in pairs})
+    return StateLocation(state, {name.strip(): value.strip() for name, _, value in pairs})

@@ -60,7 +60,7 @@ class _Csv:
 
     def write(self, received: Received) -> None:
         if received.values is None:
-            say(told(received), err=True)
+            say(notice_text(received), err=True)
             return
         rows = [["position", "time", "label", *received.values]] if not self._named else []
         self._named = True
@@ -71,17 +71,17 @@ class _Csv:
 def write_text(received: Received) -> None:
     """One line for people."""
     if received.values is None:
-        say(told(received))
+        say(notice_text(received))
     else:
-        say("  ".join([received.time, *(f"{name}={cell(value)}" for name, value in received.values.items())]))
+        say("  ".join([received.time, *(f"{name}={value_text(value)}" for name, value in received.values.items())]))
 
 
-def told(received: Received) -> str:
+def notice_text(received: Received) -> str:
     """A notice in words."""
     return "; ".join(f"{_SAID.get(word, f'it {word}')}: {why}" for word, why in (received.notice or {}).items())
 
 
-def cell(value: Any) -> str:
+def value_text(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 

@@ -15,7 +15,15 @@ import httpx
 
 from headgate.client import forms
 from headgate.client.client import STARTING_SECONDS, address_of, context_of
-from headgate.client.forms import FIRST_PAUSE, LONGEST_PAUSE, Answer, Reasons, Received, Sender, Wanted
+from headgate.client.forms import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Answer,
+    PublisherIdentity,
+    Reasons,
+    Received,
+    ResultsRequest,
+)
 from headgate.client.wire import AsyncWire, Busy, Unreachable, acheck
 from headgate.errors import StoreError
 from headgate.protocol import ARROW_STREAM, EVENTS
@@ -56,6 +64,7 @@ class AsyncClient:
 
     def __init__(self, url: str, context: ssl.SSLContext | None = None, token: str = "") -> None:
         self._wire = AsyncWire(url, context, token)
+        self._idle: dict[str, list[AsyncPublisher]] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,7 +118,9 @@ class AsyncClient:
         events, pause = forms.Events(stream, after), FIRST_PAUSE
         while True:
             try:
-                async for received in self._events(Wanted(stream, EVENTS, events.position, begin, follow), events):
+                async for received in self._events(
+                    ResultsRequest(stream, EVENTS, events.position, begin, follow), events
+                ):
                     pause = FIRST_PAUSE
                     yield received
                 if not follow:
@@ -124,7 +135,7 @@ class AsyncClient:
         until = time.monotonic() + STARTING_SECONDS
         while True:
             try:
-                async with self._opened(Wanted(stream, EVENTS, "", "now", follow=False)) as answer:
+                async with self._opened(ResultsRequest(stream, EVENTS, "", "now", follow=False)) as answer:
                     if answer.status_code != 409:
                         await acheck(answer)
                         return
@@ -136,13 +147,13 @@ class AsyncClient:
                 await asyncio.sleep(FIRST_PAUSE)
 
     @asynccontextmanager
-    async def _opened(self, wanted: Wanted) -> AsyncIterator[httpx.Response]:
+    async def _opened(self, wanted: ResultsRequest) -> AsyncIterator[httpx.Response]:
         headers = self._wire.headers(wanted.headers)
         with self._wire.reaching():
             async with self._wire.http.stream("GET", wanted.path, params=wanted.parameters, headers=headers) as answer:
                 yield answer
 
-    async def _events(self, wanted: Wanted, events: forms.Events) -> AsyncIterator[Received]:
+    async def _events(self, wanted: ResultsRequest, events: forms.Events) -> AsyncIterator[Received]:
         async with self._opened(wanted) as answer:
             events.begin((await acheck(answer)).headers)
             async for line in answer.aiter_lines():
@@ -153,7 +164,7 @@ class AsyncClient:
         import pyarrow as pa
 
         await self._ensure_subscribed(stream)
-        async with self._opened(Wanted(stream, ARROW_STREAM, after, begin, follow=False)) as answer:
+        async with self._opened(ResultsRequest(stream, ARROW_STREAM, after, begin, follow=False)) as answer:
             await acheck(answer)
             return pa.ipc.open_stream(await answer.aread()).read_all()
 
@@ -171,19 +182,23 @@ class AsyncClient:
     # Publishing -------------------------------------------------------------------------------------------------------
 
     async def publish(self, stream: str, rows: Rows) -> int:
-        return await (await self.publisher(stream)).send(rows)
+        idle = self._idle.setdefault(stream, [])
+        publisher = idle.pop() if idle else await self.publisher(stream)
+        count = await publisher.send(rows)
+        idle.append(publisher)
+        return count
 
     async def publisher(
         self, stream: str, *, producer: str = "", begin: int = 1, key: Ed25519PrivateKey | None = None
     ) -> AsyncPublisher:
         user = await self.user() if key else ""
-        return AsyncPublisher(self._wire, Sender(stream, producer or secrets.token_hex(8), user, key), begin)
+        return AsyncPublisher(self._wire, PublisherIdentity(stream, producer or secrets.token_hex(8), user, key), begin)
 
 
 class AsyncPublisher:
     """Sends rows to one stream, one request after the other."""
 
-    def __init__(self, wire: AsyncWire, sender: Sender, begin: int) -> None:
+    def __init__(self, wire: AsyncWire, sender: PublisherIdentity, begin: int) -> None:
         self._wire, self._sender = wire, sender
         self.sequence = begin
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import httpx
 
 from headgate.client import forms, trust
-from headgate.client.forms import FIRST_PAUSE, LONGEST_PAUSE, Answer, Reasons, Received, Sender, Wanted
+from headgate.client.forms import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Answer,
+    PublisherIdentity,
+    Reasons,
+    Received,
+    ResultsRequest,
+)
 from headgate.client.local import SCHEME, server_of
 from headgate.client.wire import Busy, Unreachable, Wire, checked
 from headgate.errors import StoreError
@@ -68,6 +76,8 @@ def context_of(certificate: str | Path | None, pin: str) -> ssl.SSLContext | Non
 class Client:
     def __init__(self, url: str, context: ssl.SSLContext | None = None, token: str = "") -> None:
         self._wire = Wire(url, context, token)
+        self._idle: dict[str, list[Publisher]] = {}
+        """Publishers of `publish`, by stream: their names are used again, by one thread at a time."""
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +142,7 @@ class Client:
         events, pause = forms.Events(stream, after), FIRST_PAUSE
         while True:
             try:
-                for received in self._events(Wanted(stream, EVENTS, events.position, begin, follow), events):
+                for received in self._events(ResultsRequest(stream, EVENTS, events.position, begin, follow), events):
                     pause = FIRST_PAUSE
                     yield received
                 if not follow:
@@ -148,7 +158,10 @@ class Client:
         until = time.monotonic() + STARTING_SECONDS
         while True:
             try:
-                with self._wire.reaching(), self._opened(Wanted(stream, EVENTS, "", "now", follow=False)) as answer:
+                with (
+                    self._wire.reaching(),
+                    self._opened(ResultsRequest(stream, EVENTS, "", "now", follow=False)) as answer,
+                ):
                     if answer.status_code != 409:
                         checked(answer)
                         return
@@ -160,12 +173,12 @@ class Client:
                 time.sleep(FIRST_PAUSE)
 
     @contextmanager
-    def _opened(self, wanted: Wanted) -> Iterator[httpx.Response]:
+    def _opened(self, wanted: ResultsRequest) -> Iterator[httpx.Response]:
         headers = self._wire.headers(wanted.headers)
         with self._wire.http.stream("GET", wanted.path, params=wanted.parameters, headers=headers) as answer:
             yield answer
 
-    def _events(self, wanted: Wanted, events: forms.Events) -> Iterator[Received]:
+    def _events(self, wanted: ResultsRequest, events: forms.Events) -> Iterator[Received]:
         with self._wire.reaching(), self._opened(wanted) as answer:
             events.begin(checked(answer).headers)
             for line in answer.iter_lines():
@@ -177,7 +190,7 @@ class Client:
         import pyarrow as pa
 
         self._ensure_subscribed(stream)
-        wanted = Wanted(stream, ARROW_STREAM, after, begin, follow=False)
+        wanted = ResultsRequest(stream, ARROW_STREAM, after, begin, follow=False)
         with self._wire.reaching(), self._opened(wanted) as answer:
             return pa.ipc.open_stream(checked(answer).read()).read_all()
 
@@ -198,21 +211,27 @@ class Client:
 
     def publish(self, stream: str, rows: Rows) -> int:
         """Publishes rows, all or none; returns how many, when they are durable at the server."""
-        with self.publisher(stream) as publisher:
-            return publisher.send(rows)
+        idle = self._idle.setdefault(stream, [])
+        try:
+            publisher = idle.pop()
+        except IndexError:
+            publisher = self.publisher(stream)
+        count = publisher.send(rows)
+        idle.append(publisher)  # not after a failure: nobody knows whether its number was taken
+        return count
 
     def publisher(
         self, stream: str, *, producer: str = "", begin: int = 1, key: Ed25519PrivateKey | None = None
     ) -> Publisher:
         """For many requests: they are numbered, so that what is sent again after a failure is not taken twice."""
-        sender = Sender(stream, producer or secrets.token_hex(8), self.user if key else "", key)
+        sender = PublisherIdentity(stream, producer or secrets.token_hex(8), self.user if key else "", key)
         return Publisher(self._wire, sender, begin)
 
 
 class Publisher:
     """Sends rows to one stream. A request that fails is sent again, with the same number, until the server answers."""
 
-    def __init__(self, wire: Wire, sender: Sender, begin: int) -> None:
+    def __init__(self, wire: Wire, sender: PublisherIdentity, begin: int) -> None:
         self._wire, self._sender = wire, sender
         self.sequence = begin
         """The number of the next request."""

@@ -74,7 +74,7 @@ def answers(found: Iterable[Mapping[str, Any]]) -> list[Answer]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ResultsRequest:
     """Results of a stream, as one asks for them."""
 
     stream: str
@@ -131,7 +131,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Sender:
+class PublisherIdentity:
     """Who publishes to a stream: the name under which requests are numbered, and the user's key if they are signed."""
 
     stream: str

@@ -12,7 +12,7 @@ from headgate.errors import Conflict
 
 
 @dataclass(frozen=True)
-class Profile:
+class ServerProfile:
     """A server by the name that commands use for it, which may be its address."""
 
     name: str
@@ -28,16 +28,16 @@ class Profiles:
         self.folder = folder or Path(os.environ.get("HEADGATE_CONFIG") or usual)
         self._file = self.folder / "servers.json"
 
-    def find(self, name: str) -> Profile:
+    def find(self, name: str) -> ServerProfile:
         """A known server, or a new one if the name is an address."""
         found = self._all().get(name)
         if found is not None:
             return found
         if not name.startswith(("https://", "http://")):
             raise Conflict(f"there is no server `{name}` that you know", hint="give its address, as https://HOST:PORT")
-        return Profile(name, name.rstrip("/"))
+        return ServerProfile(name, name.rstrip("/"))
 
-    def keep(self, profile: Profile) -> None:
+    def keep(self, profile: ServerProfile) -> None:
         known = self._all()
         known[profile.name] = profile
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -46,13 +46,13 @@ class Profiles:
             json.dump({name: asdict(x) for name, x in known.items()}, file, indent=1)
         new.rename(self._file)
 
-    def forget_token(self, profile: Profile) -> None:
+    def forget_token(self, profile: ServerProfile) -> None:
         self.keep(replace(profile, token=""))
 
-    def _all(self) -> dict[str, Profile]:
+    def _all(self) -> dict[str, ServerProfile]:
         try:
             found = json.loads(self._file.read_text())
-            return {name: Profile(**values) for name, values in found.items()}
+            return {name: ServerProfile(**values) for name, values in found.items()}
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError, AttributeError):

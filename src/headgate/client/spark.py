@@ -34,7 +34,7 @@ class DataSource(datasource.DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._session = Session(dict(options))
+        self._session = SessionOptions(dict(options))
 
     @classmethod
     def name(cls) -> str:
@@ -45,7 +45,7 @@ class DataSource(datasource.DataSource):
             return from_arrow_schema(client.arrow(self._session.stream, begin="now").schema)
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:  # noqa: ARG002
-        return Reader(self._session)
+        return ResultsReader(self._session)
 
     def simpleStreamReader(self, schema: StructType) -> datasource.SimpleDataSourceStreamReader:  # noqa: ARG002, N802
         return StreamReader(self._session)
@@ -53,14 +53,14 @@ class DataSource(datasource.DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> datasource.DataSourceWriter:  # noqa: ARG002
         if overwrite:
             raise Conflict("cannot replace what was published", hint='write with mode("append")')
-        return Writer(self._session)
+        return TupleWriter(self._session)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> datasource.DataSourceStreamWriter:  # noqa: ARG002, N802
         return StreamWriter(self._session)
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionOptions:
     """The options, and how to open a session with them, here or in a task."""
 
     options: Mapping[str, str]
@@ -96,10 +96,10 @@ class Session:
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-class Reader(datasource.DataSourceReader):
+class ResultsReader(datasource.DataSourceReader):
     """All results that there are now."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionOptions) -> None:
         self._session = session
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
@@ -117,7 +117,7 @@ def _as_spark_has_it(schema: pa.Schema) -> pa.Schema:
 class StreamReader(datasource.SimpleDataSourceStreamReader):
     """Offsets are positions. It reads in the driver; a server limits what it keeps, and so what one read brings."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionOptions) -> None:
         self._session = session
         self._token = ""
 
@@ -193,10 +193,10 @@ def _table(messages: list[WriterCommitMessage | None]) -> pa.Table | None:
     return pa.concat_tables([pa.ipc.open_stream(x).read_all() for x in parts])
 
 
-class Writer(datasource.DataSourceArrowWriter):
+class TupleWriter(datasource.DataSourceArrowWriter):
     """Publishes a data frame, all of it or nothing."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionOptions) -> None:
         self._session = session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Rows:
@@ -212,7 +212,7 @@ class Writer(datasource.DataSourceArrowWriter):
 class StreamWriter(datasource.DataSourceStreamArrowWriter):
     """Publishes each micro-batch once."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: SessionOptions) -> None:
         self._session = session
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Rows:

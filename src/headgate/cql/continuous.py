@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from headgate.cql.deadlines import Deadline, read_deadline
 from headgate.cql.queries import QuerySyntax, read_blocks, read_query
 from headgate.cql.reading import Reader, limits, listed, name, names, object_name
 from headgate.cql.statements import Limit, Name, Statement, Target
@@ -40,6 +41,7 @@ class CreateQueryAs(Statement):
     query: QuerySyntax
     text: str = field(repr=False)
     replaces: bool = False
+    deadline: Deadline | None = None
 
 
 @dataclass(frozen=True)
@@ -73,15 +75,20 @@ def _create_query(c: Cursor, at: Position) -> CreateQuery | CreateQueryAs:
     output = name(c, "the name of a stream") if c.take_word("OUTPUT") else None
     cumulative = c.take_word("CUMULATIVE")
     chosen = cumulative or c.take_word("EXACT")
+    at_deadline = c.token.offset
+    deadline = read_deadline(c) if c.take_word("DEADLINE") else None
+    if deadline is not None and cumulative:
+        raise fail(c.text, at_deadline, "a cumulative query has no deadline", "its readers share what it computes")
     if not c.take_word("AS"):
-        before = [] if output or chosen else ["`READING`", "`OUTPUT`"]
-        modes = [] if chosen else ["`EXACT`", "`CUMULATIVE`"]
-        raise c.expected(*before, *modes, "`AS`")
+        before = [] if output or chosen or deadline else ["`READING`", "`OUTPUT`"]
+        modes = [] if chosen or deadline else ["`EXACT`", "`CUMULATIVE`"]
+        versions = ["`QOS`"] if deadline and not deadline.lower else [] if deadline else ["`DEADLINE`"]
+        raise c.expected(*before, *modes, *versions, "`AS`")
     roles = () if c.at_word("SELECT") else names(c, "`SELECT` or the name of a role")
     first = c.token.offset
     syntax = QuerySyntax(c.position, roles, read_blocks(c))
     text = c.text[first : c.tokens[c.index - 1].end]
-    return CreateQueryAs(at, query, output, cumulative, syntax, text)
+    return CreateQueryAs(at, query, output, cumulative, syntax, text, deadline=deadline)
 
 
 def _replace_query(c: Cursor, at: Position) -> Statement:

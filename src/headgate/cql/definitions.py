@@ -147,12 +147,12 @@ def _label(c: Cursor) -> Label:
         raise fail(c.text, start + inside + doubled, error.message, error.hint) from None
 
 
-def _column(c: Cursor) -> s.Column:
+def _column(c: Cursor) -> s.ColumnDeclaration:
     column = name(c, "the name of a column")
-    return s.Column(column, read_type(c), _label(c) if c.take_word("LABEL") else None)
+    return s.ColumnDeclaration(column, read_type(c), _label(c) if c.take_word("LABEL") else None)
 
 
-def _columns(c: Cursor) -> tuple[s.Column, ...]:
+def _columns(c: Cursor) -> tuple[s.ColumnDeclaration, ...]:
     c.expect_symbol("(")
     columns = listed(c, _column)
     c.expect_symbol(")")
@@ -198,7 +198,7 @@ def _create_table(c: Cursor, at: Position) -> s.Statement:
     return s.CreateTable(at, table, *form, **_with_label_columns(clauses))  # type: ignore[arg-type]
 
 
-def _form(c: Cursor) -> tuple[tuple[s.Column, ...], s.Target | None]:
+def _form(c: Cursor) -> tuple[tuple[s.ColumnDeclaration, ...], s.Target | None]:
     """Columns, or the schema that has them."""
     if c.at_symbol("("):
         return _columns(c), None

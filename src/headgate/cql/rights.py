@@ -51,6 +51,7 @@ SHOWN = (
     "SESSION",
     "SESSIONS",
     "SUBSCRIPTIONS",
+    "DEADLINES",
     "SYSTEM",
     "AUDIT",
 )

@@ -157,7 +157,7 @@ class DropCompartment(Named):
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnDeclaration:
     name: Name
     type: str
     label: Label | None
@@ -166,13 +166,13 @@ class Column:
 @dataclass(frozen=True)
 class CreateSchema(Statement):
     name: Name
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnDeclaration, ...]
 
 
 @dataclass(frozen=True)
 class AlterSchema(Statement):
     target: Target
-    add: Column | None
+    add: ColumnDeclaration | None
     drop: Name | None
 
 
@@ -185,12 +185,12 @@ class Input:
 
 
 @dataclass(frozen=True)
-class StreamDefinition(Statement):
+class StreamStatement(Statement):
     """`label` is the stream's own policy, combined with the labels that tuples bring in `label_columns` (by what the
     column holds: LABEL, ROLES or LEVEL). Times in milliseconds."""
 
     name: Name
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnDeclaration, ...]
     schema: Target | None
     label: Label | None = None
     semantics: Semantics = Semantics.STRONG
@@ -204,19 +204,19 @@ class StreamDefinition(Statement):
 
 
 @dataclass(frozen=True)
-class CreateStream(StreamDefinition):
+class CreateStream(StreamStatement):
     """Tuples come one after the other, each with its time."""
 
 
 @dataclass(frozen=True)
-class CreateTable(StreamDefinition):
+class CreateTable(StreamStatement):
     """A stream all of whose tuples are there from the beginning: it always has a source, and never times."""
 
 
 @dataclass(frozen=True)
 class AlterStream(Statement):
     target: Target
-    add: Column | None = None
+    add: ColumnDeclaration | None = None
     label: Label | None = None
     semantics: Semantics | None = None
     cumulative: bool | None = None

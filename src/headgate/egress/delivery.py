@@ -44,26 +44,26 @@ class Handover:
     """The delivery of one batch's results into one sink. `computed` is the catalog snapshot they were computed for;
     None after a restart."""
 
-    gate: SnapshotSource
+    snapshots: SnapshotSource
     sink: Sink
     computed: CatalogSnapshot | None
     results: Sequence[ResultBatch]
-    refused: Sequence[RejectedRows]
+    rejected: Sequence[RejectedRows]
 
     def run(self) -> Delivered:
         """If the lease is lost midway, the remaining results are still delivered, unless rights forbid them by now."""
         rounds, ready = 0, None
         while True:
             if ready is None and rounds < ROUNDS:
-                ready = self._ready(self.gate.snapshot())
+                ready = self._ready(self.snapshots.snapshot())
             rounds += 1
-            with suppress(LeaseLost), self.gate.open() as now:
+            with suppress(LeaseLost), self.snapshots.open() as now:
                 ready = ready or self._ready(now)
                 if not ready.permitted(now):
                     ready = None
                     continue
-                self.gate.verify()
-                self.sink.publish(self.gate.verify)
+                self.snapshots.verify()
+                self.sink.publish(self.snapshots.verify)
                 ready = Delivered(now, ready.results)
                 break
         self.sink.complete()
@@ -74,5 +74,5 @@ class Handover:
         allowed = (
             list(self.results) if same else [x for result_batch in self.results for x in permitted(now, result_batch)]
         )
-        self.sink.prepare(allowed, self.refused, as_staged=same)
+        self.sink.prepare(allowed, self.rejected, as_staged=same)
         return Delivered(now, allowed)

@@ -14,13 +14,23 @@ import secrets
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from headgate.clock import Clock, SystemClock
-from headgate.egress.log_records import AFTER, BEFORE, Record, decode, encode, places_of, record_of, records_in
+from headgate.egress.log_records import (
+    AFTER,
+    BEFORE,
+    DeliveryRecord,
+    decode,
+    encode,
+    ordinals_of,
+    record_of,
+    records_in,
+)
 from headgate.egress.sinks import Sink, Verify
 from headgate.errors import StoreError
 from headgate.lexing import quote
@@ -41,7 +51,7 @@ _TRIMMED = "trimmed.json"
 
 
 @dataclass(frozen=True, order=True)
-class Position:
+class LogPosition:
     """A place in what one reader receives: the version of the state, and the place among its results."""
 
     version: int = 0
@@ -57,13 +67,13 @@ class Entry:
     batch: ResultBatch
     version: int
     notice: int | None
-    lost: Position | None = None
+    lost: LogPosition | None = None
 
     @property
-    def positions(self) -> list[Position]:
+    def positions(self) -> list[LogPosition]:
         if self.notice is not None:
-            return [Position(self.version, self.notice)]
-        return [Position(self.version, place) for place in places_of(self.batch).tolist()]
+            return [LogPosition(self.version, self.notice)]
+        return [LogPosition(self.version, place) for place in ordinals_of(self.batch).tolist()]
 
 
 class DeliveryLog(Sink):
@@ -81,7 +91,7 @@ class DeliveryLog(Sink):
         longest: float = LONGEST,
         segment: int = SEGMENT,
         clock: Clock | None = None,
-        wake: Callable[[set[str]], None] | None = None,
+        wake: Callable[[set[tuple[str, str]]], None] | None = None,
     ) -> None:
         for place in (folder.parent, folder):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,7 +99,7 @@ class DeliveryLog(Sink):
         self._segment_size = min(segment, max(1, most // _PARTS))
         self._clock = clock or SystemClock()
         self.wake = wake or (lambda _: None)
-        """Called with the queries that have new records; it must not wait for anything."""
+        """Called with the subscribers and queries that have new records; it must not wait for anything."""
         self._lock = threading.Lock()
         self.history = ""
         self._version = 0
@@ -97,17 +107,17 @@ class DeliveryLog(Sink):
         self._sizes: dict[str, int] = {}
         self._times: dict[str, tuple[float, float]] = {}
         """When the first and the last record of each segment were written."""
-        self._records: dict[str, list[Record]] = {}
-        self._trimmed: dict[str, Position] = {}
+        self._records: dict[str, list[DeliveryRecord]] = {}
+        self._trimmed: dict[str, LogPosition] = {}
         """By query and subscriber: the position of the last result that was removed."""
-        self._ready: list[tuple[Record, int]] = []
+        self._ready: list[tuple[DeliveryRecord, int]] = []
         self._decoded: OrderedDict[tuple[str, int], tuple[ResultBatch, int]] = OrderedDict()
         self._decoded_size = 0
         self._unsynced: set[str] = set()
 
     # As a sink --------------------------------------------------------------------------------------------------------
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
         known = {"history": self.history, "version": self._version, "segment": self._segment, "size": self._size}
         return {self.name: known}
 
@@ -137,7 +147,7 @@ class DeliveryLog(Sink):
         for record in records_in(path.name, path.read_bytes()):
             self._add(record)
 
-    def _add(self, record: Record) -> None:
+    def _add(self, record: DeliveryRecord) -> None:
         """Most records of a query are for the same subscribers, who are kept once."""
         records = self._records.setdefault(record.query, [])
         if records and records[-1].subscribers == record.subscribers:
@@ -146,7 +156,7 @@ class DeliveryLog(Sink):
         first, _ = self._times.get(record.segment, (record.written, 0.0))
         self._times[record.segment] = first, record.written
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
         if not self.history:
             self._begin()
         self._version = version
@@ -160,7 +170,7 @@ class DeliveryLog(Sink):
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
         """Writes the results behind what is readable; nobody reads them yet."""
         self._ready = []
         results = [x for x in results if is_for_subscriber(x)]
@@ -197,10 +207,10 @@ class DeliveryLog(Sink):
             if self._ready:
                 self._sizes[self._segment] = self._size
                 self._unsynced.add(self._segment)
-        queries = {record.query for record, _ in self._ready}
+        readers = {(name, record.query) for record, _ in self._ready for name in record.subscribers}
         self._ready = []
-        if queries:
-            self.wake(queries)
+        if readers:
+            self.wake(readers)
 
     def complete(self) -> None:
         for name in self._unsynced:
@@ -212,7 +222,7 @@ class DeliveryLog(Sink):
         self._unsynced.clear()
         self._trim()
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Keeps all results: the limits of the log remove them, and rights decide who may read them."""
         known = {f"{x.query} {x.name}" for x in now.standings}
         with self._lock:
@@ -220,15 +230,17 @@ class DeliveryLog(Sink):
 
     # For readers ------------------------------------------------------------------------------------------------------
 
-    def read(self, subscriber: str, query: str, after: Position, most: int, size: int = 1 << 62) -> list[Entry]:
+    def of(self, level: str) -> DeliveryLog:  # noqa: ARG002
+        """The log that holds the results of subscriptions of this level: this one, for all levels."""
+        return self
+
+    def read(self, subscriber: str, query: str, after: LogPosition, most: int, size: int = 1 << 62) -> list[Entry]:
         """What a reader receives after a position, in order: its notices and results of one version, up to `most`
         results and about `size` bytes, but at least one."""
         with self._lock:
             lost = self.lost(subscriber, query, after)  # at the same moment: what is removed later is not before these
-            records = self._records.get(query, [])
-            first = bisect_left(records, after.version, key=lambda x: x.version)
-            some: list[Record] = []
-            for record in records[first:]:
+            some: list[DeliveryRecord] = []
+            for record in self._from(query, after):
                 if some and record.version != some[0].version:
                     break
                 if subscriber in record.subscribers and self._is_after(record, after):
@@ -244,7 +256,7 @@ class DeliveryLog(Sink):
             if record.notice is not None:
                 found.append(Entry(batch, record.version, record.notice))
                 continue
-            places = places_of(batch)
+            places = ordinals_of(batch)
             new = places > after.place if record.version == after.version else places >= 0
             rows = new.nonzero()[0]
             most = max(1, min(most, size * len(places) // record.size))
@@ -253,27 +265,52 @@ class DeliveryLog(Sink):
                 found.append(Entry(batch.left(new), record.version, None))
                 break
             if len(rows):
-                found.append(Entry(batch.left(new), record.version, None))
+                left = batch if len(rows) == len(places) else batch.left(new)
+                found.append(Entry(left, record.version, None))
                 most -= len(rows)
         if some and not found:  # all of this version was read
-            return self.read(subscriber, query, Position(some[0].version, AFTER), most, size)
+            return self.read(subscriber, query, LogPosition(some[0].version, AFTER), most, size)
         return [replace(x, lost=None if number else lost) for number, x in enumerate(found)]
 
-    def _holds(self, record: Record) -> bool:
+    def passed(self, subscriber: str, query: str, after: LogPosition) -> LogPosition:
+        """Where a reader whom nothing waits for may go on looking, so that what is for others is not looked through
+        again and again: before the newest version, which an engine that starts again may deliver once more."""
+        with self._lock:
+            newest = self._records.get(query, [])[-1:]
+            if not newest or self._waits(subscriber, query, after) or self.lost(subscriber, query, after):
+                return after
+            return max(after, LogPosition(newest[0].version - 1, AFTER))
+
+    def waits(self, subscriber: str, query: str, after: LogPosition) -> bool:
+        """Whether there is something for a reader after a position."""
+        with self._lock:
+            return self._waits(subscriber, query, after)
+
+    def _waits(self, subscriber: str, query: str, after: LogPosition) -> bool:
+        newer = self._from(query, after)
+        return any(subscriber in x.subscribers and LogPosition(x.version, x.last) > after for x in newer)
+
+    def _from(self, query: str, after: LogPosition) -> Iterator[DeliveryRecord]:
+        """The records of a query from the version of a position on."""
+        records = self._records.get(query, [])
+        first = bisect_left(records, after.version, key=lambda x: x.version)
+        return islice(records, first, None) if first < len(records) else iter(())
+
+    def _holds(self, record: DeliveryRecord) -> bool:
         with self._lock:
             return record.segment in self._sizes
 
     @staticmethod
-    def _is_after(record: Record, after: Position) -> bool:
+    def _is_after(record: DeliveryRecord, after: LogPosition) -> bool:
         if record.version != after.version:
             return True
         return after.place < AFTER if record.notice is None else record.notice > after.place
 
-    def end(self) -> Position:
+    def end(self) -> LogPosition:
         """The position after everything there is."""
-        return Position(self._version, AFTER)
+        return LogPosition(self._version, AFTER)
 
-    def lost(self, subscriber: str, query: str, after: Position) -> Position | None:
+    def lost(self, subscriber: str, query: str, after: LogPosition) -> LogPosition | None:
         """The position of the last result that was removed, if this reader had not read it."""
         removed = self._trimmed.get(f"{query} {subscriber}")
         return removed if removed is not None and removed > after else None
@@ -282,7 +319,7 @@ class DeliveryLog(Sink):
     def size(self) -> int:
         return sum(self._sizes.values())
 
-    def _batch(self, record: Record) -> ResultBatch:
+    def _batch(self, record: DeliveryRecord) -> ResultBatch:
         key = (record.segment, record.offset)
         with self._lock:
             if key in self._decoded:
@@ -318,7 +355,7 @@ class DeliveryLog(Sink):
                 for record in (x for x in records if x.segment in gone):
                     for name in record.subscribers:
                         key = f"{record.query} {name}"
-                        last = Position(record.version, record.last)
+                        last = LogPosition(record.version, record.last)
                         self._trimmed[key] = max(last, self._trimmed.get(key, last))
                 records[:] = [x for x in records if x.segment not in gone]
             self._records = {query: records for query, records in self._records.items() if records}
@@ -335,9 +372,9 @@ class DeliveryLog(Sink):
         return sorted(self._folder.glob("*.log"))
 
 
-def _removed(known: int | list[int]) -> Position:
+def _removed(known: int | list[int]) -> LogPosition:
     """As it was written; earlier versions wrote the version alone."""
-    return Position(known) if isinstance(known, int) else Position(*known)
+    return LogPosition(known) if isinstance(known, int) else LogPosition(*known)
 
 
 def is_for_subscriber(batch: ResultBatch) -> bool:

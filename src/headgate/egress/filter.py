@@ -50,8 +50,8 @@ class ResultFilter:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
                 read = [self._read(view, batch.block) for batch in mine]
-                course = view.scratch.course.marks.tobytes() if view.scratch.course is not None else b""
-                key = (*map(id, mine), *read, course)
+                timeline = view.scratch.timeline.marks.tobytes() if view.scratch.timeline is not None else b""
+                key = (*map(id, mine), *read, timeline)
                 if key not in whole:
                     whole[key] = self._whole(view, mine, read)
                 result_batches += self._shared_out(view, whole[key])
@@ -162,7 +162,8 @@ def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBat
             continue
         here = replace(clearance, level=query.level)
         allowed = [snapshot.rules.permits(label, here) for label in kinds]
-        found.append(results.left_of_kinds(allowed).to((subscriber,)))
+        left = results if all(allowed) else results.left_of_kinds(allowed)
+        found.append(left.to((subscriber,)))
     return [x for x in found if len(x) or x.word]
 
 

@@ -78,10 +78,14 @@ class Gathering:
         )
         return Gathering(self.query, pieces, tuple(compress(self.kinds, left.tolist())))
 
+    def ordered(self) -> tuple[list[BlockResults], Ints]:
+        """The chosen results of all pieces, and their order."""
+        parts = [piece.chosen() for piece in self.pieces]
+        return parts, merged_order([piece.passes for piece in self.pieces], parts)
+
     def results(self) -> ResultBatch:
         """The results in order, without subscribers."""
-        parts = [piece.chosen() for piece in self.pieces]
-        order = merged_order([piece.passes for piece in self.pieces], parts)
+        parts, order = self.ordered()
         return joined(self.query, parts, order, self.kinds)
 
 

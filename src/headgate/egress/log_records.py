@@ -28,7 +28,7 @@ BEFORE, AFTER = -1, (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DeliveryRecord:
     """Where a record is, and whom it is for.
 
     version: the version of the state whose results it holds
@@ -55,7 +55,7 @@ def encode(version: int, batch: ResultBatch, notice: int | None, written: float)
         "query": batch.query,
         "subscribers": list(batch.subscribers),
         "notice": notice,
-        "last": notice if notice is not None else int(places_of(batch).max(initial=BEFORE)),
+        "last": notice if notice is not None else int(ordinals_of(batch).max(initial=BEFORE)),
         "word": batch.word,
         "kinds": plain_labels(batch.kinds),
     }
@@ -66,13 +66,13 @@ def encode(version: int, batch: ResultBatch, notice: int | None, written: float)
     return _FRAME.pack(_MAGIC, len(head), len(body), zlib.crc32(body, zlib.crc32(head))) + head + body
 
 
-def places_of(batch: ResultBatch) -> Ints:
+def ordinals_of(batch: ResultBatch) -> Ints:
     """The places of results among all results that were computed for them."""
     return np.arange(len(batch)) if batch.places is None else batch.places
 
 
 def _table(batch: ResultBatch) -> bytes:
-    numbers = (batch.blocks, batch.times, batch.labels, places_of(batch))
+    numbers = (batch.blocks, batch.times, batch.labels, ordinals_of(batch))
     arrays = [*(pa.array(x, pa.int64()) for x in numbers), *batch.values]
     table = pa.table(arrays, names=[str(number) for number in range(len(arrays))])
     sink = pa.BufferOutputStream()
@@ -81,7 +81,7 @@ def _table(batch: ResultBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def records_in(segment: str, content: bytes) -> Iterator[Record]:
+def records_in(segment: str, content: bytes) -> Iterator[DeliveryRecord]:
     """The records of a segment, up to the first one that is not whole."""
     offset = 0
     while offset + _FRAME.size <= len(content):
@@ -93,13 +93,13 @@ def records_in(segment: str, content: bytes) -> Iterator[Record]:
         offset = end
 
 
-def record_of(segment: str, offset: int, frame: bytes) -> Record:
+def record_of(segment: str, offset: int, frame: bytes) -> DeliveryRecord:
     header = _header(frame)
     names = frozenset(header["subscribers"])
     written = header.get("written", math.inf)  # records of earlier versions do not say it: the size removes them
     last = header.get("last", BEFORE)  # nor this: readers who stopped inside one are not told that they lost the rest
     place = segment, offset, len(frame)
-    return Record(*place, header["version"], header["query"], names, header["notice"], written, last)
+    return DeliveryRecord(*place, header["version"], header["query"], names, header["notice"], written, last)
 
 
 def _header(frame: bytes) -> dict[str, Any]:

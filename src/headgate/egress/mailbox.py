@@ -31,20 +31,20 @@ class Mailbox(Sink):
         """Results dropped since the last fetch, by subscriber and query."""
         self._ready: Sequence[ResultBatch] = ()
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
         """Nothing: results that were not fetched end with the process, as its subscribers do."""
         return {}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         pass
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:
         pass
 
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
         self._ready = results
 
     def publish(self, verify: Verify) -> None:
@@ -73,7 +73,7 @@ class Mailbox(Sink):
                 kept[place] = first.left(np.arange(len(first)) >= gone)
                 gone = 0
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         for key in self._kept.keys() - now.clearances.keys():
             self._kept.pop(key, None)
             self._sizes.pop(key, None)

@@ -24,8 +24,8 @@ MOST = 16 << 20
 
 
 class OwnerFiles(FileSink):
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
-        super().stage(version, results, refused)
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:
+        super().stage(version, results, rejected)
         for path in [path for path, size in self._sizes.items() if size > MOST]:
             self._halve(path)
 
@@ -41,11 +41,11 @@ class OwnerFiles(FileSink):
             os.fsync(file)
             self._sizes[path] = len(kept)
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:
-        return super().state(_for_owners(results), refused)
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> dict[str, Any]:
+        return super().state(_for_owners(results), rejected)
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
-        super().prepare(_for_owners(results), refused, as_staged=as_staged)
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:
+        super().prepare(_for_owners(results), rejected, as_staged=as_staged)
 
 
 def _for_owners(results: Sequence[ResultBatch]) -> list[ResultBatch]:

@@ -24,7 +24,16 @@ from headgate.columns.sorting import Ints
 from headgate.egress import parquet_files as files
 from headgate.egress.folder import ResultFolder, known_file, new_file
 from headgate.egress.gathered import GatheredBatch
-from headgate.egress.parquet_staging import STAGED, Cut, Part, Staging, cut, labels_file, stage_there
+from headgate.egress.parquet_staging import (
+    STAGED,
+    StagedFile,
+    StagedFiles,
+    Staging,
+    labels_file,
+    stage_files,
+    stage_there,
+    together,
+)
 from headgate.egress.sinks import Addresses, FileSink, Sink, Verify, file_path
 from headgate.errors import StoreError
 from headgate.model.rejected import RejectedRows
@@ -48,8 +57,8 @@ class ParquetSink(Sink):
         self._rows: dict[str, int] = {}
         """How many rows are published, by place."""
         self._version = 0
-        self._staged: dict[Key, list[Part]] = {}
-        self._ready: dict[Key, list[Part]] = {}
+        self._staged: dict[Key, list[StagedFile]] = {}
+        self._ready: dict[Key, list[StagedFile]] = {}
         self._out: dict[Key, int] = {}
         """How many of the results that were computed in the batch are published or are not to be."""
         with self._folder.reporting(STAGED), self._folder.inside(STAGED):
@@ -68,10 +77,10 @@ class ParquetSink(Sink):
     def warnings(self) -> list[str]:
         return self._lines.warnings()
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> dict[str, Any]:
         coming = (self._place(name, x.query) for x in results if not x.word for name in x.subscribers)
         beginning = dict.fromkeys(coming, 0)
-        return {self.name: beginning | self._rows, **self._lines.state([x for x in results if x.word], refused)}
+        return {self.name: beginning | self._rows, **self._lines.state([x for x in results if x.word], rejected)}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         """Removes everything of the batch in delivery except its staged files."""
@@ -92,7 +101,7 @@ class ParquetSink(Sink):
 
     # Before a batch is committed --------------------------------------------------------------------------------------
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
         if self._folder.was_replaced():
             self._rows = {}
             self._lines.begin_anew()
@@ -118,10 +127,10 @@ class ParquetSink(Sink):
             for old in (x for x in os.listdir(waiting) if x < f"{version:015}"):  # later ones are a successor's
                 os.unlink(old, dir_fd=waiting)
 
-            def staged(work: tuple[Key, pa.Table, ResultBatch, str]) -> Cut:
+            def staged(work: tuple[Key, pa.Table, ResultBatch, str]) -> StagedFiles:
                 key, table, result_batch, name = work
-                files.write_labels(result_batch, labels_file(name), waiting)
-                found = self._cut(key, table, name, np.arange(len(result_batch)), waiting)
+                files.write_labels(result_batch.labels, result_batch.kinds, labels_file(name), waiting)
+                found = self._stage_files(key, table, name, np.arange(len(result_batch)), waiting)
                 return replace(found, name=name)
 
             with ThreadPoolExecutor(2) as threads:
@@ -132,11 +141,11 @@ class ParquetSink(Sink):
             self._staged = {key: list(done.parts) for key, done in found.items()}
             _note(_index(version), [(x.name, *key, [astuple(y) for y in x.parts]) for key, x in found.items()], waiting)
 
-    def _cut(self, key: Key, table: pa.Table, name: str, places: Ints, waiting: int) -> Cut:
+    def _stage_files(self, key: Key, table: pa.Table, name: str, places: Ints, waiting: int) -> StagedFiles:
         place = self._place(*key)
-        return cut(self._folder, place, self._rows.get(place, 0), table, name, places, waiting)
+        return stage_files(self._folder, place, self._rows.get(place, 0), table, name, places, waiting)
 
-    def _go_on_after(self, key: Key, done: Cut) -> None:
+    def _go_on_after(self, key: Key, done: StagedFiles) -> None:
         """The reader's rows are those before the staged ones; more than there were, if the last file was lost."""
         place = self._place(*key)
         if done.rows:
@@ -149,14 +158,14 @@ class ParquetSink(Sink):
         self._version, self._staged, self._out, found = version, {}, {}, list[ResultBatch]()
         with self._folder.reporting(STAGED), self._folder.inside(STAGED) as here:
             for name, subscriber, query, plain in _noted(_index(version), here, self.place):
-                parts = self._staged[subscriber, query] = [Part(*x) for x in plain]
+                parts = self._staged[subscriber, query] = [StagedFile(*x) for x in plain]
                 rows = files.joined([files.read(x.name, here).slice(x.start % files.ROWS) for x in parts])
                 found.append(files.result_batch_of(rows, files.read_labels(labels_file(name), here), subscriber, query))
         return found
 
     # Delivery ---------------------------------------------------------------------------------------------------------
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:
         """`as_staged`: every staged file as it is; otherwise only these results. Staged files stay unchanged, because
         rights may have to be applied to them again."""
         self._ready = {
@@ -165,9 +174,9 @@ class ParquetSink(Sink):
         if not (as_staged and all(self._continue(key, parts) for key, parts in self._ready.items())):
             with self._folder.reporting(STAGED), self._folder.inside(STAGED) as waiting:
                 self._leave(results, waiting)
-        self._lines.prepare([x for x in results if x.word], refused, as_staged=False)
+        self._lines.prepare([x for x in results if x.word], rejected, as_staged=False)
 
-    def _continue(self, key: Key, parts: Sequence[Part]) -> bool:
+    def _continue(self, key: Key, parts: Sequence[StagedFile]) -> bool:
         """Whether these files begin where the published ones end."""
         return not parts or parts[0].start == self._rows.get(self._place(*key), 0)
 
@@ -178,7 +187,9 @@ class ParquetSink(Sink):
             for key in ((name, result_batch.query) for name in result_batch.subscribers):
                 rows = np.flatnonzero(places >= self._out.get(key, 0))
                 table = files.table_of(result_batch, self._addresses.of(*key)).take(pa.array(rows))
-                done = self._cut(key, table, f"{self._version:015}-left-{len(self._ready)}", places[rows], waiting)
+                done = self._stage_files(
+                    key, table, f"{self._version:015}-left-{len(self._ready)}", places[rows], waiting
+                )
                 self._go_on_after(key, done)
                 self._ready[key] = list(done.parts)
 
@@ -198,7 +209,7 @@ class ParquetSink(Sink):
         self._staged, self._ready, self._out = {}, {}, {}
         self._lines.complete()
 
-    def _let_out(self, place: str, here: int, part: Part, waiting: int) -> None:
+    def _let_out(self, place: str, here: int, part: StagedFile, waiting: int) -> None:
         """Links a staged file to its place, instead of the one that had fewer rows; the staged file stays until the
         next batch. A file with a number that was never assigned is not ours, or belonged to a state that was
         deleted."""
@@ -211,7 +222,7 @@ class ParquetSink(Sink):
         os.rename(coming, files.file_of(part.start), src_dir_fd=here, dst_dir_fd=here)
         self._rows[place] = part.start + part.rows
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Keeps all numbers, as `FileSink` keeps the sizes of files."""
 
     def _place(self, subscriber: str, query: str) -> str:
@@ -226,13 +237,17 @@ def _index(version: int) -> str:
     return f"{version:015}.json"
 
 
-def _staged_there(work: Mapping[Key, tuple[Workers, Staging]]) -> dict[Key, Cut]:
+def _staged_there(work: Mapping[Key, tuple[Workers, Staging]]) -> dict[Key, StagedFiles]:
     """What tasks stage of results that are not here."""
     if not work:
         return {}
     workers = next(iter(work.values()))[0]
-    done = workers.each(f"stage the results of {len(work)} readers", stage_there, [own for _, own in work.values()])
-    return dict(zip(work, done, strict=True))
+    shares = [(key, share) for key, (_, own) in work.items() for share in own.shared(workers.at_once)]
+    done = workers.each(f"stage the results of {len(work)} readers", stage_there, [share for _, share in shares])
+    found: dict[Key, list[StagedFiles]] = {}
+    for (key, _), staged in zip(shares, done, strict=True):
+        found.setdefault(key, []).append(staged)
+    return {key: together(cuts) for key, cuts in found.items()}
 
 
 def _note(name: str, known: Sequence[Note], folder: int) -> None:

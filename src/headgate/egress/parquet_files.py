@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headgate.columns.sorting import Ints
 from headgate.egress.folder import known_file, new_file
 from headgate.egress.sinks import Address, shown_kinds
+from headgate.labels import Label
 from headgate.labels.plain import labels_of, plain_labels
 from headgate.model.results import ResultBatch
 
@@ -72,10 +74,10 @@ def read(name: str, folder: int) -> pa.Table:
         return pq.ParquetFile(file).read()
 
 
-def write_labels(result_batch: ResultBatch, name: str, folder: int) -> None:
+def write_labels(labels: Ints, kinds: Sequence[Label], name: str, folder: int) -> None:
     """Writes the exact labels of staged results. Labels in delivered files are for people."""
-    kinds = {b"kinds": json.dumps(plain_labels(result_batch.kinds)).encode()}
-    exact = pa.table({"label": pa.array(result_batch.labels.astype(np.int32))}).replace_schema_metadata(kinds)
+    known = {b"kinds": json.dumps(plain_labels(kinds)).encode()}
+    exact = pa.table({"label": pa.array(labels.astype(np.int32))}).replace_schema_metadata(known)
     with open(new_file(name, folder), "wb") as file:
         with pa.ipc.new_file(file, exact.schema) as writer:
             writer.write_table(exact)
@@ -96,7 +98,7 @@ def file_of(row: int) -> str:
     return f"{row // ROWS + 1:09}.parquet"
 
 
-def cuts(before: int, rows: int) -> list[tuple[int, int]]:
+def file_ranges(before: int, rows: int) -> list[tuple[int, int]]:
     """Where rows that come after so many are cut into files: the first and the one after the last, of each file."""
     ends = [*range(ROWS - before % ROWS, rows, ROWS), rows] if rows else []
     return list(zip([0, *ends], ends, strict=False))

@@ -18,15 +18,17 @@ import pyarrow as pa
 from headgate.columns.sorting import Ints
 from headgate.egress import parquet_files as files
 from headgate.egress.folder import ResultFolder
-from headgate.egress.gathered import Gathering
+from headgate.egress.gathered import Gathering, joined
 from headgate.egress.sinks import Address
 
 STAGED = ".staged"
 """The folder, beside those of readers, for files that are not published."""
+WORTH_SHARING = 8 * files.ROWS
+"""From twice so many results of one reader on, several tasks stage them."""
 
 
 @dataclass(frozen=True)
-class Part:
+class StagedFile:
     """A file that waits to be published.
 
     name: its name in the staging folder
@@ -42,7 +44,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Cut:
+class StagedFiles:
     """Files that are staged for a reader.
 
     rows: how many rows the reader has before them
@@ -50,7 +52,7 @@ class Cut:
     name: what the names of their files begin with; one more file of this name holds the exact labels
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[StagedFile]
     rows: int
     lost: tuple[str, str] | None = None
     name: str = ""
@@ -60,18 +62,35 @@ def labels_file(name: str) -> str:
     return f"{name}.labels"
 
 
-def cut(folder: ResultFolder, place: str, before: int, table: pa.Table, name: str, places: Ints, waiting: int) -> Cut:
+def stage_files(
+    folder: ResultFolder, place: str, before: int, table: pa.Table, name: str, places: Ints, waiting: int
+) -> StagedFiles:
     """Write the files that hold these rows, after the `before` published ones; `places` are their positions among the
     computed results."""
     with folder.reporting(place):
         last, start, lost = _last_file(folder, place, before, table)
+    return StagedFiles(
+        _written(files.file_ranges(start, len(places)), table, last, start, name, places, waiting), start, lost
+    )
+
+
+def _written(
+    cuts: Sequence[tuple[int, int]],
+    table: pa.Table,
+    last: pa.Table | None,
+    start: int,
+    name: str,
+    places: Ints,
+    waiting: int,
+) -> list[StagedFile]:
+    """Write these files; `table` has their rows and no others, `last` those that the first file of all has already."""
     parts = []
-    for number, (begin, end) in enumerate(files.cuts(start, len(places))):
-        part = Part(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
-        rows = table.slice(begin, end - begin)
-        files.write(rows if number or last is None else files.joined([last, rows]), part.name, waiting)
+    for number, (begin, end) in enumerate(cuts):
+        part = StagedFile(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
+        rows = table.slice(begin - cuts[0][0], end - begin)
+        files.write(rows if begin or last is None else files.joined([last, rows]), part.name, waiting)
         parts.append(part)
-    return Cut(parts, start, lost)
+    return parts
 
 
 def _last_file(
@@ -94,10 +113,11 @@ def _last_file(
 
 @dataclass(frozen=True)
 class Staging:
-    """The work of a task: to stage what one reader gets of results that tasks have written.
+    """The work of a task: to stage what one reader gets of results that tasks have written, or a share of it.
 
     before: how many rows the reader has
     name: what the names of staged files begin with
+    share, shares: which share of the files, and how many shares there are
     """
 
     gathering: Gathering
@@ -106,14 +126,34 @@ class Staging:
     address: Address
     before: int
     name: str
+    share: int = 0
+    shares: int = 1
+
+    def shared(self, workers: int) -> list[Staging]:
+        """So that no task has most of the work: each share puts all results in order and writes its files."""
+        shares = max(1, min(workers, int(self.gathering.counts.sum()) // WORTH_SHARING))
+        return [replace(self, share=x, shares=shares) for x in range(shares)]
 
 
-def stage_there(work: Staging) -> Cut:
+def stage_there(work: Staging) -> StagedFiles:
     """In a task: read the results, put them in order, write the reader's files."""
-    results, folder = work.gathering.results(), ResultFolder(work.folder)
-    name = f"{work.name}-{secrets.token_hex(4)}"
+    (parts, order), query, kinds = work.gathering.ordered(), work.gathering.query, work.gathering.kinds
+    folder, name = ResultFolder(work.folder), f"{work.name}-{secrets.token_hex(4)}"
+    nothing = files.table_of(joined(query, parts, order[:0], kinds), work.address)
+    with folder.reporting(work.place):
+        last, start, lost = _last_file(folder, work.place, work.before, nothing)
+    cuts = files.file_ranges(start, len(order))
+    cuts = cuts[work.share * len(cuts) // work.shares : (work.share + 1) * len(cuts) // work.shares]
     with folder.reporting(STAGED), folder.inside(STAGED) as here:
-        files.write_labels(results, labels_file(name), here)
-        table = files.table_of(results, work.address)
-        found = cut(folder, work.place, work.before, table, name, np.arange(len(results)), here)
-    return replace(found, name=name)
+        if work.share == 0:
+            labels = np.concatenate([part.labels for part in parts])[order]
+            files.write_labels(labels, kinds, labels_file(name), here)
+        own = order[cuts[0][0] : cuts[-1][1]] if cuts else order[:0]
+        table = files.table_of(joined(query, parts, own, kinds), work.address)
+        written = _written(cuts, table, last, start, name, np.arange(len(order)), here)
+    return StagedFiles(written, start, lost, name)
+
+
+def together(shares: Sequence[StagedFiles]) -> StagedFiles:
+    """What all shares of a reader's results have staged."""
+    return replace(shares[0], parts=[part for share in shares for part in share.parts])

@@ -48,7 +48,7 @@ class Sink(ABC):
         return []
 
     @abstractmethod
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
         """The state the sink needs to write these results and no others, as plain JSON, by its name (and by those of
         other sinks that write to the same place). Empty if the sink loses everything when the process ends. Then the
         results of the last batch are not delivered again either: otherwise it would depend on whose batch was the last
@@ -60,7 +60,7 @@ class Sink(ABC):
         `out`."""
 
     @abstractmethod
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:
         """Stages the results that are delivered once the batch is committed; no reader sees them yet."""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Sink(ABC):
         """After a restart: the results staged for a committed batch; empty if the sink keeps none."""
 
     @abstractmethod
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:
         """Prepares publishing: everything that was staged, or only these results. No reader sees them yet. It may be
         called again for the same batch; results published before are then not published again."""
 
@@ -81,7 +81,7 @@ class Sink(ABC):
         """Makes published results durable; slow work belongs here."""
 
     @abstractmethod
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Drops what is held for subscribers who have left and whose results are all out."""
 
 
@@ -134,9 +134,9 @@ class FileSink(Sink):
     def warnings(self) -> list[str]:
         return taken(self._folder.warnings)
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> dict[str, Any]:
         coming = (self._path(name, result_batch) for result_batch in results for name in result_batch.subscribers)
-        beginning = dict.fromkeys((*coming, *(self._path_of_refused(part) for part in refused)), 0)
+        beginning = dict.fromkeys((*coming, *(self._path_of_rejected(part) for part in rejected)), 0)
         return {self.name: beginning | self._sizes}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
@@ -154,13 +154,13 @@ class FileSink(Sink):
                 self._warn(path, "was removed: it begins anew")
             self._sizes[path] = left or 0
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
         self._check_folder()
 
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
         self._check_folder()
         self._take_back()
         lines: dict[str, list[str]] = {}
@@ -171,8 +171,8 @@ class FileSink(Sink):
                 if address.named not in written:
                     written[address.named] = lines_of(result_batch, address)
                 lines.setdefault(self._path(subscriber, result_batch), []).extend(written[address.named])
-        for part in refused:
-            lines.setdefault(self._path_of_refused(part), []).extend(rejected_lines(part))
+        for part in rejected:
+            lines.setdefault(self._path_of_rejected(part), []).extend(rejected_lines(part))
         self._ready = {
             path: "".join(f"{line}\n" for line in new).encode()
             for path, new in lines.items()
@@ -194,14 +194,14 @@ class FileSink(Sink):
                 os.fsync(file)
         self._published, self._ready = set(), {}
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Keeps the sizes of files: a user who subscribes again continues at the end of its file."""
 
     def _path(self, subscriber: str, result_batch: ResultBatch) -> str:
         return file_name(address_of(self._addresses, result_batch, subscriber).path)
 
-    def _path_of_refused(self, part: RejectedRows) -> str:
-        return file_name(self._addresses.of_refused(part.stream))
+    def _path_of_rejected(self, part: RejectedRows) -> str:
+        return file_name(self._addresses.of_rejected(part.stream))
 
     def _append(self, path: str, verify: Verify) -> None:
         """Appends in pieces, so that a large write stops soon when the lease is lost; it can resume where it
@@ -275,7 +275,7 @@ def _last_line(file: int, size: int) -> int:
 class Addresses(Protocol):
     def of(self, subscriber: str, query: str) -> Address: ...
 
-    def of_refused(self, stream: str) -> tuple[str, ...]: ...
+    def of_rejected(self, stream: str) -> tuple[str, ...]: ...
 
 
 _PIECE = 1 << 20

@@ -67,7 +67,7 @@ class SparkSink(Sink):
         self._begun: dict[str, tuple[int, int]] = {}
         """The same before the batch in delivery."""
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> dict[str, Any]:  # noqa: ARG002
         return {self.name: {"history": self._history, "numbers": dict(self._numbers), "begun": dict(self._begun)}}
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:  # noqa: ARG002
@@ -79,12 +79,12 @@ class SparkSink(Sink):
             self._numbers = {place: (rows, words) for place, (rows, words) in known["numbers"].items()}
             self._begun = {place: (rows, words) for place, (rows, words) in known["begun"].items()}
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
         """Every computed result gets its number now, whether or not it will be permitted at delivery: fewer results may
         be permitted when they are written again, and their keys must still be the same."""
         coming = [(address_of(self._addresses, x, name).path, x) for x in results for name in x.subscribers]
         sizes = [(path, len(x), int(bool(x.word))) for path, x in coming]
-        sizes += [(self._addresses.of_refused(x.stream), len(rejected_lines(x)), 0) for x in refused]
+        sizes += [(self._addresses.of_rejected(x.stream), len(rejected_lines(x)), 0) for x in rejected]
         self._begun = {place: self._numbers.get(place, (0, 0)) for place in (file_path(path) for path, _, _ in sizes)}
         for path, rows, words in sizes:
             before = self._numbers.get(file_path(path), (0, 0))
@@ -93,12 +93,12 @@ class SparkSink(Sink):
     def staged(self, version: int) -> list[ResultBatch]:  # noqa: ARG002
         return []
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
         self._words = Counter[str]()
         self._ready = [
             self._results(name, result_batch) for result_batch in results for name in result_batch.subscribers
         ]
-        self._ready += self._refused(refused)
+        self._ready += self._rejected(rejected)
 
     def publish(self, verify: Verify) -> None:
         """The decision is final here; `complete` writes the results as soon as the catalog is no longer held."""
@@ -125,7 +125,7 @@ class SparkSink(Sink):
         """Further columns of as many rows: where the format puts what belongs to this path."""
         return {}
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Keeps all numbers: a user who subscribes again must not get the same numbers again."""
 
     def _results(self, subscriber: str, result_batch: ResultBatch) -> pa.Table:
@@ -142,14 +142,14 @@ class SparkSink(Sink):
         who = (address.path[0], address.level, address.stream or address.path[-1])
         return self._table(address.path, who, numbers, times, labels, lines)
 
-    def _refused(self, refused: Sequence[RejectedRows]) -> list[pa.Table]:
+    def _rejected(self, rejected: Sequence[RejectedRows]) -> list[pa.Table]:
         """Rejected rows, for the owners of streams."""
         by_stream: dict[str, list[str]] = {}
-        for part in refused:
+        for part in rejected:
             by_stream.setdefault(part.stream, []).extend(rejected_lines(part))
         tables = []
         for stream, lines in by_stream.items():
-            path, size = self._addresses.of_refused(stream), len(lines)
+            path, size = self._addresses.of_rejected(stream), len(lines)
             nothing = pa.nulls(size, pa.string())
             before = self._begun[file_path(path)][0]
             numbers = list(range(before + 1, before + size + 1))

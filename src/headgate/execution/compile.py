@@ -46,11 +46,11 @@ def compile_program(running: Iterable[ContinuousQuery]) -> tuple[Program, pa.Sch
         plan.add(query.name, query.root, mode=query.mode, level=query.level)
         blocks += own
     windowed = tuple(block for block in blocks if isinstance(block.top, n.ToStream))
-    passing = tuple(block for block in blocks if not isinstance(block.top, n.ToStream))
-    return Program(windowed, passing, streams, columns, plan), pa.schema(fields)
+    stateless = tuple(block for block in blocks if not isinstance(block.top, n.ToStream))
+    return Program(windowed, stateless, streams, columns, plan), pa.schema(fields)
 
 
-def part_of(
+def subprogram(
     program: Program, schema: pa.Schema, blocks: Collection[tuple[str, int]], read: Collection[tuple[str, str]]
 ) -> tuple[Program, pa.Schema]:
     """Return some of a program's windowed blocks, with the columns that they read. Streams keep their numbers, because
@@ -72,7 +72,7 @@ def _blocks(query: ContinuousQuery) -> list[Block]:
     return [Block(query.name, number, top, exact and _labelled(block)) for number, (block, top) in enumerate(tops)]
 
 
-def _labelled(block: queries.Block) -> bool:
+def _labelled(block: queries.QueryBlock) -> bool:
     """Whether a block reads a column that has a label of its own, so that it may become NULL for an exact view."""
     return any(column.name in dict(block.readings[column.input].stream.labels) for column in columns_read(block))
 
@@ -82,7 +82,7 @@ def _read(query: ContinuousQuery, stream: str) -> set[str]:
     return {name for block in query.query.blocks for own, name in read_by(block) if own == stream}
 
 
-def read_by(block: queries.Block) -> frozenset[tuple[str, str]]:
+def read_by(block: queries.QueryBlock) -> frozenset[tuple[str, str]]:
     """The columns that a block reads, with their streams. LEVEL is left out: it is not a column, every tuple has
     one."""
     read = (column for column in columns_read(block) if column.name != LEVEL)

@@ -26,7 +26,7 @@ from headgate.operators.profile import Step, side_by_side
 from headgate.operators.program import Program
 from headgate.operators.segments import Numbers, Write
 from headgate.operators.stateless import Stateless
-from headgate.visibility.role_limits import Changes
+from headgate.visibility.role_limits import WindowChanges
 
 Partitions = Mapping[PartitionName, PartitionState] | Mapping[PartitionName, StoredPartition]
 
@@ -90,7 +90,7 @@ class Executor(Protocol):
 
     def state_changes(
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None, views: Collection[int]
-    ) -> list[Changes]:
+    ) -> list[WindowChanges]:
         """Tell which tuples this batch will bring into the windows of these views and take out of them. The batch
         itself comes next."""
         ...
@@ -153,7 +153,7 @@ class LocalExecutor(Executor):
     def run(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> list[BlockResults]:
         passed = self._stateless.results(arriving, visibility)
         found = self._partition.advance(arriving, visibility, tables)
-        blocks = Counter(block.query for block in (*self._program.blocks, *self._program.passing))
+        blocks = Counter(block.query for block in (*self._program.blocks, *self._program.stateless))
         return [
             packed(x, tuples, stateless=passes, alone=blocks[x.block.query] == 1)
             for some, passes in ((found, False), (passed, True))
@@ -162,24 +162,24 @@ class LocalExecutor(Executor):
 
     def state_changes(
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None, views: Collection[int]
-    ) -> list[Changes]:
+    ) -> list[WindowChanges]:
         found = self._partition.state_changes(arriving, visibility, tables, views)
-        return [Changes(own, *parts) for own, parts in found]
+        return [WindowChanges(own, *parts) for own, parts in found]
 
 
 class PartitionedExecutor(Executor):
     """A fixed number of partitions for each partition group that has keys, in memory, in this process. `program` is the
     program of all groups together."""
 
-    def __init__(self, program: Program, shares: Sequence[PartitionGroup], partitions: int, evaluate: Evaluate) -> None:
+    def __init__(self, program: Program, groups: Sequence[PartitionGroup], partitions: int, evaluate: Evaluate) -> None:
         self._program = program
-        self._shares = shares
+        self._groups = groups
         self._count = partitions
         self._evaluate = evaluate
         self._stateless = Stateless(program, evaluate)
-        self._schema = pa.unify_schemas([pa.schema(FIELDS), *(share.schema for share in shares)])
+        self._schema = pa.unify_schemas([pa.schema(FIELDS), *(group.schema for group in groups)])
         self._partitions = self._empty()
-        self._dealt: tuple[pa.Table, dict[PartitionName, pa.Table]] | None = None
+        self._divided: tuple[pa.Table, dict[PartitionName, pa.Table]] | None = None
         self._tables: tuple[pa.Table, dict[PartitionName, pa.Table]] | None = None
 
     @property
@@ -217,16 +217,16 @@ class PartitionedExecutor(Executor):
         self, partitions: Partitions, streams: tuple[str, ...], visibility: Visibility, numbers: Numbers
     ) -> None:
         self._partitions = self._empty()
-        if are_divided_so(partitions, self._shares, self._count):
+        if are_divided_so(partitions, self._groups, self._count):
             for name, stored in partitions.items():
                 if isinstance(stored, StoredPartition):
-                    share = next(x for x in self._shares if x.name == name[0])
-                    self._partitions[name].load(stored, of_share(share, visibility), numbers)
+                    group = next(x for x in self._groups if x.name == name[0])
+                    self._partitions[name].load(stored, of_group(group, visibility), numbers)
             return
         states = in_memory(partitions, self._partition_of_all, visibility, numbers)
         whole = fitted(gathered(states), streams, self._program, self._schema)
-        for share in self._shares:
-            for name, state in divided(share, whole, visibility, self._count):
+        for group in self._groups:
+            for name, state in divided(group, whole, visibility, self._count):
                 self._partitions[name].adopt(state)
 
     def _partition_of_all(self) -> Partition:
@@ -248,64 +248,66 @@ class PartitionedExecutor(Executor):
 
     def state_changes(
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None, views: Collection[int]
-    ) -> list[Changes]:
-        found = list[Changes]()
+    ) -> list[WindowChanges]:
+        found = list[WindowChanges]()
         for own, partition, coming, there in self._each(arriving, visibility, tables):
             mine = _views(own).intersection(views)
-            found += [Changes(seeing, *part) for seeing, part in partition.state_changes(coming, own, there, mine)]
+            found += [
+                WindowChanges(seeing, *part) for seeing, part in partition.state_changes(coming, own, there, mine)
+            ]
         return found
 
     def _each(
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None
     ) -> Iterator[tuple[Visibility, Partition, pa.Table, pa.Table | None]]:
         """Every partition, with its group's visibility, its part of the arriving tuples, and its part of the tables."""
-        if self._dealt is None or self._dealt[0] is not arriving:
-            self._dealt = arriving, self._parts(arriving, visibility)
+        if self._divided is None or self._divided[0] is not arriving:
+            self._divided = arriving, self._parts(arriving, visibility)
         if tables is not None and (self._tables is None or self._tables[0] is not tables):
             self._tables = tables, self._parts(tables, visibility)
-        for share in self._shares:
-            own = of_share(share, visibility)
-            for number in range(self._partitions_of(share)):
-                name = share.name, number
+        for group in self._groups:
+            own = of_group(group, visibility)
+            for number in range(self._partitions_of(group)):
+                name = group.name, number
                 there = None if tables is None or self._tables is None else self._tables[1][name]
-                yield own, self._partitions[name], self._dealt[1][name], there
+                yield own, self._partitions[name], self._divided[1][name], there
 
     def _empty(self) -> dict[PartitionName, Partition]:
         return {
-            (share.name, number): Partition(share.program, share.schema, self._evaluate)
-            for share in self._shares
-            for number in range(self._partitions_of(share))
+            (group.name, number): Partition(group.program, group.schema, self._evaluate)
+            for group in self._groups
+            for number in range(self._partitions_of(group))
         }
 
-    def _partitions_of(self, share: PartitionGroup) -> int:
-        return self._count if share.deal else 1
+    def _partitions_of(self, group: PartitionGroup) -> int:
+        return self._count if group.partitioning else 1
 
     def _parts(self, table: pa.Table, visibility: Visibility) -> dict[PartitionName, pa.Table]:
         """The part of each partition."""
         found = {}
-        for share in self._shares:
-            part = table.select(share.schema.names)
-            numbers = share.partition_numbers(part, visibility.levels, self._count)
-            for number in range(self._partitions_of(share)):
-                found[share.name, number] = part.filter(pa.array(numbers == number))
+        for group in self._groups:
+            part = table.select(group.schema.names)
+            numbers = group.partition_numbers(part, visibility.levels, self._count)
+            for number in range(self._partitions_of(group)):
+                found[group.name, number] = part.filter(pa.array(numbers == number))
         return found
 
 
 def divided(
-    share: PartitionGroup, partition: PartitionState, visibility: Visibility, count: int
+    group: PartitionGroup, partition: PartitionState, visibility: Visibility, count: int
 ) -> Iterator[tuple[PartitionName, PartitionState]]:
     """Split a state that holds the tuples of all groups into the partitions of one group."""
-    own = replace(partition, table=partition.table.select(share.schema.names))
-    numbers = share.partition_numbers(own.table, visibility.levels, count)
-    views = _views(of_share(share, visibility)) | {old for _, old in visibility.copied}
-    for number, part in enumerate(split(own, numbers, count if share.deal else 1, views)):
-        yield (share.name, number), part
+    own = replace(partition, table=partition.table.select(group.schema.names))
+    numbers = group.partition_numbers(own.table, visibility.levels, count)
+    views = _views(of_group(group, visibility)) | {old for _, old in visibility.copied}
+    for number, part in enumerate(split(own, numbers, count if group.partitioning else 1, views)):
+        yield (group.name, number), part
 
 
-def are_divided_so(partitions: Partitions, shares: Sequence[PartitionGroup], count: int) -> bool:
+def are_divided_so(partitions: Partitions, groups: Sequence[PartitionGroup], count: int) -> bool:
     """Whether partitions that were written are divided into these groups, and compute the same blocks."""
     stored = {name: x.record["blocks"] for name, x in partitions.items() if isinstance(x, StoredPartition)}
-    own = {(share.name, x): share for share in shares for x in range(count if share.deal else 1)}
+    own = {(group.name, x): group for group in groups for x in range(count if group.partitioning else 1)}
     return (
         bool(stored)
         and stored.keys() == own.keys()
@@ -329,9 +331,9 @@ def in_memory(
     return found
 
 
-def of_share(share: PartitionGroup, visibility: Visibility) -> Visibility:
+def of_group(group: PartitionGroup, visibility: Visibility) -> Visibility:
     """The visibility as the partitions of one group need it: views of other groups' blocks have no target here."""
-    pushdown = share.targets()
+    pushdown = group.targets()
     return replace(
         visibility, targets=tuple(target if target in pushdown else ("", 0) for target in visibility.targets)
     )

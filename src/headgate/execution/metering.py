@@ -51,8 +51,8 @@ def with_cutoffs(
         view.scratch.cutoff = too_much_held(mine, _most_state(view)) if mine else None
         if view.scratch.cutoff is not None:
             view.scratch.ending = HOLDS
-            if view.scratch.course is not None:
-                view.scratch.ended_at = int(view.scratch.course.final(np.array([view.scratch.cutoff.time]))[0])
+            if view.scratch.timeline is not None:
+                view.scratch.ended_at = int(view.scratch.timeline.final(np.array([view.scratch.cutoff.time]))[0])
         elif mine and too_much_held(mine, _first_state(view)) is not None:
             view.scratch.near[_STATE] = NEARLY[_STATE]
     return replace(
@@ -135,7 +135,7 @@ def _kept(view: View, batches: Sequence[BlockResults]) -> list[Bools]:
             view.scratch.near[_RESULTS] = NEARLY[_RESULTS]
         beyond, view.second, view.yielded = too_many_results(times[order], most, view.second, view.yielded)
         if beyond is not None:
-            if view.scratch.course is not None:
+            if view.scratch.timeline is not None:
                 comes = np.concatenate([moments_of(view, batch) for batch in batches])
                 view.scratch.ended_at = int(comes[order[beyond]])
             order, view.scratch.ending = order[:beyond], YIELDS

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Bools, Ints
-from headgate.execution.compile import compile_program, part_of, read_by
+from headgate.execution.compile import compile_program, read_by, subprogram
 from headgate.execution.partitioning import HashPartitioning, together
 from headgate.model.query import ContinuousQuery
 from headgate.operators.program import LABEL, STREAM, Program
@@ -25,18 +25,18 @@ _FINE, _FAR = 1024.0, 2.0**43
 class PartitionGroup:
     """Blocks that are partitioned alike.
 
-    deal: the key column of each stream; None if there is none, and all tuples stay in one partition
+    partitioning: the key column of each stream; None if there is none, and all tuples stay in one partition
     program: the blocks of the group
     schema: the columns that these blocks read
     """
 
-    deal: HashPartitioning | None
+    partitioning: HashPartitioning | None
     program: Program
     schema: pa.Schema
 
     @property
     def name(self) -> str:
-        return str(self.deal or "")
+        return str(self.partitioning or "")
 
     def targets(self) -> frozenset[tuple[str, int]]:
         return frozenset((block.query, block.number) for block in self.program.blocks)
@@ -46,10 +46,13 @@ class PartitionGroup:
         any."""
         numbers = np.zeros(table.num_rows, np.int64)
         streams = table.column(STREAM).to_numpy()
-        for stream, column in self.deal.columns if self.deal else ():
+        for stream, column in self.partitioning.columns if self.partitioning else ():
             own: Bools = streams == self.program.streams.index(stream)
-            chosen = table.filter(pa.array(own))
-            numbers[own] = partition_of(self._keys(chosen, stream, column, levels), partitions)
+            if own.all():
+                return partition_of(self._keys(table, stream, column, levels), partitions)
+            if own.any():
+                chosen = table.filter(pa.array(own))
+                numbers[own] = partition_of(self._keys(chosen, stream, column, levels), partitions)
         return numbers
 
     def _keys(self, table: pa.Table, stream: str, column: str, levels: Mapping[int, str]) -> pa.Array:
@@ -72,9 +75,10 @@ def partition_groups(running: Iterable[ContinuousQuery]) -> tuple[PartitionGroup
     }
     return tuple(
         PartitionGroup(
-            deal, *part_of(program, schema, names, {column for name in names for column in read_by(blocks[name])})
+            partitioning,
+            *subprogram(program, schema, names, {column for name in names for column in read_by(blocks[name])}),
         )
-        for deal, names in together(blocks)
+        for partitioning, names in together(blocks)
     )
 
 

@@ -30,7 +30,7 @@ from itertools import islice, product
 from headgate.model.query import columns_read
 from headgate.plan.expressions import INTEGERS, Column, Compare, Type
 from headgate.plan.normal import conjuncts
-from headgate.plan.queries import Block, Reading
+from headgate.plan.queries import QueryBlock, Reading
 from headgate.plan.reserved import LEVEL
 
 MOST_PARTITIONINGS = 64
@@ -56,7 +56,7 @@ class HashPartitioning:
         return ", ".join(f"{stream}.{column}" for stream, column in self.columns)
 
 
-def partitionings(block: Block) -> tuple[HashPartitioning, ...]:
+def partitionings(block: QueryBlock) -> tuple[HashPartitioning, ...]:
     """All ways to partition a block by one column of each stream, best first; none if it must stay in one partition.
 
     Only columns that the block reads are keys, so the tuples kept for a block can always be partitioned anew.
@@ -66,15 +66,17 @@ def partitionings(block: Block) -> tuple[HashPartitioning, ...]:
     found: dict[HashPartitioning, int] = {}
     for equal in _equal_columns(block):
         if _tells_results_apart(block, equal):
-            for deal, poor in islice(_choices(block, equal), MOST_PARTITIONINGS):
-                found[deal] = min(poor, found.get(deal, poor))
-    return tuple(sorted(found, key=lambda deal: (found[deal], deal.columns))[:MOST_PARTITIONINGS])
+            for partitioning, poor in islice(_choices(block, equal), MOST_PARTITIONINGS):
+                found[partitioning] = min(poor, found.get(partitioning, poor))
+    return tuple(
+        sorted(found, key=lambda partitioning: (found[partitioning], partitioning.columns))[:MOST_PARTITIONINGS]
+    )
 
 
 # Instants -------------------------------------------------------------------------------------------------------------
 
 
-def _alone_in_time(block: Block) -> bool:
+def _alone_in_time(block: QueryBlock) -> bool:
     """Whether a partition can ignore the instants of other partitions."""
     kinds = {reading.window.kind for reading in block.readings if reading.window}
     if "ROWS" in kinds:
@@ -88,13 +90,13 @@ def _alone_in_time(block: Block) -> bool:
     return True
 
 
-def _compares(block: Block) -> bool:
+def _compares(block: QueryBlock) -> bool:
     """Whether results depend on more than the rows of one instant, at which every partition concerned is evaluated."""
     slides = any(reading.window and reading.window.slide for reading in block.readings)
     return not (slides and (block.aggregated or block.operator == "RSTREAM"))
 
 
-def _notices_lost_columns(block: Block) -> bool:
+def _notices_lost_columns(block: QueryBlock) -> bool:
     """Whether a change of rights can add or remove rows without a tuple, in a way that shows in results."""
     if not _compares(block):
         return False
@@ -105,7 +107,7 @@ def _notices_lost_columns(block: Block) -> bool:
     return any(_labelled(block, column) for column in evaluated)
 
 
-def _equal_columns(block: Block) -> list[frozenset[Column]]:
+def _equal_columns(block: QueryBlock) -> list[frozenset[Column]]:
     """Sets of columns that are equal in every row, by conditions before or after the windows. Equal INT and BIGINT
     values hash alike. Other comparable types do not: values that differ can be equal as numbers of a narrower type."""
     found = [frozenset({column}) for column in columns_read(block)]
@@ -118,14 +120,14 @@ def _equal_columns(block: Block) -> list[frozenset[Column]]:
     return found
 
 
-def _tells_results_apart(block: Block, equal: frozenset[Column]) -> bool:
+def _tells_results_apart(block: QueryBlock, equal: frozenset[Column]) -> bool:
     """Whether rows with different keys never contribute to one result: to one group, or to equal DISTINCT values."""
     if block.aggregated:
         return not equal.isdisjoint(block.groups)
     return not block.distinct or any(expr in equal for _, expr in block.items if isinstance(expr, Column))
 
 
-def _choices(block: Block, equal: frozenset[Column]) -> Iterator[tuple[HashPartitioning, int]]:
+def _choices(block: QueryBlock, equal: frozenset[Column]) -> Iterator[tuple[HashPartitioning, int]]:
     """One of the equal columns for each stream, with its penalty; a stream that is read several times has the same key
     in all its readings."""
     allowed: dict[str, dict[str, int]] = {}
@@ -150,7 +152,7 @@ def _splits(reading: Reading, key: Column) -> bool:
     return window is not None and (window.kind != "PARTITIONED" or key in window.partition)
 
 
-def _labelled(block: Block, column: Column) -> bool:
+def _labelled(block: QueryBlock, column: Column) -> bool:
     return column.name in dict(block.readings[column.input].stream.labels)
 
 
@@ -158,7 +160,7 @@ def _labelled(block: Block, column: Column) -> bool:
 
 
 def together(
-    blocks: Mapping[tuple[str, int], Block],
+    blocks: Mapping[tuple[str, int], QueryBlock],
 ) -> list[tuple[HashPartitioning | None, tuple[tuple[str, int], ...]]]:
     """Put blocks, given by name, into as few partitionings as a greedy choice finds, because a tuple is copied once for
     each partitioning of its stream. Blocks that must stay in one partition come last, with None. The result is
@@ -167,25 +169,27 @@ def together(
     found: list[tuple[HashPartitioning | None, tuple[tuple[str, int], ...]]] = []
     waiting = {name: own for name, own in options.items() if own}
     while waiting:
-        likely = sorted({(place, deal.columns) for own in waiting.values() for place, deal in enumerate(own)})
+        likely = sorted(
+            {(place, partitioning.columns) for own in waiting.values() for place, partitioning in enumerate(own)}
+        )
         tried = (
             _joining(HashPartitioning(columns), waiting) for columns in dict.fromkeys(columns for _, columns in likely)
         )
-        deal, names = max(tried, key=lambda x: len(x[1]))
-        found.append((deal, names))
+        partitioning, names = max(tried, key=lambda x: len(x[1]))
+        found.append((partitioning, names))
         waiting = {name: own for name, own in waiting.items() if name not in names}
     alone = tuple(name for name, own in options.items() if not own)
     return [*found, (None, alone)] if alone else found
 
 
 def _joining(
-    deal: HashPartitioning, waiting: Mapping[tuple[str, int], tuple[HashPartitioning, ...]]
+    partitioning: HashPartitioning, waiting: Mapping[tuple[str, int], tuple[HashPartitioning, ...]]
 ) -> tuple[HashPartitioning, tuple[tuple[str, int], ...]]:
     """The blocks that can be partitioned in this way, and the partitioning that covers all of them."""
     names = []
     for name, own in waiting.items():
-        both = next((both for x in own if (both := deal.with_(x))), None)
+        both = next((both for x in own if (both := partitioning.with_(x))), None)
         if both:
-            deal = both
+            partitioning = both
             names.append(name)
-    return deal, tuple(names)
+    return partitioning, tuple(names)

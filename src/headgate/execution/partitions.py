@@ -85,10 +85,10 @@ def gathered(partitions: PartitionStates) -> PartitionState:
     arrivals = [table.column(ARRIVAL).to_numpy() for table in tables]
     every, place = np.unique(np.concatenate(arrivals), return_inverse=True)
     places = np.split(place.reshape(-1).astype(np.int64), np.cumsum([len(x) for x in arrivals])[:-1])
-    shares: dict[str, list[tuple[PartitionState, Ints]]] = {}
-    for (share, _), partition, own in zip(partitions, partitions.values(), places, strict=True):
-        shares.setdefault(share, []).append((partition, own))
-    classes = [class_ for share in shares.values() for class_ in _classes(share)]
+    groups: dict[str, list[tuple[PartitionState, Ints]]] = {}
+    for (group, _), partition, own in zip(partitions, partitions.values(), places, strict=True):
+        groups.setdefault(group, []).append((partition, own))
+    classes = [class_ for group in groups.values() for class_ in _classes(group)]
     return PartitionState(_table(tables, places, len(every)), tuple(classes))
 
 

@@ -23,7 +23,7 @@ from headgate.execution.partitions import PartitionName, PartitionStates, renumb
 from headgate.execution.results import end_notice
 from headgate.execution.tasks.adaptive import AdaptiveExecutor
 from headgate.execution.tasks.executor import TaskExecutor
-from headgate.execution.tasks.step import Intake, Outcome, Refused
+from headgate.execution.tasks.step import Intake, Outcome, TaskRefusal
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.splits import Split
 from headgate.labels import Clearance, Label, Rules
@@ -44,7 +44,7 @@ from headgate.plan import normal
 from headgate.plan.expressions import Expr
 from headgate.plan.reserved import LEVEL
 from headgate.plan.secure import Mode
-from headgate.visibility.index import Fate, VisibilityIndex
+from headgate.visibility.index import ArrivalMasks, VisibilityIndex
 from headgate.visibility.splits import SplitSummary, SplitTimes
 from headgate.visibility.watermarks import Moments
 
@@ -112,9 +112,9 @@ class Processor:
             self._executor.renumber_visibility(self._changed)
             self._changed = None
 
-    def part(self, view: View, subscribers: Collection[str]) -> View:
+    def split_view(self, view: View, subscribers: Collection[str]) -> View:
         """Move some subscribers of a view into a view of their own, which keeps all that the view has seen."""
-        return self._index.part(view, subscribers)
+        return self._index.split_view(view, subscribers)
 
     def end(self, view: View, reason: str) -> None:
         """End a view that exceeded a limit: it sees nothing any more, and its subscribers receive a notice with the
@@ -133,7 +133,7 @@ class Processor:
         if not view.clearances:
             self._index.remove(view)
 
-    def rule(self, rules: Rules, *, anew: bool = False) -> None:
+    def set_rules(self, rules: Rules, *, anew: bool = False) -> None:
         """Replace the rules (levels, semantics of sources, meanings of labels) and decide everything anew."""
         if anew or rules != self._index.policies.rules:
             self._index.policies.rules = rules
@@ -159,7 +159,7 @@ class Processor:
         """Forget the visibility rows that no tuple has any more: every new label and every change of rights adds
         some."""
         used = self._executor.visibilities()
-        self._renumber(self._index.keep(used if self._changed is None else self._changed[used]))
+        self._renumber(self._index.retain_rows(used if self._changed is None else self._changed[used]))
         self._most_rows = MOST_ROWS + 2 * len(self._index)
         self._tables = None
 
@@ -174,9 +174,9 @@ class Processor:
         self._index.forget_labels(self._labels)
         self._filter = self._result_filter(self._index.policies.rules, self._labels)
 
-    def know(self, labels: Mapping[int, Label]) -> None:
+    def add_labels(self, labels: Mapping[int, Label]) -> None:
         self._labels |= labels
-        self._index.know(labels)
+        self._index.add_labels(labels)
 
     def kept(self, stream: str, labels: Sequence[int]) -> list[tuple[tuple[int, ...], Expr | None]]:
         """For pushdown: for each block that reads a stream, the labels that any view of it sees there, and the
@@ -187,7 +187,7 @@ class Processor:
             for block in self.program.blocks
             if any(isinstance(node, n.Source) and node.stream == stream for node in block.top.walk())
         ]
-        for block in self.program.passing:
+        for block in self.program.stateless:
             _, select, own = block.passes
             if own.stream == stream:
                 seen = self._index.seen_by(block.target, stream, labels)
@@ -331,11 +331,11 @@ class Processor:
             return self._executor.in_tasks
         return self._executor if isinstance(self._executor, TaskExecutor) else None
 
-    def place(self, size: int) -> None:
+    def choose_executor(self, size: int) -> None:
         """Decide where a batch of so many bytes runs, if that is open."""
         if isinstance(self._executor, AdaptiveExecutor):
             self._renumber_partitions()
-            self._executor.place(size)
+            self._executor.choose_executor(size)
 
     def reads_splits(self) -> bool:
         """Whether tasks can read the next batch: they know no moments, and no limits of the owner's roles."""
@@ -350,7 +350,7 @@ class Processor:
         splits: Sequence[Split],
         now: int,
         floors: Mapping[str, int],
-    ) -> tuple[list[ResultBatch], Sequence[SplitSummary]] | Refused:
+    ) -> tuple[list[ResultBatch], Sequence[SplitSummary]] | TaskRefusal:
         """Process the next tuples of a stream, which tasks read. Returns the results and what there was; or why tasks
         did not take the batch, and then nothing has changed."""
         executor, index = self._tasks, self._index
@@ -367,7 +367,7 @@ class Processor:
         if descriptor.labels and not pushdown.labels:
             unknown = executor.label_texts(intake, splits)
             if unknown:
-                return Refused(frozenset(unknown))
+                return TaskRefusal(frozenset(unknown))
         outcomes = executor.run_splits(intake, splits, tables, self._arrived, floors)
         refused = next((x.refused for x in outcomes if x.refused is not None), None)
         if refused is not None:
@@ -389,9 +389,9 @@ class Processor:
         return self.counted()(view)
 
     @property
-    def fates(self) -> Mapping[str, Fate]:
+    def arrival_masks(self) -> Mapping[str, ArrivalMasks]:
         """What became of the tuples of the last batch, by the source they came from."""
-        return self._index.fates
+        return self._index.arrival_masks
 
     def _entered(self, given: Sequence[TupleBatch], clock: int | None, moments: Moments) -> pa.Table:
         """The arriving tuples with their visibility rows, in the order of their arrival. Tuples that no view sees are

@@ -9,13 +9,16 @@ from typing import Protocol
 import numpy as np
 
 from headgate.columns.narrow import positions_of, renumbered, used
-from headgate.columns.sorting import Ints
+from headgate.columns.sorting import Ints, repeated, same
 from headgate.labels import Rules
 from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
 from headgate.operators.evaluation import BlockEmitted
 from headgate.operators.program import ARRIVAL, STREAM, TIME
+
+_INSTANT = 7
+"""How many sort keys say when a result comes and from which block; the others say which tuples it has."""
 
 
 class Numbered(Protocol):
@@ -58,32 +61,49 @@ def _order(emitted: Emitted, tuples: Numbered) -> tuple[Ints, ...]:
 def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:
     """The order of a view's results: by the moment at which they come; of one moment those of windowed blocks first, by
     instant and then block; then those of stateless blocks, by arrival."""
-    passing = [view.running.query.blocks[batch.block].stateless for batch in batches]
+    stateless = [view.running.query.blocks[batch.block].stateless for batch in batches]
     come = [moments_of(view, batch) for batch in batches] if view.mixed else []
-    return merged_order(passing, batches, come)
+    return merged_order(stateless, batches, come)
 
 
-def merged_order(passing: Sequence[bool], batches: Sequence[BlockResults], come: Sequence[Ints] = ()) -> Ints:
-    """As `result_order`: `passing` says which batches are of stateless blocks, `come` when results come, if some have
+def merged_order(stateless: Sequence[bool], batches: Sequence[BlockResults], come: Sequence[Ints] = ()) -> Ints:
+    """As `result_order`: `stateless` says which batches are of stateless blocks, `come` when results come, if some have
     windows and some have none."""
     widest = max(len(batch.order) for batch in batches)
     columns: list[list[Ints]] = [[] for _ in range(widest + 3)]
-    for number, (batch, passes) in enumerate(zip(batches, passing, strict=True)):
-        at, block = np.full(len(batch), int(passes)), np.full(len(batch), batch.block)
+    for number, (batch, passes) in enumerate(zip(batches, stateless, strict=True)):
+        at, block = repeated(int(passes), len(batch)), repeated(batch.block, len(batch))
         instant, rows = batch.order[: 1 if passes else 4], batch.order[1 if passes else 4 :]
         keys = (come[number] if come else at, at, *instant, block, *rows)
         for place, column in enumerate(columns):
-            column.append(keys[place] if place < len(keys) else np.zeros(len(batch), np.int64))
-    keys = tuple(np.concatenate(column) for column in reversed(columns))
-    telling = [key for key in keys if len(key) and (key != key[0]).any()]
-    return np.lexsort(telling) if telling else np.arange(len(keys[0]))
+            column.append(keys[place] if place < len(keys) else repeated(0, len(batch)))
+    whole = [np.concatenate(column) for column in columns]
+    telling = [key for key in whole if len(key) and not same(key)]
+    if not telling:
+        return np.arange(len(whole[0]))
+    order = _by_instants([key for key in whole[:_INSTANT] if not same(key)], [len(batch) for batch in batches])
+    return np.lexsort(telling[::-1]) if order is None else order
+
+
+def _by_instants(keys: Sequence[Ints], sizes: Sequence[int]) -> Ints | None:
+    """The order of results by their instants and blocks. Batches are in order themselves, so this is the whole order;
+    None if results of several batches have one instant, and the tuples of their rows must decide."""
+    if not keys:
+        return None
+    order = np.lexsort(keys[::-1])
+    batch = np.repeat(np.arange(len(sizes)), sizes)[order]
+    meet = batch[1:] != batch[:-1]
+    for key in keys:
+        ordered = key[order]
+        meet &= ordered[1:] == ordered[:-1]
+    return None if meet.any() else order
 
 
 def moments_of(view: View, batch: BlockResults) -> Ints:
     """The moment at which each result comes: that of its tuple, or that at which its instant became final."""
-    assert view.scratch.course is not None  # noqa: S101
+    assert view.scratch.timeline is not None  # noqa: S101
     passes = view.running.query.blocks[batch.block].stateless
-    return view.scratch.course.came(batch.order[0]) if passes else view.scratch.course.final(batch.time)
+    return view.scratch.timeline.came(batch.order[0]) if passes else view.scratch.timeline.final(batch.time)
 
 
 def end_notice(view: View, rules: Rules) -> ResultBatch:

@@ -53,7 +53,7 @@ def warm() -> None:
     processor = Processor(
         queries, Rules(), lambda program, schema: LocalExecutor(program, schema, evaluate), lambda *_: _Nobody()
     )
-    processor.know({1: PUBLIC})
+    processor.add_labels({1: PUBLIC})
     for query in queries:
         processor.subscribe(query.name, {"nobody": Clearance()})
     for first in (0, 6):

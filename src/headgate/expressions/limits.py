@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.logs import failure
-from headgate.model.budget import LimitExceeded, Meter, charge, look_at, metered
+from headgate.model.budget import LimitExceeded, Meter, charge, metered, record_rows
 from headgate.model.limits import Limits
 from headgate.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Type
 
@@ -59,7 +59,7 @@ def few_rows(counts: npt.NDArray[np.int64]) -> None:
     limits, count = _LIMITS.get(), float(counts.sum(dtype=np.float64))
     if count > limits.rows:
         raise LimitExceeded(limits.exceeded("rows"))
-    look_at(int(count))
+    record_rows(int(count))
 
 
 def taken(column: pa.Array, rows: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_] | None = None) -> pa.Array:

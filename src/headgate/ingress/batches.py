@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.splits import Split
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
 from headgate.model.rejected import RejectedRows
 from headgate.model.tuples import TupleBatch
 
@@ -23,7 +23,7 @@ class SourceBatch(Protocol):
         whole."""
         ...
 
-    def whole(self) -> Whole:
+    def all_rows(self) -> RawBatch:
         """Reads all rows and columns."""
         ...
 
@@ -51,7 +51,7 @@ class Decoded(Protocol):
         ...
 
     @property
-    def refused(self) -> Sequence[RejectedRows]:
+    def rejected(self) -> Sequence[RejectedRows]:
         """The rejected rows."""
         ...
 
@@ -70,8 +70,8 @@ class TableBatch:
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
 
-    def whole(self) -> Whole:
-        return Whole(self.table)
+    def all_rows(self) -> RawBatch:
+        return RawBatch(self.table)
 
     def size(self) -> int:
         return int(self.table.nbytes)

@@ -25,17 +25,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.access.definitions import PUBLISH as PUBLISH
+from headgate.clock import Clock, SystemClock
 from headgate.errors import Conflict, HeadgateError, StoreError
 from headgate.logs import event, failure
 
-MOST_PRODUCERS = 1_000
-"""Producers of one user in one stream: their sequence numbers are kept for ever."""
+MOST_PRODUCERS = 10_000
+"""Producers of one user in one stream. If there are more, those that sent nothing for a while are forgotten."""
+REMEMBERED_SECONDS = 3600
+"""How long a producer that sends nothing is remembered at least: no client sends a request again after that."""
 _GROUP = 256
 _SETUP = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = FULL;
 CREATE TABLE IF NOT EXISTS producers (
-  stream TEXT, user TEXT, level TEXT, producer TEXT, last INTEGER, PRIMARY KEY (stream, user, level, producer));
+  stream TEXT, user TEXT, level TEXT, producer TEXT, last INTEGER, used INTEGER DEFAULT 0,
+  PRIMARY KEY (stream, user, level, producer));
 CREATE TABLE IF NOT EXISTS recorded (number INTEGER PRIMARY KEY, folder TEXT);
 CREATE TABLE IF NOT EXISTS latest (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, stamp INTEGER);
 INSERT OR IGNORE INTO latest VALUES (1, 0, 0);
@@ -65,6 +69,7 @@ class _Request:
     table: pa.Table
     producer: Producer
     sequence: int | None
+    for_ever: bool
     answer: Future[Acknowledged] = field(default_factory=Future)
 
 
@@ -75,8 +80,8 @@ class OutOfOrder(Conflict):
 class IngressLog:
     """One process writes the log; `folder_of` is where Spark reads the tuples of a stream."""
 
-    def __init__(self, folder: Path, most_bytes: int = 256 << 20) -> None:
-        self._folder, self._most_bytes = folder, most_bytes
+    def __init__(self, folder: Path, most_bytes: int = 256 << 20, clock: Clock | None = None) -> None:
+        self._folder, self._most_bytes, self._clock = folder, most_bytes, clock or SystemClock()
         self._new = folder / ".new"
         for place in (folder, self._new):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -93,6 +98,8 @@ class IngressLog:
         try:
             self._store.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._store.executescript(_SETUP)
+            if "used" not in [x[1] for x in self._store.execute("PRAGMA table_info(producers)")]:
+                self._store.execute("ALTER TABLE producers ADD COLUMN used INTEGER DEFAULT 0")
         except sqlite3.Error:
             self._store.close()
             raise StoreError(
@@ -112,10 +119,17 @@ class IngressLog:
         return self._folder / folder_name(stream)
 
     def append(
-        self, stream: str, table: pa.Table, producer: Producer, sequence: int | None = None
+        self,
+        stream: str,
+        table: pa.Table,
+        producer: Producer,
+        sequence: int | None = None,
+        *,
+        for_ever: bool = False,
     ) -> Future[Acknowledged]:
-        """The future is done when the tuples are durable, or fails with the reason why they are not taken."""
-        request = _Request(stream, table, producer, sequence)
+        """The future is done when the tuples are durable, or fails with the reason why they are not taken. With
+        `for_ever` no producer of the stream is forgotten, so that nothing it ever sent is taken again."""
+        request = _Request(stream, table, producer, sequence, for_ever)
         self._requests.put(request)
         return request.answer
 
@@ -227,8 +241,11 @@ class IngressLog:
                 f"cannot take sequence number {request.sequence}: {known + 1} comes next",
                 hint="send what is missing first, or use another producer name and begin with 1",
             )
-        if not known and self._producers(request.stream, request.producer.user) >= MOST_PRODUCERS:
-            return Conflict(f"cannot take another producer: you have {MOST_PRODUCERS:,} in this stream")
+        if not known and not self._has_room(request):
+            return Conflict(
+                f"cannot take another producer: you have {MOST_PRODUCERS:,} in this stream",
+                hint="use the name of one of them again, with the number after its last",
+            )
         last[key] = request.sequence
         return Acknowledged(rows)
 
@@ -237,22 +254,29 @@ class IngressLog:
         found = self._store.execute(query, (stream, producer.user, producer.level, producer.name)).fetchone()
         return int(found[0]) if found else 0
 
-    def _producers(self, stream: str, user: str) -> int:
+    def _has_room(self, request: _Request) -> bool:
+        """Whether there is room for another producer; forgets old ones for it."""
+        whose = request.stream, request.producer.user
         query = "SELECT count(*) FROM producers WHERE stream = ? AND user = ?"
-        return int(self._store.execute(query, (stream, user)).fetchone()[0])
+        if int(self._store.execute(query, whose).fetchone()[0]) < MOST_PRODUCERS:
+            return True
+        if request.for_ever:
+            return False
+        old = "DELETE FROM producers WHERE stream = ? AND user = ? AND used < ?"
+        return self._store.execute(old, (*whose, int(self._clock.now()) - REMEMBERED_SECONDS)).rowcount > 0
 
     def _commit(
         self, written: Sequence[tuple[int, str]], last: Mapping[tuple[str, Producer], int], number: int, stamp: int
     ) -> None:
-        store = self._store
+        store, now = self._store, int(self._clock.now())
         store.execute("BEGIN IMMEDIATE")
         try:
             store.executemany("DELETE FROM recorded WHERE number = ?", [(x,) for x in self._named])
             store.executemany("INSERT INTO recorded VALUES (?, ?)", written)
             store.executemany(
-                "INSERT INTO producers VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (stream, user, level, producer) DO UPDATE SET last = excluded.last",
-                [(stream, x.user, x.level, x.name, sequence) for (stream, x), sequence in last.items()],
+                "INSERT INTO producers VALUES (?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (stream, user, level, producer) DO UPDATE SET last = excluded.last, used = excluded.used",
+                [(stream, x.user, x.level, x.name, sequence, now) for (stream, x), sequence in last.items()],
             )
             store.execute("UPDATE latest SET number = ?, stamp = ?", (number, stamp))
             store.execute("COMMIT")

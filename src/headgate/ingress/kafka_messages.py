@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame
 from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.kafka_options import HEADER, Topic
-from headgate.ingress.published import Malformed, TooManyRows, read_arrow
+from headgate.ingress.published import MalformedRows, TooManyRows, read_arrow
 from headgate.ingress.text_files import as_lines, json_rows
-from headgate.ingress.validation import MOST_KEPT, NO_FORM, Whole, shortened
+from headgate.ingress.validation import MOST_KEPT, NO_FORM, RawBatch, shortened
 from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.plan.expressions import Type
 
@@ -54,14 +54,14 @@ def fetched(frame: DataFrame) -> pa.Table:
         settings.set(_AT_ONCE, str(usual))
 
 
-def read_messages(topic: Topic, messages: pa.Table) -> Whole:
+def read_messages(topic: Topic, messages: pa.Table) -> RawBatch:
     """Reads messages in order of arrival, in pieces of which each fits one Arrow array."""
     order = _order(messages)
     sizes = pc.binary_length(messages.column("value")).fill_null(0).to_numpy()[order].cumsum(dtype=np.int64)
     cuts = np.flatnonzero(np.diff(sizes // _PIECE)) + 1
     found = [_read_piece(topic, messages.take(pa.array(piece)).combine_chunks()) for piece in np.split(order, cuts)]
-    refused = [part for whole in found for part in whole.refused]
-    return Whole(pa.concat_tables([whole.table for whole in found]), _together(refused))
+    rejected = [part for whole in found for part in whole.rejected]
+    return RawBatch(pa.concat_tables([whole.table for whole in found]), _together(rejected))
 
 
 def _together(parts: list[RejectedRows]) -> list[RejectedRows]:
@@ -73,7 +73,7 @@ def _together(parts: list[RejectedRows]) -> list[RejectedRows]:
     return [replace(parts[0], rows=rows, details=details, more=sum(map(len, parts)) - len(rows))]
 
 
-def _read_piece(topic: Topic, messages: pa.Table) -> Whole:
+def _read_piece(topic: Topic, messages: pa.Table) -> RawBatch:
     rejected = _Rejected(messages)
     parts = {name: _part(messages, part, topic, rejected) for name, part in topic.parts.items()}
     read = _json if topic.format == "json" else _arrow
@@ -88,7 +88,7 @@ def _read_piece(topic: Topic, messages: pa.Table) -> Whole:
         }
         | {PARTITION: messages.column("partition").take(place), OFFSET: messages.column("offset").take(place)}
     )
-    return Whole(table, rejected.rows(topic.descriptor.name))
+    return RawBatch(table, rejected.rows(topic.descriptor.name))
 
 
 def _order(messages: pa.Table) -> Ints:
@@ -161,7 +161,7 @@ def _arrow(topic: Topic, messages: pa.Table, rejected: _Rejected) -> tuple[pa.Ta
     for number, value in enumerate(messages.column("value").to_pylist()):
         try:
             table = read_arrow(descriptor, value, _MOST_ROWS) if value is not None else None
-        except Malformed as error:
+        except MalformedRows as error:
             wrong = error.wrong.rows[0]
             reasons[number] = f"row {wrong.row}: {wrong.reason}" if wrong.row else wrong.reason
         except TooManyRows:

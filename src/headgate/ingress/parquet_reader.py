@@ -30,7 +30,7 @@ from headgate.ingress.sources import StreamSource
 from headgate.ingress.spark_reader import DecodedBatch
 from headgate.ingress.text_files import gone, unreadable
 from headgate.ingress.text_formats import LISTING
-from headgate.ingress.validation import Whole, as_texts, fitting
+from headgate.ingress.validation import RawBatch, as_texts, fitting
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
@@ -78,10 +78,10 @@ class Files:
         table = self.read(names) if names else None
         return [] if table is None else _kinds([table.column(name) for name in names])[0]
 
-    def whole(self) -> Whole:
+    def all_rows(self) -> RawBatch:
         table = self.read(name for name, _ in self.descriptor.columns)
         schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.descriptor.columns])
-        return Whole(table.cast(schema), notes=self.notes)
+        return RawBatch(table.cast(schema), notes=self.notes)
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> DecodedBatch | None:
         """Decodes a batch in which every tuple is valid; None: each row must be validated, or files are missing."""

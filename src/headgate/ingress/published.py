@@ -51,7 +51,7 @@ class Wrong:
             self.rows.append(WrongRow(row, reason))
 
 
-class Malformed(SourceError):
+class MalformedRows(SourceError):
     """A request with rows that are no tuples of the stream."""
 
     def __init__(self, wrong: Wrong) -> None:
@@ -71,7 +71,7 @@ def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
         if piece.too_long:
             raise _whole("a line is too long")
         found = json_rows(text.columns, as_lines(piece.lines))
-        for place in np.flatnonzero(found.refused).tolist():
+        for place in np.flatnonzero(found.rejected).tolist():
             wrong.add(lines + place + 1, found.why(place))
         lines += len(found.bad)
         if lines > most:
@@ -79,7 +79,7 @@ def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
         table = pa.table({name: found.columns[name] for name, _ in descriptor.columns})
         tables.append(table.filter(pa.array(~found.bad)))
     if wrong.total:
-        raise Malformed(wrong)
+        raise MalformedRows(wrong)
     return pa.concat_tables(tables)
 
 
@@ -115,7 +115,7 @@ def _shaped(descriptor: StreamDescriptor, table: pa.Table) -> pa.Table:
         except (pa.ArrowException, ValueError):
             wrong = Wrong()
             wrong.add(_first_that_fails(column, ARROW[type_]) + 1, f"{name}: it is not {type_}")
-            raise Malformed(wrong) from None
+            raise MalformedRows(wrong) from None
     return pa.table(arrays, schema=_schema(descriptor))
 
 
@@ -219,17 +219,17 @@ def check_tuples(descriptor: StreamDescriptor, rules: Rules, level: Level, table
             high = ", ".join(map(str, brought[int(batch.labels[place])]))
             wrong.add(place + 1, f"its level {high} is not dominated by yours, {level}")
     if wrong.total:
-        raise Malformed(wrong)
+        raise MalformedRows(wrong)
 
 
 def _schema(descriptor: StreamDescriptor) -> pa.Schema:
     return pa.schema([(name, ARROW[type_]) for name, type_ in descriptor.columns])
 
 
-def _whole(reason: str) -> Malformed:
+def _whole(reason: str) -> MalformedRows:
     wrong = Wrong()
     wrong.add(0, reason)
-    return Malformed(wrong)
+    return MalformedRows(wrong)
 
 
 def _too_many(most: int) -> TooManyRows:

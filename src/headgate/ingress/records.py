@@ -45,12 +45,12 @@ class Form:
     null: str = ""
 
 
-class Stream(Protocol):
+class ByteSource(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
-class Piece:
+class RecordChunk:
     """Consecutive whole records of a file; or the beginning of one record that is too long."""
 
     data: bytes
@@ -157,29 +157,29 @@ def _found(data: np.ndarray[tuple[int], np.dtype[np.uint8]], character: str) -> 
     return np.flatnonzero(data == ord(character)) if character else np.empty(0, np.int64)
 
 
-def pieces(stream: Stream, form: Form) -> Iterator[Piece]:
+def pieces(stream: ByteSource, form: Form) -> Iterator[RecordChunk]:
     """All records of a file, in order."""
     rest, first = b"", True
     while data := stream.read(PIECE):
         data = rest + (data.removeprefix(_MARK) if first else data)
         first = False
-        ends = Piece(data, form).ends
+        ends = RecordChunk(data, form).ends
         whole = int(ends[-1]) + 1 if len(ends) else 0
         if whole:
-            yield Piece(data[:whole], form)
+            yield RecordChunk(data[:whole], form)
         rest = data[whole:]
         if len(rest) > LONGEST:
-            yield Piece(rest[:SHOWN], form, too_long=True)
+            yield RecordChunk(rest[:SHOWN], form, too_long=True)
             rest = _after(stream, form, rest.count(form.quote.encode()) % 2 if form.quote else 0)
     if rest:
-        yield Piece(rest, form)
+        yield RecordChunk(rest, form)
 
 
-def _after(stream: Stream, form: Form, odd: int) -> bytes:
+def _after(stream: ByteSource, form: Form, odd: int) -> bytes:
     """Skips the rest of a record, in which `odd` quotes (0 or 1) are open; returns the bytes after it."""
     while data := stream.read(PIECE):
         held = form.quote.encode() * odd + data
-        ends = Piece(held, form).ends
+        ends = RecordChunk(held, form).ends
         if len(ends):
             return held[int(ends[0]) + 1 :]
         odd = held.count(form.quote.encode()) % 2 if form.quote else 0

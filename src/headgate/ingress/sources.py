@@ -27,11 +27,11 @@ from headgate.ingress.kafka_jars import check_connector
 from headgate.ingress.kafka_messages import fetched, message_columns, read_messages
 from headgate.ingress.kafka_options import KAFKA, STREAMING, Topic, topic_of
 from headgate.ingress.read_files import local_path
-from headgate.ingress.records import Stream
+from headgate.ingress.records import ByteSource
 from headgate.ingress.spark_reader import BLOCK, FILE, MODIFIED
 from headgate.ingress.text_files import TextFile, local_file, read_files, unpacked
 from headgate.ingress.text_formats import FORMATS, LISTING, Text, text_of
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
@@ -123,7 +123,7 @@ def read_stream(spark: SparkSession, source: StreamSource) -> DataFrame:
         return _shaped(frame, source)
 
 
-def read_table(spark: SparkSession, source: StreamSource) -> Whole:
+def read_table(spark: SparkSession, source: StreamSource) -> RawBatch:
     """Reads all rows that a table holds now, in order of files and rows."""
     with _short_errors(source, "table"):
         if source.text is not None:
@@ -133,10 +133,10 @@ def read_table(spark: SparkSession, source: StreamSource) -> Whole:
             options = {name: value for name, value in topic.spark_options().items() if name not in STREAMING}
             frame = message_columns(spark.read.format(KAFKA).options(**options).load(), topic)
             return read_messages(topic, fetched(frame))
-        return Whole(in_order(_shaped(_reader(spark.read, source).load(), source).toArrow()))
+        return RawBatch(in_order(_shaped(_reader(spark.read, source).load(), source).toArrow()))
 
 
-def read_texts(text: Text, listed: DataFrame) -> Whole:
+def read_texts(text: Text, listed: DataFrame) -> RawBatch:
     """Reads the text files that Spark lists."""
     found = listed.toArrow().to_pylist()
     found.sort(key=lambda x: (x["modificationTime"], x["path"]))
@@ -149,7 +149,7 @@ def _file(spark: SparkSession, path: str) -> TextFile:
         return local_file("/" + path.removeprefix("file:").lstrip("/"))
 
     @contextmanager
-    def fetched() -> Iterator[Stream]:
+    def fetched() -> Iterator[ByteSource]:
         content = spark.read.format("binaryFile").load(path).select("content").toArrow().column("content")
         with unpacked(pa.BufferReader(content[0].as_buffer()), path) as stream:
             yield stream

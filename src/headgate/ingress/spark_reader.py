@@ -23,7 +23,7 @@ from headgate.expressions.sql.types import ARROW
 from headgate.expressions.sql.writing import is_plain
 from headgate.ingress.pushdown import MOST_LISTED, Pushdown, RegisterLabels
 from headgate.ingress.time_budget import TimeBudget
-from headgate.ingress.validation import AHEAD, MOST_KEPT, NO_LABEL, NO_TIME, TOO_LONG, fitting, refused_rows
+from headgate.ingress.validation import AHEAD, MOST_KEPT, NO_LABEL, NO_TIME, TOO_LONG, fitting, rejected_rows
 from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
@@ -51,14 +51,14 @@ class DecodedBatch:
     tuples: how many tuples the batch had
     pushdown: the pushdown that it was read with
     unseen: how many tuples were dropped because no view sees them
-    refused: the rejected rows
+    rejected: the rejected rows
     """
 
     arrivals: TupleBatch
     tuples: int
     pushdown: Pushdown
     unseen: int = 0
-    refused: Sequence[RejectedRows] = ()
+    rejected: Sequence[RejectedRows] = ()
 
 
 def decoded(
@@ -142,15 +142,15 @@ def _tried(
     good = labels >= 0
     if latest is not None:
         good &= times <= latest
-    refused: list[RejectedRows] = []
+    rejected: list[RejectedRows] = []
     if not good.all():
-        refused = _rejected(frame, descriptor, pushdown, times, labels, latest)
+        rejected = _rejected(frame, descriptor, pushdown, times, labels, latest)
         table, times, labels = table.filter(pa.array(good)), times[good], labels[good]
     types = dict(descriptor.columns)
     arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
     if descriptor.event_time is None:
         times = np.full(len(times), now)
-    return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, unseen, refused)
+    return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, unseen, rejected)
 
 
 def _unconditional(pushdown: Pushdown) -> Pushdown:
@@ -173,7 +173,7 @@ def _rejected(
     for reason, which, condition in kinds:
         if total := int(np.count_nonzero(which)):
             some = frame.where(condition).select(*(F.col(_quoted(name)) for name, _ in descriptor.columns))
-            found.append(refused_rows(descriptor.name, reason, some.limit(MOST_KEPT).toArrow(), total))
+            found.append(rejected_rows(descriptor.name, reason, some.limit(MOST_KEPT).toArrow(), total))
     return found
 
 

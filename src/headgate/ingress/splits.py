@@ -22,12 +22,13 @@ TARGET = 16 << 20
 @dataclass(frozen=True)
 class Split:
     """A part of a file: of its row groups those from `part / parts` to `(part + 1) / parts`. `number` is its place in
-    the order of arrival."""
+    the order of arrival, `size` about how many bytes it has."""
 
     number: int
     path: str
     part: int
     parts: int
+    size: int = 0
 
     def files(self, descriptor: StreamDescriptor) -> Files | None:
         """Opens its file; None if Arrow cannot read it as the stream needs it."""
@@ -61,5 +62,11 @@ def splits_of(addresses: Sequence[str]) -> list[Split] | None:
         if not stat.S_ISREG(status.st_mode):
             return None
         parts = max(1, -(-status.st_size // TARGET))
-        found += [Split(len(found) + part, path, part, parts) for part in range(parts)]
+        found += [Split(len(found) + part, path, part, parts, status.st_size // parts) for part in range(parts)]
     return None if notes else found
+
+
+def tasks_for(splits: Sequence[Split], cores: int) -> int:
+    """How many tasks read these splits: small ones are read together, and all cores have equally many tasks."""
+    wanted = -(-sum(split.size for split in splits) // TARGET)
+    return max(1, min(len(splits), -(-wanted // cores) * cores))

@@ -26,9 +26,9 @@ from headgate.errors import SourceError
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress import records
 from headgate.ingress.json_lines import NO_OBJECT, TWICE, objects_of
-from headgate.ingress.records import Piece, Stream, pieces
+from headgate.ingress.records import ByteSource, RecordChunk, pieces
 from headgate.ingress.text_formats import Text
-from headgate.ingress.validation import MOST_KEPT, NO_FORM, Whole, as_texts
+from headgate.ingress.validation import MOST_KEPT, NO_FORM, RawBatch, as_texts
 from headgate.ingress.values import values_of, wrong_value
 from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.model.stream import StreamDescriptor
@@ -43,12 +43,12 @@ class TextFile:
     """A file and a function that opens it, which may fail."""
 
     name: str
-    open: Callable[[], AbstractContextManager[Stream]]
+    open: Callable[[], AbstractContextManager[ByteSource]]
 
 
 def local_file(path: str) -> TextFile:
     @contextmanager
-    def opened() -> Iterator[Stream]:
+    def opened() -> Iterator[ByteSource]:
         if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
             raise SourceError("it is not a regular file")
         with pa.OSFile(path) as file, unpacked(file, path) as stream:
@@ -58,7 +58,7 @@ def local_file(path: str) -> TextFile:
 
 
 @contextmanager
-def unpacked(file: pa.NativeFile, name: str) -> Iterator[Stream]:
+def unpacked(file: pa.NativeFile, name: str) -> Iterator[ByteSource]:
     """The decompressed contents of a file; the ending of its name tells the compression."""
     packed = next((way for ending, way in _PACKED.items() if name.endswith(ending)), None)
     if packed is None:
@@ -75,20 +75,20 @@ class _Parts:
     text: Text
     tables: list[pa.Table] = field(default_factory=list)
     kept: list[tuple[str, str]] = field(default_factory=list)
-    refused: int = 0
+    rejected: int = 0
 
     def add(self, part: _Part) -> None:
         self.tables.append(part.table)
         self.kept += part.kept[: MOST_KEPT - len(self.kept)]
-        self.refused += part.refused
+        self.rejected += part.rejected
 
-    def whole(self, notes: Sequence[str]) -> Whole:
+    def all_rows(self, notes: Sequence[str]) -> RawBatch:
         schema = pa.schema([(name, ARROW[type_]) for name, type_ in self.text.columns])
         table = pa.concat_tables([schema.empty_table(), *self.tables])
         rows = [{MALFORMED: row} for row, _ in self.kept]
         details = [why for _, why in self.kept]
-        bad = RejectedRows(self.text.descriptor.name, NO_FORM, rows, self.refused - len(rows), details)
-        return Whole(table, [bad] if self.refused else [], notes)
+        bad = RejectedRows(self.text.descriptor.name, NO_FORM, rows, self.rejected - len(rows), details)
+        return RawBatch(table, [bad] if self.rejected else [], notes)
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,18 @@ class _Part:
     """The tuples of a piece, how many of its records are rejected, and the first of these, each with its reason."""
 
     table: pa.Table
-    refused: int = 0
+    rejected: int = 0
     kept: Sequence[tuple[str, str]] = ()
 
 
-def read_files(text: Text, files: Sequence[TextFile]) -> Whole:
+def read_files(text: Text, files: Sequence[TextFile]) -> RawBatch:
     """Reads all files, in this order. A file that is gone is reported in a note; a file that cannot be read raises an
     error that names it."""
     notes: list[str] = []
     parts = _Parts(text)
     for part in _side_by_side(_read, _all_pieces(text, files, notes)):
         parts.add(part)
-    return parts.whole(notes)
+    return parts.all_rows(notes)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class _Job:
 
     text: Text
     file: str
-    piece: Piece
+    piece: RecordChunk
     names: list[str]
 
 
@@ -157,7 +157,7 @@ def shown(path: str) -> str:
 class _Decoded:
     """A byte stream recoded to UTF-8; bytes that cannot be decoded become U+FFFD."""
 
-    def __init__(self, stream: Stream, encoding: str) -> None:
+    def __init__(self, stream: ByteSource, encoding: str) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder(encoding)("replace")
 
@@ -168,10 +168,10 @@ class _Decoded:
         return self._decoder.decode(b"", True).encode()
 
 
-def _header(piece: Piece, columns: Sequence[str]) -> tuple[list[str], Piece]:
+def _header(piece: RecordChunk, columns: Sequence[str]) -> tuple[list[str], RecordChunk]:
     """The column names in the header of a file, and the piece without the header."""
     begin, end = piece.bounds[:2].tolist()
-    first = Piece(piece.data[begin:end], piece.form)
+    first = RecordChunk(piece.data[begin:end], piece.form)
     if piece.too_long or first.damaged.any():
         raise SourceError("its header cannot be read")
     numbers = [str(number) for number in range(int(first.fields[0]))]
@@ -180,7 +180,7 @@ def _header(piece: Piece, columns: Sequence[str]) -> tuple[list[str], Piece]:
     for name in columns:
         if names.count(name) != 1:
             raise SourceError(f"its header has column `{name}` {'twice' if name in names else 'nowhere'}")
-    return names, Piece(piece.data[end:], piece.form)
+    return names, RecordChunk(piece.data[end:], piece.form)
 
 
 def _side_by_side(read: Callable[[_Job], _Part], given: Iterable[_Job]) -> Iterator[_Part]:
@@ -219,14 +219,14 @@ def _read(job: _Job) -> _Part:
         raise unreadable(job.text.descriptor, job.file, error.message) from None
 
 
-def _read_piece(text: Text, piece: Piece, names: list[str]) -> _Part:
+def _read_piece(text: Text, piece: RecordChunk, names: list[str]) -> _Part:
     if piece.too_long:
         empty = pa.schema([(name, ARROW[type_]) for name, type_ in text.columns]).empty_table()
         return _Part(empty, 1, [(piece.record(0), records.TOO_LONG)])
     return _objects(text, piece) if text.json else _rows(text, piece, names)
 
 
-def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
+def _rows(text: Text, piece: RecordChunk, names: list[str]) -> _Part:
     """Reads rows of CSV. A row with a damaged structure, or with a value that does not fit its column, is rejected
     whole."""
     other = piece.fields != len(names)
@@ -250,11 +250,11 @@ def _rows(text: Text, piece: Piece, names: list[str]) -> _Part:
     return _part(text, piece, values.columns, ~malformed, bad, why)
 
 
-def _objects(text: Text, piece: Piece) -> _Part:
+def _objects(text: Text, piece: RecordChunk) -> _Part:
     """Reads JSON lines. A line that is not one object, has a duplicate key, or has a value that does not fit its column
     is rejected whole."""
     found = json_rows(text.columns, as_lines(piece.lines))
-    return _part(text, piece, found.columns, ~found.bad, found.refused, found.why)
+    return _part(text, piece, found.columns, ~found.bad, found.rejected, found.why)
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class JsonRows:
 
     columns: Mapping[str, pa.Array]
     bad: Bools
-    refused: Bools
+    rejected: Bools
     why: Callable[[int], str]
 
 
@@ -284,10 +284,10 @@ def json_rows(columns: Sequence[tuple[str, Type]], lines: pa.Array) -> JsonRows:
         return _first_wrong(columns, wrong, record, lambda name: objects.raw(name, record))
 
     bad = objects.no_object | objects.twice | _any(wrong, len(lines))
-    refused = bad
+    rejected = bad
     if objects.no_object.any():
-        refused = bad & ~np.asarray(pc.equal(pc.ascii_trim_whitespace(lines), ""), np.bool_)
-    return JsonRows(values.columns, bad, refused, why)
+        rejected = bad & ~np.asarray(pc.equal(pc.ascii_trim_whitespace(lines), ""), np.bool_)
+    return JsonRows(values.columns, bad, rejected, why)
 
 
 def _any(wrong: Mapping[str, Bools], size: int) -> Bools:
@@ -302,7 +302,7 @@ def _first_wrong(
 
 
 def _part(
-    text: Text, piece: Piece, columns: Mapping[str, pa.Array], good: Bools, bad: Bools, why: Callable[[int], str]
+    text: Text, piece: RecordChunk, columns: Mapping[str, pa.Array], good: Bools, bad: Bools, why: Callable[[int], str]
 ) -> _Part:
     """`good` selects the rows of the columns that are tuples, `bad` the rejected records of the piece."""
     table = pa.table({name: columns[name] for name, _ in text.columns})

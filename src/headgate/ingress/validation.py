@@ -99,16 +99,16 @@ MOST_SHOWN = 100_000
 
 
 @dataclass(frozen=True)
-class Whole:
+class RawBatch:
     """A batch with all its rows: those to be validated, in order of arrival; rows already rejected; and notes about the
     source for the owner of the stream."""
 
     table: pa.Table
-    refused: Sequence[RejectedRows] = ()
+    rejected: Sequence[RejectedRows] = ()
     notes: Sequence[str] = ()
 
     def __len__(self) -> int:
-        return int(self.table.num_rows) + sum(map(len, self.refused))
+        return int(self.table.num_rows) + sum(map(len, self.rejected))
 
 
 class Ingress:
@@ -138,24 +138,24 @@ class Ingress:
             raise SourceError(text) from None
 
     def _taken(self, batch: pa.Table, now: int) -> tuple[TupleBatch, list[RejectedRows]]:
-        refused: list[RejectedRows] = []
+        rejected: list[RejectedRows] = []
         for number, field_ in enumerate(batch.schema):
             if pa.types.is_string(field_.type):
                 batch = batch.set_column(number, field_.name, as_texts(batch.column(number)))
-        batch = self._without(batch, self._too_long(batch), TOO_LONG, refused)
+        batch = self._without(batch, self._too_long(batch), TOO_LONG, rejected)
         times = self._times(batch, now)
-        batch = self._without(batch, times.is_null(), NO_TIME, refused)
+        batch = self._without(batch, times.is_null(), NO_TIME, rejected)
         times = times.drop_null()
         if self._descriptor.skew is not None:
             ahead = pc.greater(times, now + self._descriptor.skew)
-            batch, times = self._without(batch, ahead, AHEAD, refused), times.filter(pc.invert(ahead))
+            batch, times = self._without(batch, ahead, AHEAD, rejected), times.filter(pc.invert(ahead))
         labels, readable = self._labels(batch)
         if not readable.all():
-            batch = self._without(batch, pa.array(~readable), NO_LABEL, refused)
+            batch = self._without(batch, pa.array(~readable), NO_LABEL, rejected)
             times, labels = times.filter(pa.array(readable)), labels[readable]
         columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._descriptor.columns}
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
-        return TupleBatch(self._descriptor.name, moments, labels, columns), refused
+        return TupleBatch(self._descriptor.name, moments, labels, columns), rejected
 
     def register(self, texts: Sequence[tuple[str | None, ...]]) -> None:
         """Reads labels before the tuples that carry them arrive."""
@@ -181,11 +181,11 @@ class Ingress:
         """Texts that are not labels."""
         return frozenset(self._unreadable)
 
-    def _without(self, batch: pa.Table, bad: pa.Array, reason: str, refused: list[RejectedRows]) -> pa.Table:
+    def _without(self, batch: pa.Table, bad: pa.Array, reason: str, rejected: list[RejectedRows]) -> pa.Table:
         if not pc.any(bad).as_py():
             return batch
         found = batch.filter(bad)
-        refused.append(refused_rows(self._descriptor.name, reason, found, found.num_rows))
+        rejected.append(rejected_rows(self._descriptor.name, reason, found, found.num_rows))
         return batch.filter(pc.invert(bad))
 
     def _times(self, batch: pa.Table, now: int) -> pa.Array:
@@ -313,7 +313,7 @@ def _readable(table: pa.Table) -> pa.Table:
     return table
 
 
-def refused_rows(stream: str, reason: str, some: pa.Table, total: int) -> RejectedRows:
+def rejected_rows(stream: str, reason: str, some: pa.Table, total: int) -> RejectedRows:
     """Rejected rows: `total` rows, of which `some` are given."""
     rows = _readable(some.slice(0, MOST_KEPT)).to_pylist()
     plain = [{name: shortened(plain_value(value)) for name, value in row.items()} for row in rows]

@@ -59,7 +59,7 @@ class Budget:
             self.held[rows] = windows, waiting, held
             return _held(windows, waiting) if windows + waiting > self.limits.tuples else ""
 
-    def look_at(self, rows: int) -> None:
+    def record_rows(self, rows: int) -> None:
         with self._lock:
             self.rows = max(self.rows, rows)
 
@@ -68,7 +68,7 @@ class Budget:
         are exceeded with it."""
         if not self.spend(other.spent - before):
             yield "bytes"
-        self.look_at(other.rows)
+        self.record_rows(other.rows)
         yield from filter(None, [self.hold(rows, *held) for rows, held in other.held.items()])
 
     def near(self) -> dict[str, str]:
@@ -141,10 +141,10 @@ class Meter:
                 self._exceed(view, budget.limits.exceeded(exceeded))
         self._check()
 
-    def look_at(self, rows: int) -> None:
+    def record_rows(self, rows: int) -> None:
         """Counts rows that are combined or read at once."""
         for budget in self._budgets.values():
-            budget.look_at(rows)
+            budget.record_rows(rows)
 
     def _exceed(self, view: int, why: str) -> None:
         self.exceeded[view] = why
@@ -179,10 +179,10 @@ def hold(rows: Hashable, windows: int, waiting: int, held: int) -> None:
         meter.hold(rows, windows, waiting, held)
 
 
-def look_at(rows: int) -> None:
+def record_rows(rows: int) -> None:
     meter = _METER.get()
     if meter is not None:
-        meter.look_at(rows)
+        meter.record_rows(rows)
 
 
 class Remembered:

@@ -18,7 +18,7 @@ END = 1 << 61
 
 
 @dataclass(frozen=True)
-class Course:
+class WatermarkTimeline:
     """How a watermark moves in a batch.
 
     marks: the watermark before each moment, and after the last; it never falls
@@ -42,7 +42,7 @@ class Course:
         """The moment of tuples with these arrival numbers."""
         return self.moments[arrivals - self.first]
 
-    def until(self, moment: int) -> Course:
+    def until(self, moment: int) -> WatermarkTimeline:
         """The same, but from this moment on nothing moves."""
         return replace(self, marks=stopped(self.marks, moment))
 

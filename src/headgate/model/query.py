@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from headgate.cql.deadlines import Deadline, Version
 from headgate.labels import Label, Level
 from headgate.plan.expressions import Column, Expr
 from headgate.plan.lowering import lower
 from headgate.plan.nodes import Node
-from headgate.plan.queries import Block, Query
+from headgate.plan.qos import version_of
+from headgate.plan.queries import Query, QueryBlock
 from headgate.plan.secure import Mode
 
 
@@ -26,6 +28,7 @@ class ContinuousQuery:
     stage: how many producer queries stand at most between it and its sources
     together: whether its subscribers share the tuples that any of them may see
     base: the query that it is a copy of, for the subscribers of one level; empty: it is no copy
+    deadline: how soon its results are due, and its QoS versions; None: whenever they come
     most_state, most_results: how many tuples of state, and results per second, the owner's roles allow each view now
     """
 
@@ -40,6 +43,7 @@ class ContinuousQuery:
     base: str = ""
     most_state: int | None = None
     most_results: int | None = None
+    deadline: Deadline | None = None
 
     @cached_property
     def streams(self) -> frozenset[str]:
@@ -48,6 +52,10 @@ class ContinuousQuery:
     def at(self, level: str) -> ContinuousQuery:
         """The copy of a cumulative query for the subscribers of one level: windows are never shared between levels."""
         return replace(self, name=name_at(self.name, level), base=self.name)
+
+    def version(self, version: Version) -> ContinuousQuery:
+        """A QoS version of it, as a query of the same name."""
+        return replace(self, query=version_of(self.query, version), deadline=None)
 
     @property
     def limited(self) -> bool:
@@ -79,13 +87,13 @@ def name_at(query: str, level: str) -> str:
     return f"{query}@{level}"
 
 
-def _column_labels(block: Block) -> Iterator[Label]:
+def _column_labels(block: QueryBlock) -> Iterator[Label]:
     read = {(column.input, column.name) for column in columns_read(block)}
     for number, reading in enumerate(block.readings):
         yield from (label for name, label in reading.stream.labels if (number, name) in read)
 
 
-def columns_read(block: Block) -> frozenset[Column]:
+def columns_read(block: QueryBlock) -> frozenset[Column]:
     """All columns that a block reads: in conditions, select items, groups and PARTITIONED BY."""
     exprs: list[Expr] = [block.before, block.after, block.having, *(expr for _, expr in block.items), *block.groups]
     for reading in block.readings:

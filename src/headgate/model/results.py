@@ -27,6 +27,11 @@ class Workers(Protocol):
         """Whether all of them have the driver's folders."""
         ...
 
+    @property
+    def at_once(self) -> int:
+        """How many of them work at a time."""
+        ...
+
     def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
         """Do the work with each item there. `what` names the job for people."""
         ...
@@ -111,9 +116,9 @@ class ResultBatch:
     subscribers: all of them receive the same results
     blocks: for each result the block that it comes from, in a query of several blocks
     labels: for each result the number of its label in `kinds`
-    ended, waits, suspended, changed, continues, warned: the reason of a notice: the query ended for the subscribers,
-        waits until a stream can be read again, is suspended until they have the rights, is another one from here on, no
-        longer waits, or nears a limit
+    ended, waits, suspended, changed, continues, warned, qos: the reason of a notice: the query ended for the
+        subscribers, waits until a stream can be read again, is suspended until they have the rights, is another one
+        from here on, no longer waits, nears a limit, or has another QoS from here on
     outgoing: the recipient of a notice whose subscription is no longer in the catalog snapshot
     """
 
@@ -130,6 +135,7 @@ class ResultBatch:
     changed: str = ""
     continues: str = ""
     warned: str = ""
+    qos: str = ""
     outgoing: Recipient | None = None
     places: Ints | None = None
     """For each result its position among all computed results, if some of those are no longer permitted."""
@@ -142,7 +148,7 @@ class ResultBatch:
     @property
     def word(self) -> dict[str, str]:
         """The kind of the notice and its reason; empty if this batch holds results."""
-        names = ("ended", "waits", "suspended", "changed", "continues", "warned")
+        names = ("ended", "waits", "suspended", "changed", "continues", "warned", "qos")
         words = ((name, getattr(self, name)) for name in names)
         return {name: text for name, text in words if text}
 
@@ -190,10 +196,11 @@ def notice(
     changed: str = "",
     continues: str = "",
     warned: str = "",
+    qos: str = "",
     outgoing: Recipient | None = None,
 ) -> ResultBatch:
     nothing = np.empty(0, np.int64)
-    words = ended, waits, suspended, changed, continues, warned
+    words = ended, waits, suspended, changed, continues, warned, qos
     return ResultBatch(subscribers, query, nothing, nothing, (), nothing, (), *words, outgoing=outgoing)
 
 

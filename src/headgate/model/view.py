@@ -9,11 +9,11 @@ from typing import Any
 
 from headgate.columns.sorting import Ints
 from headgate.labels import Clearance, Label, Rules, parse_level
-from headgate.model.moments import Course
+from headgate.model.moments import WatermarkTimeline
 from headgate.model.query import ContinuousQuery
 from headgate.model.times import NO_TIME
-from headgate.model.visibility import Position
-from headgate.plan.queries import Block
+from headgate.model.visibility import TuplePosition
+from headgate.plan.queries import QueryBlock
 from headgate.plan.secure import Mode
 
 
@@ -27,12 +27,12 @@ class ViewScratch:
     """Whether it ends within the current batch: it sees no further tuples of it."""
     waiting: Ints | None = None
     """The times of the tuples that wait for the watermark; None: they are too few to exceed a limit in this batch."""
-    cutoff: Position | None = None
+    cutoff: TuplePosition | None = None
     """The tuple of the current batch with which its windows exceed MAX STATE."""
     spent: int = 0
     """Bytes computed for it in the current batch, including those of producer queries."""
-    course: Course | None = None
-    courses: dict[str, Course] = field(default_factory=dict)
+    timeline: WatermarkTimeline | None = None
+    timelines: dict[str, WatermarkTimeline] = field(default_factory=dict)
     """How its watermark moves in the batch, if the view is `charted`; and as far as single `readers` may see it."""
     ends_at: int | None = None
     """The moment of the batch with which a query ended whose results it reads: it sees no later one."""
@@ -162,7 +162,7 @@ class View:
         return tuple(label for label in labels if reads(rules, read, label, clearance))
 
 
-def reads(rules: Rules, block: Block, label: Label, clearance: Clearance) -> bool:
+def reads(rules: Rules, block: QueryBlock, label: Label, clearance: Clearance) -> bool:
     """Whether a block may read data under this label for this clearance. Blocks with aggregates may read sources that
     permit only aggregates; a join reads a WEAK stream if the clearance may read another of its streams."""
     return rules.permits(label, clearance, aggregated=block.aggregated, beside=block.streams)

@@ -21,7 +21,7 @@ Mask = frozenset[tuple[str, str]]
 """Columns that a view may not see, as pairs of stream and column; they read as NULL."""
 
 
-class Position(NamedTuple):
+class TuplePosition(NamedTuple):
     """The position of a tuple in the order of SPEC.md, 4.2; streams are numbered in the order of their names."""
 
     time: int
@@ -51,7 +51,7 @@ class Visibility:
     levels: Mapping[int, str]
     copied: tuple[tuple[int, int], ...] = ()
     limits: Limits = field(default_factory=Limits)
-    cutoff: Mapping[int, Position] = field(default_factory=dict)
+    cutoff: Mapping[int, TuplePosition] = field(default_factory=dict)
     budgets: Mapping[int, Budget] = field(default_factory=dict)
 
     def meter(self, views: Iterable[int]) -> Meter:

@@ -121,7 +121,7 @@ def part_of(shape: Shape, call: AggregateCall | None = None) -> Part:
 
 
 @dataclass(frozen=True)
-class _Cells:
+class _FoldedGroups:
     """rows: the tuples that meet the conditions after the window, by place; cell: the cell of each
     first: the place of the first tuple of each cell"""
 
@@ -130,7 +130,7 @@ class _Cells:
     first: Ints
 
     @classmethod
-    def of(cls, rows: Ints, columns: Sequence[pa.Array]) -> _Cells:
+    def of(cls, rows: Ints, columns: Sequence[pa.Array]) -> _FoldedGroups:
         cell = codes(columns, null_is_a_value=True)
         return cls(rows, cell, rows[_first(cell)])
 
@@ -161,10 +161,10 @@ class Folding:
 
     def folded(self, shapes: Sequence[Shape]) -> tuple[Ints, Folded]:
         """The tuples that the window keeps for these blocks, and what it has folded."""
-        whole = _Cells.of(np.arange(len(self._tuples)), self._origin)
+        whole = _FoldedGroups.of(np.arange(len(self._tuples)), self._origin)
         self._kept[whole.first] = True
-        groups: dict[Part, _Cells] = {}
-        wanted: dict[Part, tuple[_Cells, AggregateCall, Shape]] = {}
+        groups: dict[Part, _FoldedGroups] = {}
+        wanted: dict[Part, tuple[_FoldedGroups, AggregateCall, Shape]] = {}
         for shape in (x for x in shapes if x.aggregate is not None or x.distinct):
             if part_of(shape) not in groups:
                 groups[part_of(shape)] = self._cells(shape)
@@ -181,13 +181,13 @@ class Folding:
             parts[part] = self._summed(part, cells, call, shape) if adds_up(call) else none
         return self._tuples[self._kept], Folded(parts)
 
-    def _cells(self, shape: Shape) -> _Cells:
+    def _cells(self, shape: Shape) -> _FoldedGroups:
         streams, rows = [stream_of(shape.rows)], np.arange(len(self._tuples))
         ((_, conditions),) = windows_of(shape.rows)
         if conditions:
             rows = np.flatnonzero(self._reader.meets(streams, (self._tuples,), conditions))
         columns = self._reader.computed(streams, (self._tuples[rows],), shape.grouped) if shape.grouped else []
-        return _Cells.of(rows, [*(x.take(pa.array(rows)) for x in self._origin), *columns])
+        return _FoldedGroups.of(rows, [*(x.take(pa.array(rows)) for x in self._origin), *columns])
 
     def _argument(self, call: AggregateCall, shape: Shape, rows: Ints) -> pa.Array | None:
         if call.argument is None:
@@ -197,7 +197,7 @@ class Folding:
         (found,) = self._reader.computed([stream_of(shape.rows)], (self._tuples[rows],), [call.argument])
         return found
 
-    def _single(self, cells: _Cells, call: AggregateCall, shape: Shape) -> Ints:
+    def _single(self, cells: _FoldedGroups, call: AggregateCall, shape: Shape) -> Ints:
         """The tuples that count by themselves: one with each value of a cell, or the one with its extreme value."""
         argument, kept = self._argument(call, shape, cells.rows), accumulator(call)
         if not isinstance(kept, Extreme):
@@ -206,14 +206,14 @@ class Folding:
         rows = kept.rows[: len(cells.first)]
         return cells.rows[rows[rows >= 0]]
 
-    def _counted(self, cells: _Cells) -> Carried:
+    def _counted(self, cells: _FoldedGroups) -> Carried:
         count = np.bincount(cells.cell[~self._kept[cells.rows]], minlength=len(cells.first))
         if ALL in self._before.parts:
             before = self._before.parts[ALL]
             np.add.at(count, self._at(before, cells), before.amounts.count)
         return self._carried(cells, Amounts(count))
 
-    def _summed(self, part: Part, cells: _Cells, call: AggregateCall, shape: Shape) -> Carried:
+    def _summed(self, part: Part, cells: _FoldedGroups, call: AggregateCall, shape: Shape) -> Carried:
         gone = ~self._kept[cells.rows]
         kept = accumulator(call)
         _take(kept, cells.cell[gone], self._argument(call, shape, cells.rows[gone]), len(cells.first))
@@ -222,12 +222,12 @@ class Folding:
             kept.add(self._at(before, cells), before.amounts)
         return self._carried(cells, kept.amounts().at(np.arange(len(cells.first))))
 
-    def _at(self, before: Carried, cells: _Cells) -> Ints:
+    def _at(self, before: Carried, cells: _FoldedGroups) -> Ints:
         """The cells of those who carry what was folded before: some cells are one now."""
         places = self._order[np.searchsorted(self._tuples, before.carriers, sorter=self._order)]
         return cells.at(places, len(self._tuples))
 
-    def _carried(self, cells: _Cells, amounts: Amounts) -> Carried:
+    def _carried(self, cells: _FoldedGroups, amounts: Amounts) -> Carried:
         return Carried(self._tuples[cells.first], amounts).where(amounts.count > 0)
 
 

@@ -24,7 +24,7 @@ from headgate.columns.sorting import Ints
 from headgate.expressions.limits import Evaluate, limited
 from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.model.times import NO_TIME
-from headgate.model.visibility import HIDDEN, Position, Visibility, VisibilityRows
+from headgate.model.visibility import HIDDEN, TuplePosition, Visibility, VisibilityRows
 from headgate.operators.evaluation import BlockEmitted
 from headgate.operators.folding import Folded, table_of
 from headgate.operators.group_record import (
@@ -400,7 +400,7 @@ class Partition:
         later = self._waiting.between(until, 1 << 62)
         return tuples, since, until, int(np.count_nonzero(seen[self._store.numbers(VISIBILITY)[later]]))
 
-    def _before(self, tuples: Ints, position: Position) -> int:
+    def _before(self, tuples: Ints, position: TuplePosition) -> int:
         """How many of these tuples are before a position."""
         keys = zip(*(self._store.numbers(x)[tuples].tolist() for x in (TIME, STREAM, ARRIVAL)), strict=True)
         return sum(key < position for key in keys)

@@ -42,14 +42,14 @@ class Program:
     """What a partition computes.
 
     blocks: the windowed blocks
-    passing: the stateless blocks
+    stateless: the stateless blocks
     streams: the names of the streams, in order; tuples refer to them by number
     columns: the column of the partition's table that holds each column of each stream
     plan: what the queries of each sharing class have in common
     """
 
     blocks: tuple[Block, ...]
-    passing: tuple[Block, ...]
+    stateless: tuple[Block, ...]
     streams: tuple[str, ...]
     columns: Mapping[tuple[str, str], str]
     plan: SecurePlan

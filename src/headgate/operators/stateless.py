@@ -20,7 +20,7 @@ from headgate.operators.profile import Counted, Profile, Step
 from headgate.operators.program import TIME, VISIBILITY, Block, Program
 from headgate.operators.reading import meets
 from headgate.operators.threads import in_threads
-from headgate.operators.tuples import Tuples, VisibleTuples
+from headgate.operators.tuples import Tuples, VisibleArrivals
 from headgate.plan import expressions as e
 from headgate.plan import nodes as n
 from headgate.plan import steps
@@ -54,7 +54,7 @@ class Stateless:
         self._profiles: dict[tuple[int, ...], Profile] = {}
         self._before: dict[int, dict[str, Step]] = {}
 
-    def results(self, arriving: pa.Table, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleTuples]]:
+    def results(self, arriving: pa.Table, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleArrivals]]:
         """The results of all blocks, for tuples in the order of their arrival."""
         if visibility.copied:
             found = self.counted()
@@ -62,7 +62,7 @@ class Stateless:
         looking: dict[tuple[str, int], list[int]] = {}
         for view, target in enumerate(visibility.targets):
             looking.setdefault(target, []).append(view)
-        blocks = [block for block in self._program.passing if block.target in looking]
+        blocks = [block for block in self._program.stateless if block.target in looking]
         if not blocks or not arriving.num_rows:
             return []
         tuples = Tuples(self._program, arriving)
@@ -72,15 +72,15 @@ class Stateless:
             sharing = self._program.class_numbers[block.query]
             for view in looking[block.target]:
                 groups.setdefault((sharing, policies[view].tobytes()), {}).setdefault(block, []).append(view)
-        by_sight = _BySight(tuples.numbers(VISIBILITY), tuples.present)
+        by_visibility = _ByVisibility(tuples.numbers(VISIBILITY), tuples.present)
         profiles = {id(group): self._profile(group) for group in groups.values()}
 
-        def results_of(group: Group) -> list[tuple[BlockEmitted, VisibleTuples]]:
+        def results_of(group: Group) -> list[tuple[BlockEmitted, VisibleArrivals]]:
             view = next(iter(group.values()))[0]
-            places = by_sight.of(policies[view] != HIDDEN)
+            places = by_visibility.of(policies[view] != HIDDEN)
             if places is not None and not len(places):
                 return []
-            seen = VisibleTuples(tuples, places, visibility, view)
+            seen = VisibleArrivals(tuples, places, visibility, view)
             selections = _Selections(self._order(group), seen, self._evaluate, profiles[id(group)])
             return [(x, seen) for x in _results(group, selections, visibility)]
 
@@ -115,7 +115,7 @@ class Stateless:
         return Counted(self._before, [(views, profile.copy()) for views, profile in self._profiles.items()])
 
 
-class _BySight:
+class _ByVisibility:
     """The positions of tuples by their visibility rows: a view that sees few of many tuples does not scan all of
     them."""
 
@@ -205,7 +205,7 @@ class _Selections:
     """The rows of the selections of a view group. Each selection is evaluated once, over the rows of the one that it is
     computed from, and charged to all who read it as if it were evaluated over all tuples."""
 
-    def __init__(self, order: _Order, seen: VisibleTuples, evaluate: Evaluate, profile: Profile) -> None:
+    def __init__(self, order: _Order, seen: VisibleArrivals, evaluate: Evaluate, profile: Profile) -> None:
         self.known = Remembered()
         self.profile = profile
         self._order = order
@@ -293,7 +293,7 @@ class _Rows:
 
     def __init__(
         self,
-        seen: VisibleTuples,
+        seen: VisibleArrivals,
         stream: str,
         places: Ints,
         evaluate: Evaluate,

@@ -81,7 +81,7 @@ class Tuples:
         return size_of(self._lengths[field], rows)
 
 
-class VisibleTuples:
+class VisibleArrivals:
     """Some of the tuples, in order, as one view sees them. `places` are their positions among all (None: all of
     them)."""
 

@@ -38,6 +38,32 @@ class ViewCounts:
     steps: Mapping[str, StepCounts]
 
 
+@dataclass(frozen=True)
+class DeadlineCounts:
+    """A query with a deadline, for the subscribers of one level: the engine's name of the query, the version in force,
+    and how many transactions were admitted, were not, were done in time, and missed their deadline."""
+
+    query: str
+    level: str
+    version: str
+    admitted: int = 0
+    rejected: int = 0
+    timely: int = 0
+    missed: int = 0
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """A level in the last control period: its misses, what it used of the processor, its QoS and the limit on its
+    estimates, all in percent."""
+
+    level: str
+    misses: float
+    utilisation: float
+    quality: float
+    limit: float
+
+
 class LiveEngine(Protocol):
     """A running engine, as EXPLAIN ANALYZE asks it. It may wait for a batch to end: nobody asks while holding a lock
     that a batch needs."""
@@ -50,6 +76,10 @@ class LiveEngine(Protocol):
     def profile(self, query: str, subscriber: str | None = None) -> list[ViewCounts]:
         """What was done for the views of a query: all, or the one that serves this subscriber. Names are the
         engine's."""
+        ...
+
+    def due(self) -> tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]]:
+        """The queries with deadlines that run, and the levels that have a share of time."""
         ...
 
 

@@ -31,7 +31,7 @@ _LIKE_ESCAPES = re.compile(r"(?<!\\)(?:\\\\)*\\(?![\\%_])")
 
 
 @dataclass(frozen=True)
-class Side:
+class JoinSide:
     """One source of a query: its name in the query, and its columns."""
 
     name: str
@@ -47,7 +47,7 @@ class Side:
 class Scope:
     """The sources of a query, in the order of FROM."""
 
-    sides: tuple[Side, ...]
+    sides: tuple[JoinSide, ...]
     equal: Equalities = field(default_factory=lambda: Equalities((), lambda column: (column.input,)))
 
     def column(self, name: x.NameSyntax) -> e.Column:
@@ -78,7 +78,7 @@ class Scope:
         hint = _suggestion(name.name, known)
         return TextError(f"there is no column `{name.name}`{place}", position=name.position, hint=hint)
 
-    def _meant(self, name: x.NameSyntax) -> list[Side]:
+    def _meant(self, name: x.NameSyntax) -> list[JoinSide]:
         wanted = name.qualifier.casefold() if name.qualifier is not None else None
         return [side for side in self.sides if wanted in (None, side.name.casefold())]
 

@@ -12,14 +12,14 @@ from itertools import islice
 
 from headgate.plan import nodes as n
 from headgate.plan.merged import MergedPlan
-from headgate.plan.sharing import Kind, relation
+from headgate.plan.sharing import SharingKind, relation
 from headgate.plan.steps import Operator, of_block, operators, reading
 from headgate.plan.words import describe, operator
 
 _DEFINITIONS = {
-    Kind.COMPLETE: "complete (Definition 5)",
-    Kind.STRICT: "strict partial (Definition 7)",
-    Kind.LOOSE: "loose partial (Definition 8)",
+    SharingKind.COMPLETE: "complete (Definition 5)",
+    SharingKind.STRICT: "strict partial (Definition 7)",
+    SharingKind.LOOSE: "loose partial (Definition 8)",
 }
 
 

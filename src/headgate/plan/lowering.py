@@ -13,7 +13,7 @@ from headgate.plan import nodes as n
 from headgate.plan.expressions import AggregateCall, Column, Expr, Or
 from headgate.plan.implication import minimal
 from headgate.plan.normal import conjuncts, moved
-from headgate.plan.queries import Block, Query, Reading
+from headgate.plan.queries import Query, QueryBlock, Reading
 
 MOST_COMPARED = 32
 
@@ -23,7 +23,7 @@ def lower(query: Query) -> n.Node:
     return blocks[0] if len(blocks) == 1 else n.Union(blocks)
 
 
-def _lower_block(block: Block) -> n.Node:
+def _lower_block(block: QueryBlock) -> n.Node:
     block = _in_order(block)
     before, after = conjuncts(block.before), conjuncts(block.after)
     sides = tuple(_side(reading, number, before, after) for number, reading in enumerate(block.readings))
@@ -76,7 +76,7 @@ def _needed(conditions: frozenset[Expr]) -> frozenset[Expr]:
     return minimal(conditions) if alternatives <= MOST_COMPARED else conditions
 
 
-def _in_order(block: Block) -> Block:
+def _in_order(block: QueryBlock) -> QueryBlock:
     """Sort the readings by their streams' names; readings of one stream stay in the order of FROM."""
     order = sorted(range(len(block.readings)), key=lambda number: block.readings[number].stream.name)
     if order == list(range(len(order))):

@@ -26,7 +26,7 @@ from headgate.labels import Label
 from headgate.lexing import MAX_NAME
 from headgate.plan import expressions as e
 from headgate.plan import normal
-from headgate.plan.binding import Binder, Room, Scope, Side, wrong
+from headgate.plan.binding import Binder, JoinSide, Room, Scope, wrong
 from headgate.plan.equality import Equalities
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
 from headgate.plan.functions import AGGREGATES
@@ -45,7 +45,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Window:
+class WindowClause:
     """Durations are in milliseconds. The condition `LEVEL = ...` in a window's brackets becomes part of the block's
     `before`."""
 
@@ -56,8 +56,8 @@ class Window:
     partition: tuple[Column, ...] = ()
 
 
-UNBOUNDED = Window("UNBOUNDED")
-NOW = Window("NOW")
+UNBOUNDED = WindowClause("UNBOUNDED")
+NOW = WindowClause("NOW")
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Reading:
     """One source of a block. `window` is None if the block is stateless; the window of a table is unbounded."""
 
     stream: Stream
-    window: Window | None
+    window: WindowClause | None
 
 
 @dataclass(frozen=True)
-class Block:
+class QueryBlock:
     """`before` selects the tuples that enter the windows, `after` the rows of their content; `items` are the named
     results.
 
@@ -102,7 +102,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Query:
-    blocks: tuple[Block, ...]
+    blocks: tuple[QueryBlock, ...]
 
     @property
     def columns(self) -> tuple[tuple[str, Type], ...]:
@@ -119,7 +119,7 @@ def bind_query(syntax: QuerySyntax, find: Callable[[Target], Stream]) -> Query:
     return Query(blocks)
 
 
-def _check_union(first: Block, other: Block, at: Position) -> None:
+def _check_union(first: QueryBlock, other: QueryBlock, at: Position) -> None:
     if len(first.items) != len(other.items):
         found = f"{len(other.items)} and not {len(first.items)}"
         raise wrong(at, f"this block has another number of results than the first: {found}")
@@ -128,7 +128,7 @@ def _check_union(first: Block, other: Block, at: Position) -> None:
             raise wrong(at, f"column {e.written(name)} is {type_} in the first block and {found} here", hint="CAST it")
 
 
-def _bind_block(syntax: BlockSyntax, find: Callable[[Target], Stream], room: Room) -> Block:
+def _bind_block(syntax: BlockSyntax, find: Callable[[Target], Stream], room: Room) -> QueryBlock:
     streams = [find(source.target) for source in syntax.sources]
     names = [source.alias.text if source.alias else source.target.name for source in syntax.sources]
     for name, times in Counter(name.casefold() for name in names).items():
@@ -147,10 +147,10 @@ class _BlockBinder:
     def __init__(self, syntax: BlockSyntax, streams: list[Stream], names: list[str], room: Room) -> None:
         self.syntax = syntax
         self.streams = streams
-        self.scope = Scope(tuple(Side(n, s.columns) for n, s in zip(names, streams, strict=True)))
+        self.scope = Scope(tuple(JoinSide(n, s.columns) for n, s in zip(names, streams, strict=True)))
         self.binder = Binder(self.scope, room)
 
-    def block(self) -> Block:
+    def block(self) -> QueryBlock:
         x = self.syntax
         self._check_tables()
         before = self.binder.condition(x.before) if x.before else normal.TRUE
@@ -176,7 +176,7 @@ class _BlockBinder:
         )
         self._check_operator(aggregated)
         self._check_slides(readings)
-        return Block(
+        return QueryBlock(
             readings,
             normal.conjunction((before, *levels)),
             after,
@@ -211,21 +211,21 @@ class _BlockBinder:
             at = self.syntax.sources[0].target.position
             raise wrong(at, "this block reads tables only, so it has no results", hint="read a stream beside them")
 
-    def _usual_window(self, *, once: bool) -> Window | None:
+    def _usual_window(self, *, once: bool) -> WindowClause | None:
         """The window of a stream that has none in the text. If each tuple has its results `once`, when it arrives, and
         the other sources are tables, no tuple has to be kept."""
         if not once or sum(not stream.table for stream in self.streams) > 1:
             return UNBOUNDED
         return NOW if len(self.streams) > 1 else None
 
-    def _window(self, number: int, window: WindowSyntax | None) -> Window | None:
+    def _window(self, number: int, window: WindowSyntax | None) -> WindowClause | None:
         if window is None:
             return None
         if self.streams[number].table:
             hint = "all its tuples are there at every instant; choose some with WHERE"
             raise wrong(window.position, "a table has no window", hint=hint)
         columns = tuple(dict.fromkeys(self._own_column(number, name) for name in window.columns))
-        return Window(window.kind, window.rows, window.range, window.slide, tuple(sorted(columns, key=str)))
+        return WindowClause(window.kind, window.rows, window.range, window.slide, tuple(sorted(columns, key=str)))
 
     def _own_column(self, number: int, name: NameSyntax) -> Column:
         """A column of the window's own source: only these can partition it."""

@@ -14,7 +14,7 @@ from headgate.plan.implication import all_imply
 from headgate.plan.nodes import Node, Project, Select, Source
 
 
-class Kind(StrEnum):
+class SharingKind(StrEnum):
     COMPLETE = "complete"
     STRICT = "strict"
     LOOSE = "loose"
@@ -67,13 +67,13 @@ def loose(x: Node, y: Node, *, implication: bool = True) -> bool:
     return not equivalent_trees(x, y) and any(subsumed(a, b, implication=implication) for a, b in pairs(x, y))
 
 
-def relation(incoming: Node, executing: Node, *, implication: bool = True) -> Kind:
+def relation(incoming: Node, executing: Node, *, implication: bool = True) -> SharingKind:
     """The strongest way in which the incoming query can be shared with the executing one."""
     if complete(incoming, executing):
-        return Kind.COMPLETE
+        return SharingKind.COMPLETE
     if strict(incoming, executing):
-        return Kind.STRICT
-    return Kind.LOOSE if loose(incoming, executing, implication=implication) else Kind.NONE
+        return SharingKind.STRICT
+    return SharingKind.LOOSE if loose(incoming, executing, implication=implication) else SharingKind.NONE
 
 
 def operators(root: Node) -> Iterator[Node]:

@@ -10,7 +10,7 @@ from headgate.cql.queries import BlockSyntax, QuerySyntax
 from headgate.cql.statements import Limit
 from headgate.errors import Position
 from headgate.plan.expressions import AggregateCall
-from headgate.plan.queries import Block, Query, Window
+from headgate.plan.queries import Query, QueryBlock, WindowClause
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def uses(syntax: QuerySyntax, query: Query) -> Iterator[Use]:
         yield Use("union", {}, syntax.blocks[1].position)
 
 
-def _block_uses(written: BlockSyntax, block: Block) -> Iterator[Use]:
+def _block_uses(written: BlockSyntax, block: QueryBlock) -> Iterator[Use]:
     yield Use("project", {}, written.position)
     for condition in (written.before, written.after, written.having):
         if condition is not None:
@@ -50,7 +50,7 @@ def _block_uses(written: BlockSyntax, block: Block) -> Iterator[Use]:
         yield Use("distinct", {}, written.position)
 
 
-def _size(window: Window) -> Mapping[str, Limit]:
+def _size(window: WindowClause) -> Mapping[str, Limit]:
     """An unbounded window has no size, so no size limit allows it."""
     match window.kind:
         case "ROWS" | "PARTITIONED":

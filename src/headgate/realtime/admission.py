@@ -14,18 +14,27 @@ from headgate.realtime.state import ADMITTED, NOBODY, READY, REJECTED, START, WH
 
 @compiled
 def submit(state: State, now: int, level: int, deadline: int, estimate: int, script: int) -> int:
-    """A transaction arrives: its place if it is admitted, else -1."""
-    own = state.levels[level]
-    own.submitted += 1
-    group = state.groups[own.group]
+    """A transaction arrives: its place if it is admitted, else -1. Its QoS version is chosen so that the mean over
+    transactions is the quality that its group has now; each version takes its milestone's share of the estimate."""
+    group = state.groups[state.levels[level].group]
     steps = group.quality * (state.milestones.shape[0] - 1) + group.carry
     version = min(int(steps + 1e-9), state.milestones.shape[0] - 1)
-    need = int(estimate * state.milestones[version] * WHOLE / (deadline - now))
+    t = admit(state, now, level, deadline, estimate * state.milestones[version], version, script)
+    if t != NOBODY:
+        group.carry = steps - version
+    return t
+
+
+@compiled
+def admit(state: State, now: int, level: int, deadline: int, work: float, version: int, script: int) -> int:
+    """A transaction arrives in this version, which takes this much work: its place if it is admitted, else -1."""
+    own = state.levels[level]
+    own.submitted += 1
+    need = int(work * WHOLE / (deadline - now))
     full = state.free_count[level] == 0 or state.held_count[level] == state.held.shape[1]
     if full or (state.rules[0].admission and not fits(state, now, level, need)):
         log(state, now, REJECTED, level, own.submitted, 0)
         return int(NOBODY)
-    group.carry = steps - version
     state.free_count[level] -= 1
     t = state.free[level, state.free_count[level]]
     me = state.transactions[t]

@@ -70,6 +70,14 @@ def commit(state: State, now: int, t: int) -> None:
 
 
 @compiled
+def miss(state: State, now: int, t: int) -> None:
+    """The transaction is done, too late."""
+    state.levels[state.transactions[t].level].tardy += 1
+    note(state, now, MISSED, t, state.transactions[t].version)
+    leave(state, t)
+
+
+@compiled
 def abort(state: State, now: int, t: int) -> None:
     """The transaction's own program gave up; it counts neither as timely nor as tardy."""
     note(state, now, ABORTED, t, state.transactions[t].version)
@@ -86,9 +94,7 @@ def expire(state: State, now: int) -> int:
             if state.transactions[t].deadline > now:
                 following = min(following, state.transactions[t].deadline)
                 break
-            state.levels[state.transactions[t].level].tardy += 1
-            note(state, now, MISSED, t, state.transactions[t].version)
-            leave(state, t)
+            miss(state, now, t)
     return int(following)
 
 

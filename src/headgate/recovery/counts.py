@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
+from headgate.plan.analysis import DeadlineCounts, LevelCounts
 
 
 @dataclass
-class Counts:
+class RunCounts:
     """What happened, for the summary."""
 
     batches: int = 0
     tuples: Counter[str] = field(default_factory=Counter)
     """By stream: tuples whose results, as far as they are final, are out."""
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    rejected: Counter[tuple[str, str]] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     """Tuples that nobody was permitted to see when they arrived."""
     late: Counter[str] = field(default_factory=Counter)
@@ -31,6 +32,8 @@ class Counts:
     ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """By user, stream and reason: queries that ended before their streams did."""
     withheld: int = 0
+    due: tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]] = ((), ())
+    """The queries with deadlines, and the levels in the last control period."""
 
     def deliver(self, now: CatalogSnapshot, results: Sequence[ResultBatch], allowed: Sequence[ResultBatch]) -> None:
         """Counts the results that are out (`allowed`), of those that were computed."""
@@ -47,7 +50,7 @@ class Counts:
             for name in x.subscribers:
                 self.ended[*now.account(name, x.query), x.ended] = None
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Drops the counts of former subscribers."""
         for query, name in [key for key in self.results if (key[1], key[0]) not in now.clearances]:
             del self.results[query, name]

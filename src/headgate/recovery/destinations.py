@@ -43,10 +43,10 @@ class Destinations:
         """Warnings for the operator, since the last call."""
         return [*taken(self._warnings), *(x for sink in self._sinks for x in sink.warnings())]
 
-    def keep(self, now: CatalogSnapshot) -> None:
+    def retain(self, now: CatalogSnapshot) -> None:
         """Drops what was kept for former subscribers; all results are out."""
         for sink in self._sinks:
-            sink.keep(now)
+            sink.retain(now)
 
     # After a restart --------------------------------------------------------------------------------------------------
 
@@ -77,15 +77,15 @@ class Destinations:
 
     # A batch ----------------------------------------------------------------------------------------------------------
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows]) -> Staged:
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows]) -> Staged:
         for sink in self._sinks:
-            sink.stage(version, results, refused)
+            sink.stage(version, results, rejected)
         return dict.fromkeys((sink.name for sink in self._sinks), results)
 
-    def plain(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows]) -> dict[str, Any]:
+    def plain(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows]) -> dict[str, Any]:
         """What a version records of its sinks before these results are delivered."""
         return {
-            "sinks": reduce(or_, (sink.state(results, refused) for sink in self._sinks), self.state),
+            "sinks": reduce(or_, (sink.state(results, rejected) for sink in self._sinks), self.state),
             "staged": {x.name: x.place for x in self._sinks if x.keeps and x.place and any(map(len, results))},
             "places": self._places | {sink.place: sink.name for sink in self._sinks if sink.place},
         }
@@ -96,15 +96,15 @@ class Destinations:
 
     def deliver(
         self,
-        gate: SnapshotSource,
+        snapshots: SnapshotSource,
         computed: CatalogSnapshot | None,
         staged: Staged,
-        refused: Sequence[RejectedRows],
+        rejected: Sequence[RejectedRows],
     ) -> tuple[Sequence[ResultBatch], Delivered]:
         """Delivers into each sink; gives the results of the last one, and what was delivered of them."""
         for sink in self._sinks:
             results = staged[sink.name]
-            found = Handover(gate, sink, computed, results, refused).run()
+            found = Handover(snapshots, sink, computed, results, rejected).run()
         self.state = reduce(or_, (sink.state() for sink in self._sinks), self.state)
         return results, found
 

@@ -17,7 +17,7 @@ from headgate.errors import Conflict, StoreError
 from headgate.fencing import Fence
 from headgate.recovery.state import StateFolder
 from headgate.storage import LocalStorage
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 STATE, CHECKPOINTS = "state", "checkpoints"
 """Folders in a home, or at a place."""
@@ -28,7 +28,7 @@ class Home:
     """A folder, locked for this process. `place` is where the state is, if it is elsewhere. With `take_over` the
     process goes on although another one has the lock, which then ends as soon as it continues."""
 
-    def __init__(self, folder: Path, place: Place | None = None, *, take_over: bool = False) -> None:
+    def __init__(self, folder: Path, place: StateLocation | None = None, *, take_over: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -39,7 +39,7 @@ class Home:
             os.close(self._lock)
             raise
 
-    def _raised(self, place: Place | None) -> Fence:
+    def _raised(self, place: StateLocation | None) -> Fence:
         if place is None:
             return Fence(LocalStorage(self._folder / _EPOCHS), str(self._folder), self._identity_of_old())
         try:
@@ -106,7 +106,7 @@ class Home:
                 path.unlink()
 
 
-def forget(folder: Path, place: Place | None = None) -> None:
+def forget(folder: Path, place: StateLocation | None = None) -> None:
     """Deletes the state in a folder, and at the place where it is, unless a process uses the folder."""
     if folder.exists() or place is not None:
         home = Home(folder, place)

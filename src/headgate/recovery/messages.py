@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from headgate.cql.deadlines import FULL, Version
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
@@ -14,7 +15,17 @@ CONTINUES = "the input stream can be read again"
 UNREAD = "an input stream could not be read to its end"
 NO_TABLE = "a table that the query reads is unavailable"
 """What subscribers are told. Which stream it is, and why, is only for its owner and the operator."""
+LEFT_OUT = "from here on tuples are left out: there is more work than time; windows are without them"
+ALL_TAKEN = "from here on all tuples are taken; windows that were open may be without some"
+"""Not how many: tuples that a reader may not see count too."""
 LATE = "their time had passed when they came, by more than the lateness of the stream; windows are without them"
+
+
+def of_version(version: Version) -> str:
+    """The notice that results are of another QoS version."""
+    if version == FULL:
+        return "results from here on are of the full version"
+    return f"results from here on are of version {version}: there is more work than time"
 
 
 def limited(found: Sequence[ResultBatch], reason: str, concerned: Collection[tuple[str, str]]) -> list[ResultBatch]:

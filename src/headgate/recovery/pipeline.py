@@ -18,32 +18,38 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from headgate.clock import Clock
 from headgate.columns.sorting import distinct
 from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink, plain_rejected, rejected_of
-from headgate.errors import ColumnsChanged, SourceError
+from headgate.errors import ColumnsChanged, SourceError, StoreError
 from headgate.execution.partitions import PartitionName
-from headgate.execution.tasks.step import Refused
+from headgate.execution.tasks.step import TaskRefusal
+from headgate.expressions.sql.types import ARROW
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.splits import Split
 from headgate.ingress.validation import Ingress
-from headgate.logs import event
+from headgate.labels import Label
+from headgate.logs import event, failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource
 from headgate.model.tuples import TupleBatch
 from headgate.plain import counted
-from headgate.plan.analysis import ViewCounts
+from headgate.plan.analysis import DeadlineCounts, LevelCounts, ViewCounts
 from headgate.recovery.checkpoints import Checkpoints
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadlines import Deadlines, Governing
 from headgate.recovery.destinations import Destinations, Staged
 from headgate.recovery.home import CHECKPOINTS, STATE, Home
 from headgate.recovery.isolation import Served
+from headgate.recovery.live_query import LiveQuery, Piece
+from headgate.recovery.live_state import PREFIX, LiveStates
 from headgate.recovery.messages import (
     CONTINUES,
     LATE,
@@ -60,7 +66,7 @@ from headgate.recovery.state import Saved, StateFolder
 from headgate.recovery.subscription_status import Notice, SubscriptionStatuses
 from headgate.recovery.tables import ReadTable, Tables, no_tables
 from headgate.storage import Storage
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 Done = TypeVar("Done")
 
@@ -71,12 +77,13 @@ MOST_NOTICES = 1000
 class Pipeline:
     """`make` makes the executor of a program; `sinks` take the results; `read_table` reads the content of tables;
     the state is in a folder of `home`, in `storage`, or at a `place` elsewhere, where checkpoints are kept too. With
-    `take_over` it replaces another process that has not ended."""
+    `take_over` it replaces another process that has not ended. Without `governing` there are no deadlines: queries that
+    have one are computed batch by batch, like all others."""
 
     def __init__(
         self,
         home: Path,
-        gate: SnapshotSource,
+        snapshots: SnapshotSource,
         make: Make,
         sinks: Sequence[Sink],
         clock: Clock,
@@ -84,11 +91,12 @@ class Pipeline:
         read_table: ReadTable = no_tables,
         storage: Storage | None = None,
         *,
-        place: Place | None = None,
+        place: StateLocation | None = None,
         take_over: bool = False,
+        governing: Governing | None = None,
     ) -> None:
         self._home = Home(home, place, take_over=take_over)
-        self._gate = gate
+        self._snapshots = snapshots
         self._sinks = Destinations(sinks)
         self._clock = clock
         self._lock = threading.Lock()
@@ -97,7 +105,7 @@ class Pipeline:
         self._states = StateFolder(storage or home / STATE, self._home.epoch, self._home.check)
         self._checkpoints = None if place is None else Checkpoints(home / CHECKPOINTS, self._states)
         self._tables = Tables(self._states, read_table)
-        self._refused: list[RejectedRows] = []
+        self._rejected: list[RejectedRows] = []
         self._waiting: dict[str, set[tuple[str, str]]] = {}
         """By stream that cannot be read: who was told (subscriber and query)."""
         self._version = 0
@@ -107,6 +115,10 @@ class Pipeline:
         self._make = make
         self._graph = QueryGraph(make, limits)
         self._ingress: dict[str, Ingress] = {}
+        self._governs = governing is not None
+        self._live = Deadlines(make, limits, governing or Governing())
+        self._live_states = LiveStates(self._states)
+        self._ticked = 0
         self._snapshot = CatalogSnapshot()
         self._served = Served()
         self._good: tuple[Mapping[PartitionName, Mapping[str, Any]], Sequence[Mapping[str, Any]]] = {}, ()
@@ -114,7 +126,7 @@ class Pipeline:
         self._kept = CatalogSnapshot()
         self._standings = SubscriptionStatuses()
         self._notices: deque[Notice] = deque(maxlen=MOST_NOTICES)
-        self.counts = Counts()
+        self.counts = RunCounts()
         self.began = clock.now()
         try:
             self._sinks.claim(self._home.identity, self._home.epoch)
@@ -131,7 +143,8 @@ class Pipeline:
         """What was done for the views of a query since this pipeline began: all, or the one that serves this
         subscriber. Waits for a batch to end."""
         with self._lock:
-            return self._graph.profile(query, subscriber)
+            live = [x for (name, _), y in self._live.queries.items() if name == query for x in y.profile(subscriber)]
+            return [*self._graph.profile(query, subscriber), *live]
 
     def warnings(self) -> list[str]:
         """Warnings for the operator, since the last call."""
@@ -139,11 +152,11 @@ class Pipeline:
 
     def _go_on(self) -> None:
         """Continues from the newest state, if there is one."""
-        saved, snapshot = self._states.newest(), self._gate.snapshot()
+        saved, snapshot = self._states.newest(), self._snapshots.snapshot()
         if self._checkpoints is not None:
             self._checkpoints.restore({} if saved is None else saved.rest.get("checkpoints", {}))
         if saved is None:
-            self._meet(snapshot)
+            self._update(snapshot)
             return
         out = self._states.out(saved.version)
         self._sinks.check(saved, delivered=out is not None)
@@ -151,7 +164,7 @@ class Pipeline:
         self._standings.restore(saved.rest.get("standings", ()))
         self._tables.restore(saved.rest.get("tables", {}))
         self._served.restore(saved.rest.get("barred", ()))
-        self._good = saved.partitions, saved.rest["chain"]
+        self._good = {x: y for x, y in saved.partitions.items() if not x[0].startswith(PREFIX)}, saved.rest["chain"]
         self._graph.dictionary.restore(self._states, saved.rest["labels"])
         self._served.admit(snapshot)
         began = self._clock.now()
@@ -164,19 +177,38 @@ class Pipeline:
             tuples=self._graph.held,
             seconds=round(self._clock.now() - began, 3),
         )
-        self._meet(snapshot)
+        self._update(snapshot)
         ended = limited(self._graph.ended(), NO_TABLE, self._tableless(snapshot))
         self.counts.end(snapshot, [x for word in ended for x in permitted(snapshot, word)])
         staged = self._sinks.restore(saved, out)
         if out is None:
             self._deliver(None, staged, [rejected_of(x) for x in saved.rest["refused"]])
+        self._go_on_live(saved, snapshot)
+
+    def _go_on_live(self, saved: Saved, snapshot: CatalogSnapshot) -> None:
+        """Does what was decided before the process ended as it was decided then. Without deadlines, also what was not
+        decided yet; afterwards the queries are computed like all others, from empty windows."""
+        plain = {tuple(x["key"]): x for x in saved.rest.get("live", {}).get("queries", ())}
+        if not plain:
+            return
+        self._live.seed = saved.rest["live"]["seed"]
+        for live, own in self._live.meet(self._served.snapshot, self._tick()):
+            rest = plain.get(live.key)
+            self._live_step(live, partial(live.meet, own))
+            if rest is not None and rest["meaning"] == live.query.meaning:
+                self._live_states.restore(live, rest, saved.partitions)
+        self._feed_live()
+        for live, piece in self._undone(everything=not self._governs):
+            self._finish(snapshot, self._work_on(live, piece))
+        if not self._governs:
+            self._live.queries.clear()
 
     def _restore(self, served: CatalogSnapshot) -> None:
         """Goes back to the state that was saved last."""
         partitions, chain = self._good
-        self._graph.restore(self._states.stored(partitions), chain, served)
+        self._graph.restore(self._states.stored(partitions), chain, self._others(served))
 
-    def _meet(self, snapshot: CatalogSnapshot) -> None:
+    def _update(self, snapshot: CatalogSnapshot) -> None:
         """Brings queries, views and rights in line with this catalog snapshot."""
         if snapshot is self._snapshot:
             return
@@ -185,20 +217,28 @@ class Pipeline:
             self._ingress = {}
             for name in sorted(snapshot.descriptors):
                 self._enter(name, snapshot)
-        tuples, refused = self._tables.meet(self._served.snapshot, self._ingress)
+        tuples, rejected = self._tables.update(self._served.snapshot, self._ingress)
         self.counts.tuples.update(tuples)
-        self._refuse(refused)
+        self._reject(rejected)
         self._isolated(self._follow)
-        self._standings.meet(snapshot)
+        self._standings.update(snapshot)
         self._snapshot = snapshot
+        if self._governs:
+            for live, own in self._live.meet(self._served.snapshot, self._tick()):
+                self._live_step(live, partial(live.meet, own))
+            self._feed_live()
 
     def _follow(self, served: CatalogSnapshot) -> None:
-        self._graph.meet(served)
+        self._graph.update(self._others(served))
         self._prepare(served)
 
     def _prepare(self, served: CatalogSnapshot) -> None:
         self._graph.feed(self._tables.snapshots)
-        self._graph.end(self._tableless(served), NO_TABLE)
+        self._graph.end(self._tableless(served) & self._others(served).clearances.keys(), NO_TABLE)
+
+    def _others(self, served: CatalogSnapshot) -> CatalogSnapshot:
+        """What is computed batch by batch."""
+        return self._live.others(served) if self._governs else served
 
     def _enter(self, stream: str, snapshot: CatalogSnapshot) -> None:
         try:
@@ -227,21 +267,102 @@ class Pipeline:
         """The tables that cannot be read, and why."""
         return self._tables.unreadable
 
-    def _refuse(self, refused: Sequence[RejectedRows]) -> None:
+    def _reject(self, rejected: Sequence[RejectedRows]) -> None:
         """Collects rejected rows, which go to the owners of streams with the next version."""
-        self.counts.refused.update({(x.stream, x.reason): len(x) for x in refused})
-        self._refused += refused
+        self.counts.rejected.update({(x.stream, x.reason): len(x) for x in rejected})
+        self._rejected += rejected
 
     @property
     def held(self) -> int:
         """How many tuples the state keeps."""
-        return self._graph.held
+        return self._graph.held + self._live.held
+
+    # Deadlines --------------------------------------------------------------------------------------------------------
+
+    def work(self) -> float | None:
+        """Does the next piece of work of a query with a deadline, if its time has come; returns when to call again, by
+        the clock. None: there are no such queries."""
+        with self._unharmed():
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            for live, piece in self._undone():
+                self._finish(snapshot, self._work_on(live, piece))
+            governor = self._live.governor
+            if governor is None or not self._live.queries:
+                return None
+            now = self._tick()
+            self._live.begin(now)
+            found = self._live.next(now)
+            if found is None:
+                return governor.next_quantum(now) / 1e9
+            number, live, piece = found
+            self._finish(snapshot, self._work_on(live, piece))
+            done = self._tick()
+            self._live.done(done, number, live, piece, done - now)
+            self.counts.due = self._live.status()
+            return done / 1e9
+
+    def due(self) -> tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]]:
+        """The queries with deadlines that run, and the levels in the last control period. It waits for nobody: those
+        who ask may hold a lock that a batch needs."""
+        return self.counts.due
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The queries with deadlines, to be looked at."""
+        return self._live
+
+    def _undone(self, *, everything: bool = False) -> Iterator[tuple[LiveQuery, Piece]]:
+        """What is to be done whatever time it is."""
+        yield from self._live.undone()
+        if everything:
+            yield from self._live.unasked()
+
+    def _tick(self) -> int:
+        """The clock, in nanoseconds; it does not go back."""
+        self._ticked = max(self._ticked, int(self._clock.now() * 1e9))
+        return self._ticked
+
+    def _work_on(self, live: LiveQuery, piece: Piece) -> list[ResultBatch]:
+        found = self._live_step(live, partial(live.run, piece)) or []
+        if live.graph.late:
+            self.counts.late[piece.waiting.tuples.stream] += live.graph.late
+            why = f"{LATE}: {counted(live.graph.late, 'tuple')}"
+            self._rejected += reasons({piece.waiting.tuples.stream: why})
+        self._graph.warned += live.graph.warned
+        return limited(found, NO_TABLE, self._tableless(self._served.snapshot))
+
+    def _live_step(self, live: LiveQuery, act: Callable[[], Done]) -> Done | None:
+        """Runs a step of one query; if it fails, the query ends for its subscribers, and nobody else notices."""
+        try:
+            return act()
+        except StoreError:
+            raise
+        except Exception as error:
+            failure("pipeline", "a query with a deadline failed", error)
+            self._served.bar(live.keys, error)
+            self._live.drop(live.key)
+            return None
+
+    def _feed_live(self) -> None:
+        """Gives tables to the queries with deadlines that read them."""
+        labels, tables = self._graph.dictionary.labels, self._tables.snapshots
+        unreadable = self._tableless(self._served.snapshot)
+        for live in list(self._live.queries.values()):
+            own = {name: live.own_numbers(tables[name], labels) for name in live.query.tables & tables.keys()}
+            self._live_step(live, partial(live.feed, own))
+            live.graph.end(unreadable & set(live.keys), NO_TABLE)
 
     # Batches ----------------------------------------------------------------------------------------------------------
 
     def done(self, stream: str) -> int:
         """The number of the last batch taken from a stream; -1 if none was."""
         return self._done.get(stream, -1)
+
+    @property
+    def last_done(self) -> int:
+        """The greatest number of a batch taken from any stream; -1 if none was."""
+        return max(self._done.values(), default=-1)
 
     def take(
         self,
@@ -279,16 +400,16 @@ class Pipeline:
         decoded = (
             batch.decoded(pushdown, now, partial(self._register, stream)) if pushdown else None
         )  # without the lock: other streams proceed
-        whole = batch.whole() if pushdown and decoded is None else None
+        whole = batch.all_rows() if pushdown and decoded is None else None
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             if decoded is not None and not decoded.pushdown.still(self._served.snapshot, self._graph.dictionary.epoch):
                 decoded = None
             if decoded is None and whole is None and stream in self._ingress:
-                whole = batch.whole()  # before any change, as it may be unreadable
+                whole = batch.all_rows()  # before any change, as it may be unreadable
             if stream not in self._ingress:  # its queries left while it was being read
                 self._done[stream] = number
                 self._finish(snapshot, ())
@@ -297,7 +418,7 @@ class Pipeline:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += decoded.unseen
-                self._refuse(decoded.refused)
+                self._reject(decoded.rejected)
                 results = self._results(decoded.arrivals, now, settled)
                 self._finish(snapshot, [*self._resumed(stream), *results])
                 self.counts.tuples[stream] += decoded.tuples
@@ -305,31 +426,59 @@ class Pipeline:
             assert whole is not None  # noqa: S101
             self._check_columns(stream, whole.table)
             # raises if the batch cannot be taken; nothing is changed then
-            arrivals, refused = self._ingress[stream].take(whole.table, now)
+            arrivals, rejected = self._ingress[stream].take(whole.table, now)
             self._done[stream] = number
             self.counts.batches += 1
-            self._refuse([*whole.refused, *refused])
-            self._refused += [note(stream, text) for text in whole.notes]
+            self._reject([*whole.rejected, *rejected])
+            self._rejected += [note(stream, text) for text in whole.notes]
             results = self._results(arrivals, now, settled)
             self._finish(snapshot, [*self._resumed(stream), *results])
             self.counts.tuples[stream] += len(whole)
+
+    def take_labelled(
+        self, given: TupleBatch, labels: Sequence[Label], number: int, came: int, settled: int | None
+    ) -> None:
+        """Takes tuples that were validated and labelled elsewhere; the numbers in `given` are places in `labels`. A
+        column that the stream got since is NULL in them."""
+        stream = given.stream
+        with self._unharmed():
+            if number <= self._done.get(stream, -1):
+                return
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            self._done[stream] = number
+            if stream not in self._ingress:  # its queries left while the tuples were on their way
+                self._finish(snapshot, ())
+                return
+            numbers = np.array([self._graph.dictionary.number(label) for label in labels], np.int64)
+            wanted = self._snapshot.descriptors[stream].columns
+            columns = {
+                name: given.columns[name] if name in given.columns else pa.nulls(len(given.times), ARROW[type_])
+                for name, type_ in wanted
+            }
+            self.counts.batches += 1
+            results = self._results(replace(given, labels=numbers[given.labels], columns=columns), came, settled)
+            self._finish(snapshot, [*self._resumed(stream), *results])
+            self.counts.tuples[stream] += len(given.times)
 
     def _taken_by_tasks(self, stream: str, number: int, batch: SourceBatch, now: int, settled: int | None) -> bool:
         """Has tasks read a batch; False if the driver must read it."""
         with self._unharmed():
             if number <= self._done.get(stream, -1):
                 return True
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             if stream not in self._ingress:
                 return False
-            self._graph.place(batch.size())
+            if self._live.reads(stream):
+                return False
+            self._graph.choose_executor(batch.size())
             splits = batch.splits() if self._graph.reads_splits(stream) else None
             if splits is None:
                 return False
             floors = self._floors({} if settled is None else {stream: settled})
             found = self._split_results(stream, splits, now, floors)
-            if isinstance(found, Refused):
+            if isinstance(found, TaskRefusal):
                 event("pipeline", "the driver reads a batch", stream=stream, batch=number, why=found.driver)
                 return False
             results, tuples = found
@@ -343,17 +492,17 @@ class Pipeline:
 
     def _split_results(
         self, stream: str, splits: Sequence[Split], now: int, floors: Mapping[str, int]
-    ) -> tuple[list[ResultBatch], int] | Refused:
+    ) -> tuple[list[ResultBatch], int] | TaskRefusal:
         """Label texts that tasks meet for the first time get their numbers here, and then the batch is read again."""
         ingress = self._ingress[stream]
         while True:
             found = self._isolated(lambda _: self._graph.split_batch(stream, ingress.known, splits, now, floors))
-            if not isinstance(found, Refused) or not found.unknown:
+            if not isinstance(found, TaskRefusal) or not found.unknown:
                 return found
             with suppress(Exception):  # then the driver reads the batch, and it fails for its stream alone
                 ingress.register(sorted(found.unknown, key=str))
             if not all(texts in ingress.known for texts in found.unknown):
-                return Refused(driver="a label cannot be read")
+                return TaskRefusal(driver="a label cannot be read")
 
     def _check_columns(self, stream: str, table: pa.Table) -> None:
         """A reader that began before the stream got a column has left that column out."""
@@ -370,9 +519,9 @@ class Pipeline:
 
     def _pushdown(self, stream: str) -> Pushdown | None:
         """None: no query reads the stream now, or the pushdown cannot be determined."""
-        self._meet(self._gate.snapshot())
+        self._update(self._snapshots.snapshot())
         ingress = self._ingress.get(stream)
-        if ingress is None:
+        if ingress is None or self._live.reads(stream):
             return None
         with suppress(Exception):  # a pushdown only says what can be left out; without it the whole batch is read
             return replace(self._graph.pushdown(stream, ingress.known), unreadable=ingress.unreadable)
@@ -382,10 +531,14 @@ class Pipeline:
         floors = self._floors({} if settled is None else {arrivals.stream: settled})
         found = self._isolated(lambda _: self._graph.batch([arrivals], clock=now, floors=floors))
         results = limited(found, NO_TABLE, self._tableless(self._served.snapshot))
-        self.counts.unseen[arrivals.stream] += self._graph.unseen
+        if self._live.reads(arrivals.stream):
+            labels = self._graph.dictionary.labels
+            self._live.arrive(arrivals, labels, self._served.snapshot, now, floors, self._states.write)
+        else:
+            self.counts.unseen[arrivals.stream] += self._graph.unseen
         if self._graph.late:
             self.counts.late[arrivals.stream] += self._graph.late
-            self._refused += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
+            self._rejected += reasons({arrivals.stream: f"{LATE}: {counted(self._graph.late, 'tuple')}"})
         return results
 
     def _floors(self, settled: Mapping[str, int]) -> dict[str, int]:
@@ -400,50 +553,54 @@ class Pipeline:
         with self._unharmed():
             floors = self._floors(settled)
             if self._graph.is_due(floors):
-                snapshot = self._gate.snapshot()
-                self._meet(snapshot)
+                snapshot = self._snapshots.snapshot()
+                self._update(snapshot)
                 found = self._isolated(lambda _: self._graph.batch([], floors=floors))
                 self._finish(snapshot, limited(found, NO_TABLE, self._tableless(self._served.snapshot)))
             else:
                 self._graph.pass_time(floors)
+            self._live.pass_time(int(self._clock.now() * 1000), floors)
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,
         because time cannot go back behind its end. `unread` gives the streams that were not read to their end, and why;
         queries that read them end without the results that would be wrong."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
-            found = self._isolated(lambda some: self._last(some, unread or {}))
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            self._live.recall()
+            for live, piece in self._undone(everything=True):
+                self._finish(snapshot, self._work_on(live, piece))
+            found = [*self._isolated(lambda some: self._last(some, unread or {})), *self._live.end()]
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
             self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
             self._tables.forget()
-            self._refused += reasons(unread or {})
+            self._rejected += reasons(unread or {})
             self._finish(snapshot, told)
 
     def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
-        self._graph.end(concerned_by(served, unread), UNREAD)
+        self._graph.end(concerned_by(served, unread) & self._others(served).clearances.keys(), UNREAD)
         return self._graph.batch([], last=True)
 
     def wait(self, unread: Mapping[str, str]) -> None:
         """Notifies owners and waiting subscribers that these streams cannot be read at the moment, and why."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             concerned = concerned_by(self._served.snapshot, unread)
             told = [notice((name,), query, waits=WAITS) for name, query in sorted(concerned)]
             self._waiting |= {stream: set(concerned_by(self._served.snapshot, (stream,))) for stream in unread}
-            self._refused += reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
+            self._rejected += reasons({x: why for x, why in unread.items() if x in snapshot.descriptors})
             self._finish(snapshot, told)
 
     def resume(self, streams: Collection[str]) -> None:
         """Notifies everybody who was told that these streams cannot be read: they can be read again."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
             told = [x for stream in sorted(streams) for x in self._resumed(stream)]
-            if told or self._refused:
+            if told or self._rejected:
                 self._finish(snapshot, told)
 
     def _resumed(self, stream: str) -> list[ResultBatch]:
@@ -452,7 +609,7 @@ class Pipeline:
         if concerned is None:
             return []
         if stream in self._served.snapshot.descriptors:
-            self._refused.append(note(stream, CONTINUES))
+            self._rejected.append(note(stream, CONTINUES))
         still = concerned & {key for waiting in self._waiting.values() for key in waiting}
         told = sorted((concerned - still) & self._served.snapshot.clearances.keys())
         return [notice((name,), query, continues=CONTINUES) for name, query in told]
@@ -460,9 +617,9 @@ class Pipeline:
     def tell(self, notes: Mapping[str, Sequence[str]]) -> None:
         """Sends messages about their files to the owners of streams."""
         with self._unharmed():
-            snapshot = self._gate.snapshot()
-            self._meet(snapshot)
-            self._refused += [
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            self._rejected += [
                 note(x, text) for x, texts in notes.items() if x in snapshot.descriptors for text in texts
             ]
             self._finish(snapshot, ())
@@ -470,11 +627,11 @@ class Pipeline:
     def settle(self) -> None:
         """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
         comes."""
-        snapshot = self._gate.snapshot()
+        snapshot = self._snapshots.snapshot()
         if snapshot is not self._kept:
             with self._unharmed():
                 news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
-                self._meet(snapshot)
+                self._update(snapshot)
                 if news or self._standings.pending:
                     self._finish(snapshot, ())
                 self._keep(snapshot)
@@ -489,8 +646,8 @@ class Pipeline:
         """Drops what was kept for former subscribers; all results are out."""
         if now is self._kept:
             return
-        self._sinks.keep(now)
-        self.counts.keep(now)
+        self._sinks.retain(now)
+        self.counts.retain(now)
         self._kept = now
 
     @contextmanager
@@ -521,7 +678,7 @@ class Pipeline:
     def _finish(self, snapshot: CatalogSnapshot, results: Sequence[ResultBatch]) -> None:
         self._home.check()
         self._version = self._states.next
-        refused, self._refused = self._refused, []
+        rejected, self._rejected = self._rejected, []
         results = [*results, *self._served.news()]
         warned, self._graph.warned = self._graph.warned, []
         for query, why in dict.fromkeys((query, why) for _, query, why in warned):
@@ -529,31 +686,33 @@ class Pipeline:
         words, notices = self._standings.notice(results, warned)
         self._notices += notices
         results = [*words, *results]  # a status changed before the tuples of this batch came
-        staged = self._sinks.stage(self._version, results, refused)
+        staged = self._sinks.stage(self._version, results, rejected)
         self._forget_labels()
         self._good = partitions, chain = self._graph.save(self._states.write)
+        governed, live = self._live_states.save(self._live.queries, self._live.seed, self._version)
         rest = {
             "done": self._done,
             "chain": chain,
             "barred": self._served.plain(),
             "labels": self._graph.dictionary.save(self._states, self._version),
             "tables": self._tables.save(self._version),
-            "refused": [plain_rejected(x) for x in refused],
+            "refused": [plain_rejected(x) for x in rejected],
             "standings": self._standings.plain(),
+            **({"live": live} if live else {}),
             **({} if self._checkpoints is None else {"checkpoints": self._checkpoints.save(self._version)}),
-            **self._sinks.plain(results, refused),
+            **self._sinks.plain(results, rejected),
         }
-        self._states.save(Saved(self._version, partitions, rest, self._sinks.to_save(results)))
-        self._deliver(snapshot, staged, refused)
+        self._states.save(Saved(self._version, {**partitions, **governed}, rest, self._sinks.to_save(results)))
+        self._deliver(snapshot, staged, rejected)
 
     def _deliver(
         self,
         computed: CatalogSnapshot | None,
         staged: Staged,
-        refused: Sequence[RejectedRows],
+        rejected: Sequence[RejectedRows],
     ) -> None:
         """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
-        results, found = self._sinks.deliver(self._gate, computed, staged, refused)
+        results, found = self._sinks.deliver(self._snapshots, computed, staged, rejected)
         self._states.note_out(self._version, self._sinks.state)
         self.counts.deliver(found.now, results, found.results)
         self._graph.delivered()

@@ -20,7 +20,7 @@ from headgate.execution.partitions import PartitionName, PartitionStates
 from headgate.execution.processor import Processor
 from headgate.execution.results import end_notice
 from headgate.execution.stages import Stages, consumer_of, first_subscriber
-from headgate.execution.tasks.step import Refused
+from headgate.execution.tasks.step import TaskRefusal
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.pushdown import MOST_LISTED, Pushdown
 from headgate.ingress.splits import Split
@@ -39,8 +39,8 @@ from headgate.plan.analysis import StepCounts, ViewCounts
 from headgate.plan.secure import Mode
 from headgate.recovery.saved_counts import SavedCounts
 from headgate.visibility.dictionary import Dictionary
-from headgate.visibility.index import Fate
-from headgate.visibility.watermarks import Moments, Told
+from headgate.visibility.index import ArrivalMasks
+from headgate.visibility.watermarks import Moments, ProducerWatermarks
 
 Found = TypeVar("Found")
 Make = Callable[[Sequence[ContinuousQuery], Program, pa.Schema], Executor]
@@ -70,29 +70,29 @@ class QueryGraph:
 
     # Catalog snapshots ------------------------------------------------------------------------------------------------
 
-    def meet(self, snapshot: CatalogSnapshot) -> None:
+    def update(self, snapshot: CatalogSnapshot) -> None:
         """Takes a new catalog snapshot."""
         stages = Stages.of(snapshot)
         if stages.stages != self._stages.stages:
             self._rebuild(snapshot, stages, *self._state())
-        self._rule(snapshot)
+        self._set_rules(snapshot)
         self._snapshot, self._stages = snapshot, stages
-        self._meet_subscribers()
+        self._update_subscribers()
 
     def feed(self, tables: Mapping[str, TupleBatch]) -> None:
         """Feeds the tuples of all tables that could be read to every processor."""
-        self._know()
+        self._add_labels()
         for processor in self._processors:
             processor.feed([tables[name] for name in sorted(tables)])
 
-    def _rule(self, snapshot: CatalogSnapshot) -> None:
+    def _set_rules(self, snapshot: CatalogSnapshot) -> None:
         """Applies new rules. What a stream's owner requires now also protects the tuples that came before."""
         stricter = snapshot.descriptors != self._snapshot.descriptors and self.dictionary.protect(snapshot.protected)
         for number, processor in enumerate(self._processors):
             if stricter:
-                processor.know(self.dictionary.labels)
+                processor.add_labels(self.dictionary.labels)
                 self._known[number] = self.dictionary.next
-            processor.rule(snapshot.rules, anew=stricter)
+            processor.set_rules(snapshot.rules, anew=stricter)
 
     def _rebuild(
         self, snapshot: CatalogSnapshot, stages: Stages, partitions: Partitions, plain: Sequence[Mapping[str, Any]]
@@ -102,7 +102,7 @@ class QueryGraph:
         failed does not count."""
         self._processors = [self._processor(queries, snapshot.rules) for queries in stages.stages]
         self._known = [0] * len(self._processors)
-        self._know()
+        self._add_labels()
         for number, (processor, rest) in enumerate(zip(self._processors, plain, strict=False)):
             means = {name: query.meaning for name, query in processor.running.items()}
             kept = frozenset(name for name, meant in rest["queries"].items() if means.get(name) == meant)
@@ -143,8 +143,8 @@ class QueryGraph:
         make = partial(self._make, queries)
         return Processor(queries, rules, make, ResultFilter, self._limits)
 
-    def _meet_subscribers(self) -> None:
-        self._know()
+    def _update_subscribers(self) -> None:
+        self._add_labels()
         current = {(x.name, x.query): x.clearance for x in self._stages.subscribers}
         for key in [key for key in self._views if key not in current]:
             self._processor_of(key[1]).leave(self._views.pop(key), key[0])
@@ -201,28 +201,28 @@ class QueryGraph:
         names, view = [name for name, _ in keys], self._views[keys[0]]
         processor = self._processor_of(view.running.name)
         if view.running.mode == Mode.EXACT and len(names) < len(view.clearances):
-            view = processor.part(view, names)
+            view = processor.split_view(view, names)
             self._views |= dict.fromkeys(keys, view)
         processor.change(view, dict.fromkeys(names, clearance))
 
     def _processor_of(self, query: str) -> Processor:
         return self._processors[self._stages.running[query].stage]
 
-    def _know(self) -> None:
+    def _add_labels(self) -> None:
         for number, processor in enumerate(self._processors):
             new = self.dictionary.new_since(self._known[number])
-            processor.know({x: self.dictionary.labels[x] for x in new})
+            processor.add_labels({x: self.dictionary.labels[x] for x in new})
             self._known[number] = self.dictionary.next
 
     def pushdown(self, stream: str, labels: Mapping[tuple[str | None, ...], int]) -> Pushdown:
         """The columns and rows that the next batch of a stream needs, as of now; `labels` gives the numbers of
         labels."""
-        self._know()
+        self._add_labels()
         reading = [x for x in self._processors if stream in x.program.streams]
         columns = dict.fromkeys(name for x in reading for own, name in x.program.columns if own == stream)
         longest = (self._limits or Limits()).text
         pushdown = Pushdown(self._snapshot, tuple(columns), labels, longest=longest, epoch=self.dictionary.epoch)
-        if len(labels) > MOST_LISTED or sum(len(x.program.passing) for x in reading) > MOST_LISTED:
+        if len(labels) > MOST_LISTED or sum(len(x.program.stateless) for x in reading) > MOST_LISTED:
             return pushdown
         numbers = sorted(set(labels.values()))
         keep = tuple(dict.fromkeys(y for x in reading for y in x.kept(stream, numbers)))
@@ -243,8 +243,8 @@ class QueryGraph:
     ) -> list[ResultBatch]:
         """The results of these tuples for all subscribers; `clock` is when they arrived. With the `last` batch every
         open window becomes final. `floors` are the watermarks that the clock gives streams after these tuples."""
-        self._know()
-        fates: dict[str, Fate] = {}
+        self._add_labels()
+        arrival_masks: dict[str, ArrivalMasks] = {}
         results: list[ResultBatch] = []
         views = [view for processor in self._processors for view in processor.views]
         moved = self._moved and any(not view.ended and view.watermark() > view.passed for view in views)
@@ -258,8 +258,8 @@ class QueryGraph:
         for processor in self._processors:
             own = [x for x in coming if x.stream in processor.program.streams]
             found = processor.batch(own, last=last, clock=clock, moments=batch)
-            for stream, fate in processor.fates.items():
-                fates[stream] = fate.with_(fates[stream]) if stream in fates else fate
+            for stream, masks in processor.arrival_masks.items():
+                arrival_masks[stream] = masks.with_(arrival_masks[stream]) if stream in arrival_masks else masks
             for result_batch in sorted(found, key=lambda x: self._stages.running[x.query].output):
                 mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
                 if mine:
@@ -268,11 +268,11 @@ class QueryGraph:
             self._charge(processor.views)
             self._warn(processor)
             for view in processor.views:
-                self._tell(view, batch.told)
-            self._know()
-        seen = sum(int(np.count_nonzero(fate.seen)) for fate in fates.values())
+                self._report_watermarks(view, batch.producers)
+            self._add_labels()
+        seen = sum(int(np.count_nonzero(masks.seen)) for masks in arrival_masks.values())
         self.unseen = sum(len(x.times) for x in arrivals) - seen
-        self.late = sum(int(np.count_nonzero(fate.late)) for fate in fates.values())
+        self.late = sum(int(np.count_nonzero(masks.late)) for masks in arrival_masks.values())
         return results
 
     @property
@@ -292,10 +292,10 @@ class QueryGraph:
         for processor in self._processors:
             processor.delivered()
 
-    def place(self, size: int) -> None:
+    def choose_executor(self, size: int) -> None:
         """Decide where a batch of so many bytes runs."""
         for processor in self._processors:
-            processor.place(size)
+            processor.choose_executor(size)
 
     def reads_splits(self, stream: str) -> bool:
         """Whether tasks can read the next batch of a stream. Queries over queries need its tuples beside the driver."""
@@ -309,15 +309,15 @@ class QueryGraph:
         splits: Sequence[Split],
         now: int,
         floors: Mapping[str, int],
-    ) -> tuple[list[ResultBatch], int] | Refused:
+    ) -> tuple[list[ResultBatch], int] | TaskRefusal:
         """The results of tuples that tasks read, and how many tuples there were; or why they did not."""
-        self._know()
+        self._add_labels()
         (processor,) = self._processors
         for view in processor.views:
             view.scratch = ViewScratch()
         descriptor = self._snapshot.descriptors[stream]
         found = processor.split_batch(descriptor, self.pushdown(stream, labels), splits, now, floors)
-        if isinstance(found, Refused):
+        if isinstance(found, TaskRefusal):
             return found
         results, summaries = found
         self.warned = []
@@ -347,26 +347,26 @@ class QueryGraph:
                         own[view.running.output] = view.watermark_with(given[id(view)])
         return False
 
-    def _tell(self, producer: View, told: Told) -> None:
+    def _report_watermarks(self, producer: View, watermarks: ProducerWatermarks) -> None:
         """Tells the views that read the results of this one how its watermark moved. They do not look beyond the moment
         at which it ended."""
         for name in producer.readers:
             key = consumer_of(name)
             view = self._views.get(key) if key else None
-            if view is None or key is None or producer.scratch.course is None:
+            if view is None or key is None or producer.scratch.timeline is None:
                 continue
-            own = producer.scratch.courses.get(name, producer.scratch.course)
-            course = producer.scratch.course if view.running.mode == Mode.CUMULATIVE else own
+            own = producer.scratch.timelines.get(name, producer.scratch.timeline)
+            timeline = producer.scratch.timeline if view.running.mode == Mode.CUMULATIVE else own
             end = producer.scratch.ended_at
-            marks, alone = (x.marks if end is None else x.until(end).marks for x in (course, own))
-            told.marks.setdefault(id(view), {})[producer.running.output] = marks
-            told.own.setdefault((id(view), key[0]), {})[producer.running.output] = alone
+            marks, alone = (x.marks if end is None else x.until(end).marks for x in (timeline, own))
+            watermarks.marks.setdefault(id(view), {})[producer.running.output] = marks
+            watermarks.own.setdefault((id(view), key[0]), {})[producer.running.output] = alone
 
     def forget_labels(self, held: Collection[int]) -> bool:
         """When due, forgets all labels except these and those of tuples in the state; returns whether it was due."""
         if not self.dictionary.is_forgetting_due:
             return False
-        self._know()
+        self._add_labels()
         for processor in self._processors:
             processor.forget_visibilities()
         self.dictionary.forget({*held, *(x for processor in self._processors for x in processor.labels_held)})
@@ -472,10 +472,10 @@ class QueryGraph:
         labels."""
         self._snapshot, self._stages = CatalogSnapshot(), Stages.of(snapshot)
         self._rebuild(snapshot, self._stages, partitions, plain)
-        self._know()
-        self._rule(snapshot)
+        self._add_labels()
+        self._set_rules(snapshot)
         self._snapshot = snapshot
-        self._meet_subscribers()
+        self._update_subscribers()
 
 
 def _stage(group: str) -> int:

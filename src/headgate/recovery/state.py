@@ -159,6 +159,10 @@ class StateFolder:
     def table(self, file: str) -> pa.Table:
         return self._read(_TABLE.format(file))
 
+    def read(self, name: str) -> pa.Table:
+        """A table that `write` has written for a kept version."""
+        return self._read(name)
+
     def checkpoint(self, file: str) -> dict[str, str]:
         name = _CHECKPOINT.format(file)
         return self._reading(name, lambda: dict(json.loads(self._storage.read(name).to_pybytes())))
@@ -305,6 +309,8 @@ def _named(version: int, whole: Mapping[str, Any]) -> set[str]:
         *(_TABLE.format(file) for file in rest.get("tables", {}).values()),
         *(_LABELS.format(file) for file in rest.get("labels", {}).get("files", ())),
         *(_CHECKPOINT.format(file) for file, _ in rest.get("checkpoints", {}).values()),
+        *(_LABELS.format(file) for file in rest.get("live", {}).get("labels", ())),
+        *rest.get("live", {}).get("files", ()),
     }
 
 

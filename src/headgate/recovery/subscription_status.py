@@ -1,6 +1,6 @@
-"""Notices about subscriptions: that one is suspended, waits, has ended or is for another query now. Its subscriber, the
-owner of its stream and the operator are notified once for each change, also of changes made while no engine ran. That
-one nears a limit is for the owner and the operator alone: they can do something about it."""
+"""Notices about subscriptions: that one is suspended, waits, continues, has ended or is for another query now. Its
+subscriber, the owner of its stream and the operator are notified once for each change, also of changes made while no
+engine ran. That one nears a limit is for the owner and the operator alone: they can do something about it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from headgate.recovery.state import outgoing_of, plain_outgoing
 
 DROPPED = "what it was subscribed to was dropped"
 UNSUBSCRIBED = "the subscription was ended"
+AGAIN = "results come again"
 CHANGED = "what it is subscribed to was redefined; results from here on are those of the new definition"
 
 
@@ -37,7 +38,7 @@ class SubscriptionStatuses:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
 
-    def meet(self, snapshot: CatalogSnapshot) -> None:
+    def update(self, snapshot: CatalogSnapshot) -> None:
         """Records what has changed since the last snapshot."""
         now = {(x.name, x.query): x for x in snapshot.standings}
         for key, before in self._known.items():
@@ -50,6 +51,8 @@ class SubscriptionStatuses:
                 self._new.append(standing)
             elif not standing.word and known is not None and known.revision not in (None, standing.revision):
                 self._new.append(replace(standing, word="changed", why=CHANGED))
+            elif not standing.word and known is not None and known.word:
+                self._new.append(replace(standing, word="continues", why=AGAIN))
             if standing.word and known is not None:  # it is told of a change when it receives results again
                 now[key] = replace(standing, revision=known.revision)
         self._known = now

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.errors import SourceError
-from headgate.ingress.validation import Ingress, Whole
+from headgate.ingress.validation import Ingress, RawBatch
 from headgate.model.rejected import RejectedRows
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
@@ -22,11 +22,11 @@ from headgate.model.times import BEGINNING
 from headgate.model.tuples import TupleBatch
 from headgate.recovery.state import StateFolder
 
-ReadTable = Callable[[StreamDescriptor], Whole]
+ReadTable = Callable[[StreamDescriptor], RawBatch]
 """Reads everything that a table holds now, in its order."""
 
 
-def no_tables(descriptor: StreamDescriptor) -> Whole:
+def no_tables(descriptor: StreamDescriptor) -> RawBatch:
     raise SourceError(f"cannot read table {descriptor.name}: no reader of tables is given")
 
 
@@ -41,7 +41,7 @@ class Tables:
         self.unreadable: dict[str, SourceError] = {}
         self.snapshots: dict[str, TupleBatch] = {}
 
-    def meet(
+    def update(
         self, snapshot: CatalogSnapshot, ingress: Mapping[str, Ingress]
     ) -> tuple[Counter[str], list[RejectedRows]]:
         """Keeps exactly the tables that queries read. Returns how many tuples of each were read, and the rejected rows
@@ -50,7 +50,7 @@ class Tables:
         self.snapshots = {name: found for name, found in self.snapshots.items() if name in needed}
         self._files = {name: file for name, file in self._files.items() if name in needed}
         self.unreadable = {name: why for name, why in self.unreadable.items() if name in needed}
-        counts, refused = Counter[str](), list[RejectedRows]()
+        counts, rejected = Counter[str](), list[RejectedRows]()
         for name in sorted(needed - self.snapshots.keys() - self.unreadable.keys()):
             try:
                 whole = self._read(snapshot.descriptors[name])
@@ -59,12 +59,12 @@ class Tables:
                 error = fault if isinstance(fault, SourceError) else _unread(name, fault)
                 self.unreadable[name] = error
                 counts[name] += 0
-                refused.append(RejectedRows(name, str(error), [{}]))
+                rejected.append(RejectedRows(name, str(error), [{}]))
                 continue
             self.snapshots[name] = arrivals
             counts[name] += len(whole)
-            refused += [*whole.refused, *bad, *(RejectedRows(name, note, [{}]) for note in whole.notes)]
-        return counts, refused
+            rejected += [*whole.rejected, *bad, *(RejectedRows(name, note, [{}]) for note in whole.notes)]
+        return counts, rejected
 
     def forget(self) -> None:
         self.snapshots, self._files, self.unreadable = {}, {}, {}

@@ -38,7 +38,7 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StatementPredicate:
     """A predicate that rules read as a statement; `speakers` is None if anybody's counts."""
 
     arity: int
@@ -51,7 +51,7 @@ class Rules:
     """A policy's program, checked and compiled."""
 
     compiled: Compiled
-    wanted: Mapping[str, Wanted]
+    predicates: Mapping[str, StatementPredicate]
 
 
 def read_rules(text: str) -> Rules:
@@ -62,7 +62,7 @@ def read_rules(text: str) -> Rules:
     _check_context(core)
     _check_tables(core)
     _check_rights(core)
-    return Rules(compile_program(core, tracing=True, charged=True), _wanted(core))
+    return Rules(compile_program(core, tracing=True, charged=True), _predicates(core))
 
 
 def _check_context(core: Core) -> None:
@@ -99,15 +99,15 @@ def _check_rights(core: Core) -> None:
         raise fail(core.text, 0, "this policy gives no rights", hint)
 
 
-def _wanted(core: Core) -> dict[str, Wanted]:
-    found: dict[str, Wanted] = {}
+def _predicates(core: Core) -> dict[str, StatementPredicate]:
+    found: dict[str, StatementPredicate] = {}
     for atom in (atom for rule in core.rules for atom in rule.atoms() if atom.rel.kind == "said"):
         name, speakers = atom.rel.name, _speakers(atom)
         known = found.get(name)
         if known is not None:
             speakers = None if known.speakers is None or speakers is None else known.speakers | speakers
         table = core.tables.get(name)
-        found[name] = Wanted(len(atom.args) - 1, speakers, table.lifetime if table is not None else None)
+        found[name] = StatementPredicate(len(atom.args) - 1, speakers, table.lifetime if table is not None else None)
     return found
 
 
@@ -169,4 +169,14 @@ class PolicyEngine:
         return prove(self._engine, (Rel(name), row)) if self._engine is not None else []
 
 
-__all__ = ["BUDGET", "RIGHTS", "Diverged", "PolicyEngine", "Rules", "Said", "TextError", "Wanted", "read_rules"]
+__all__ = [
+    "BUDGET",
+    "RIGHTS",
+    "Diverged",
+    "PolicyEngine",
+    "Rules",
+    "Said",
+    "StatementPredicate",
+    "TextError",
+    "read_rules",
+]

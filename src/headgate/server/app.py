@@ -27,7 +27,8 @@ from headgate.access.request import Result
 from headgate.cql import parse_script
 from headgate.cql.reading import object_name, target
 from headgate.cql.rights import permission
-from headgate.egress.delivery_log import DeliveryLog, Position
+from headgate.egress.delivery_log import DeliveryLog, LogPosition
+from headgate.egress.level_logs import LevelLogs, Logs
 from headgate.egress.owner_files import last_lines
 from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.ingress.ingress_log import IngressLog
@@ -38,7 +39,7 @@ from headgate.protocol import EVENTS, POSITION, PRODUCER, SEQUENCE, SIGNATURE, S
 from headgate.server.answers import Refused, error_answer, headgate_error
 from headgate.server.certificates import certified_user
 from headgate.server.dispatch import Connection, Dispatcher
-from headgate.server.engine import Engine
+from headgate.server.engine import ServerEngine
 from headgate.server.guard import BEARER, Guard
 from headgate.server.metrics import Metrics
 from headgate.server.positions import Positions
@@ -125,18 +126,24 @@ class Parts:
     """What the server is made of."""
 
     headgate: Headgate
-    engine: Engine
+    engine: ServerEngine
     log: DeliveryLog
     ingress: IngressLog
     positions: Positions
     settings: Settings
     owners: Path
     metrics_token: str = ""
+    level_logs: LevelLogs | None = None
+    """The logs of levels that are kept apart; None: `log` is for all levels."""
+
+    @property
+    def logs(self) -> Logs:
+        return self.log if self.level_logs is None else self.level_logs
 
 
 def make_app(parts: Parts) -> FastAPI:
-    dispatcher = Dispatcher(parts.headgate, parts.log, parts.positions)
-    metrics = Metrics(parts.engine, dispatcher, parts.log, parts.ingress)
+    dispatcher = Dispatcher(parts.headgate, parts.logs, parts.positions)
+    metrics = Metrics(parts.engine, dispatcher, parts.logs, parts.ingress)
     operations = Operations(parts, dispatcher, metrics)
 
     @asynccontextmanager
@@ -307,6 +314,8 @@ class Operations:
         )
         waiting = await asyncio.to_thread(self._publishing.publish, token, given)
         done = await asyncio.wrap_future(waiting)
+        if done.is_repeat:
+            await asyncio.to_thread(self._publishing.record_repeat, token, given)
         return Taken(rows=done.rows, repeat=done.is_repeat)
 
     async def rejected(
@@ -373,7 +382,7 @@ class Operations:
                 raise Conflict(
                     "cannot send results: you are not subscribed to this stream", hint="run SUBSCRIBE TO first"
                 )
-            start = self._parts.log.end() if begin == "now" else Position()
+            start = self._dispatcher.end(standing) if begin == "now" else LogPosition()
             if position:
                 start = self._dispatcher.read_position(position, standing)
             return Connection(token, standing, start, rendering(_columns(thing)))

@@ -23,10 +23,13 @@ from websockets.exceptions import InvalidState
 
 from headgate.errors import StoreError
 
-HANDSHAKE_SECONDS = 30.0
+HANDSHAKE_SECONDS = 20.0
 """How long it may take until a connection is encrypted."""
-HEADER_SECONDS = 30.0
+HEADER_SECONDS = 10.0
 """How long the head of a request may take to arrive."""
+KEPT_SECONDS = 60
+"""How long a connection is kept for the next request. Clients give theirs up earlier (httpx, and so ours, after 5): one
+that both give up at the same moment would be closed under a request that is on its way."""
 RECEIVE_BUFFER = 16 << 10
 """Bytes that an encrypted connection reads at once, for which it holds a buffer from its first moment on."""
 SEND_BUFFER = 64 << 10

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from headgate.egress.delivery_log import DeliveryLog, Entry, Position
+from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition
 from headgate.egress.filter import permits_all, permitted
+from headgate.egress.level_logs import Logs
 from headgate.egress.sinks import Address
 from headgate.errors import AuthenticationFailed, LeaseLost
 from headgate.logs import failure
@@ -26,12 +27,14 @@ from headgate.model.snapshot import CatalogSnapshot, SubscriptionStatus
 from headgate.recovery.subscription_status import DROPPED
 from headgate.server.connections import Link
 from headgate.server.positions import Positions
-from headgate.server.rendering import CHANGED, LOST, Rendering
+from headgate.server.rendering import CHANGED, LOST, Rendering, SharedLines
 from headgate.service import Headgate
-from headgate.service.headgate import Reader
+from headgate.service.headgate import ResultReader
 
 CHUNK_ROWS, CHUNK_BYTES = 256, 32 << 10
 """What is decided about at a time for one connection; a single larger result is a chunk of its own."""
+TOGETHER = 32
+"""Chunks that the event loop gets at once."""
 SESSION_ENDED = "your session has ended"
 UNSUBSCRIBED = "you are not subscribed any more"
 FAULT = "the server has a fault"
@@ -53,9 +56,9 @@ class Connection:
 
     token: str
     standing: SubscriptionStatus
-    position: Position
+    position: LogPosition
     rendering: Rendering
-    told: Position = field(default_factory=Position)
+    told: LogPosition = field(default_factory=LogPosition)
     """Up to which position the reader was told that results were removed."""
     link: Link | None = None
     woken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,10 +87,28 @@ class Chunk:
     more: bool = False
 
 
+class Answers:
+    """Chunks on their way to the event loop, some at a time: to wake it for each one takes longer than to make it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._given: list[tuple[asyncio.Future[Chunk], Chunk]] = []
+
+    def give(self, future: asyncio.Future[Chunk], chunk: Chunk) -> None:
+        self._given.append((future, chunk))
+        if len(self._given) >= TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        given, self._given = self._given, []
+        if given:
+            _quietly(self._loop, _answer, given)
+
+
 class Dispatcher:
-    def __init__(self, headgate: Headgate, log: DeliveryLog, positions: Positions) -> None:
-        self._headgate, self._log, self._positions = headgate, log, positions
-        self._waiting: queue.SimpleQueue[tuple[Connection, Callable[[Chunk], None]] | None] = queue.SimpleQueue()
+    def __init__(self, headgate: Headgate, logs: Logs, positions: Positions) -> None:
+        self._headgate, self._logs, self._positions = headgate, logs, positions
+        self._waiting: queue.SimpleQueue[tuple[Connection, asyncio.Future[Chunk]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="dispatch", daemon=True)
         self.connections: set[Connection] = set()
         self._standings: tuple[CatalogSnapshot, dict[tuple[str, str], SubscriptionStatus]] = CatalogSnapshot(), {}
@@ -96,17 +117,17 @@ class Dispatcher:
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._log.wake = lambda queries: _quietly(self._loop, self._wake, queries)
+        self._logs.wake = lambda readers: _quietly(self._loop, self._wake, readers)
         self._thread.start()
 
     def stop(self) -> None:
-        self._log.wake = lambda _: None
+        self._logs.wake = lambda _: None
         self._waiting.put(None)
         self._thread.join()
 
-    def _wake(self, queries: set[str] | None = None) -> None:
+    def _wake(self, readers: set[tuple[str, str]] | None = None) -> None:
         for connection in self.connections:
-            if queries is None or connection.standing.query in queries:
+            if readers is None or connection.key in readers:
                 connection.woken.set()
 
     # For connections --------------------------------------------------------------------------------------------------
@@ -115,7 +136,7 @@ class Dispatcher:
         """The next chunk, possibly empty. Raises AuthenticationFailed if the session has ended."""
         connection.forget_arrived()
         answer: asyncio.Future[Chunk] = self._loop.create_future()
-        self._waiting.put((connection, lambda chunk: _quietly(self._loop, _answer, answer, chunk)))
+        self._waiting.put((connection, answer))
         return await answer
 
     async def settle(self) -> None:
@@ -160,33 +181,36 @@ class Dispatcher:
                 if (more := self._waiting.get()) is None:
                     return
                 waiting.append(more)
+            answers = Answers(self._loop)
             try:
-                self._round(waiting)
+                self._round(waiting, answers)
             except Exception as error:
                 failure("server", "results could not be sent", error)
                 for _, answer in waiting:
-                    answer(Chunk(ended=FAULT))
+                    answers.give(answer, Chunk(ended=FAULT))
+            answers.flush()
 
-    def _round(self, waiting: list[tuple[Connection, Callable[[Chunk], None]]]) -> None:
-        found = [(x, answer, self._log.read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
+    def _round(self, waiting: list[tuple[Connection, asyncio.Future[Chunk]]], answers: Answers) -> None:
+        found = [(x, answer, self._log(x).read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
         for connection, answer, _ in (x for x in found if not x[2]):
-            answer(self._idle(connection))
+            answers.give(answer, self._idle(connection))
         found = [x for x in found if x[2]]
         if not found:
             return
-        decided = self._decide([(connection, entries) for connection, _, entries in found])
+        decided, lines = self._decide([(connection, entries) for connection, _, entries in found]), SharedLines()
         for (connection, answer, entries), (allowed, out, flight, ended) in zip(found, decided, strict=True):
             try:
-                content = b"" if ended else self._content(connection, allowed, out)
+                content = b"" if ended else self._content(connection, allowed, out, lines)
                 if not ended:
                     content = self._notice_of_loss(connection, entries[0].lost) + content
             except Exception as error:  # one reader's results harm no other reader
                 failure("server", "results could not be written", error)
-                answer(Chunk(ended=FAULT))
+                answers.give(answer, Chunk(ended=FAULT))
                 continue
             if not ended:
                 connection.position = entries[-1].positions[-1]
-            answer(Chunk(content, flight, ended, more=not ended))
+            more = not ended and self._log(connection).waits(*connection.key, connection.position)
+            answers.give(answer, Chunk(content, flight, ended, more=more))
 
     def _idle(self, connection: Connection) -> Chunk:
         """Nothing to send; but perhaps the session or the subscription has ended."""
@@ -194,7 +218,9 @@ class Dispatcher:
             self._headgate.principal(connection.token)
             now = self._headgate.snapshot()
             ended = self._ended(connection, now)
-            return Chunk(b"" if ended else self.lost(connection), ended=ended)
+            content = b"" if ended else self.lost(connection)
+            connection.position = self._log(connection).passed(*connection.key, connection.position)
+            return Chunk(content, ended=ended)
         except AuthenticationFailed:
             return Chunk(ended=SESSION_ENDED)
 
@@ -240,23 +266,24 @@ class Dispatcher:
         flight = Flight([x.batch for x in allowed if len(x.batch)])
         return allowed, subscriber, flight if flight.batches else None, ""
 
-    def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient) -> bytes:
+    def _content(self, connection: Connection, allowed: Iterable[Entry], out: Recipient, lines: SharedLines) -> bytes:
         address, parts = Address.of(out), list[bytes]()
         for entry in allowed:
-            shown = [self._positions.shown(x, self._log.history, *connection.key) for x in entry.positions]
+            history = self._log(connection).history
+            shown = [self._positions.shown(x, history, *connection.key) for x in entry.positions]
             if entry.batch.word:
                 parts.append(connection.rendering.notice(entry.batch.word, shown[0]))
             else:
-                parts.append(connection.rendering.results(entry.batch, shown, address))
+                parts.append(connection.rendering.results(entry.batch, shown, address, lines))
                 self.sent += len(shown)
         return b"".join(parts)
 
     def lost(self, connection: Connection) -> bytes:
         """A notice, if results were removed that this reader had not read, and it was not told."""
-        return self._notice_of_loss(connection, self._log.lost(*connection.key, connection.position))
+        return self._notice_of_loss(connection, self._log(connection).lost(*connection.key, connection.position))
 
     @staticmethod
-    def _notice_of_loss(connection: Connection, lost: Position | None) -> bytes:
+    def _notice_of_loss(connection: Connection, lost: LogPosition | None) -> bytes:
         if lost is None or lost <= connection.told:
             return b""
         connection.told = lost
@@ -277,20 +304,29 @@ class Dispatcher:
 
     def shown(self, connection: Connection) -> str:
         """Where a connection goes on, as its reader sees it."""
-        return self._positions.shown(connection.position, self._log.history, *connection.key)
+        return self._positions.shown(connection.position, self._log(connection).history, *connection.key)
 
-    def read_position(self, text: str, standing: SubscriptionStatus) -> Position:
-        return self._positions.read(text, self._log.history, standing.name, standing.query)
+    def read_position(self, text: str, standing: SubscriptionStatus) -> LogPosition:
+        log = self._logs.of(standing.outgoing.level)
+        return self._positions.read(text, log.history, standing.name, standing.query)
+
+    def end(self, standing: SubscriptionStatus) -> LogPosition:
+        """The position after everything that there is for a subscription."""
+        return self._logs.of(standing.outgoing.level).end()
+
+    def _log(self, connection: Connection) -> DeliveryLog:
+        return self._logs.of(connection.standing.outgoing.level)
 
 
-def _is_own(reader: Reader, out: Recipient) -> bool:
+def _is_own(reader: ResultReader, out: Recipient) -> bool:
     """Whether a subscription is this reader's, at its level, and uses no role that its session lacks."""
     return (out.user, out.level) == (reader.user, reader.level) and out.roles <= reader.roles
 
 
-def _answer(future: asyncio.Future[Chunk], chunk: Chunk) -> None:
-    if not future.done():
-        future.set_result(chunk)
+def _answer(given: Sequence[tuple[asyncio.Future[Chunk], Chunk]]) -> None:
+    for future, chunk in given:
+        if not future.done():
+            future.set_result(chunk)
 
 
 def _quietly(loop: asyncio.AbstractEventLoop, act: Callable[..., None], *given: object) -> None:

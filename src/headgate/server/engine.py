@@ -15,18 +15,18 @@ from headgate.egress.sinks import Sink
 from headgate.errors import HeadgateError
 from headgate.logs import event, failure
 from headgate.model.limits import Limits
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
 from headgate.service import Headgate
 
 if TYPE_CHECKING:
-    from headgate.service.runs import Processing
+    from headgate.service.runs import LevelsApart, Processing
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 OFTEN = 0.25
 """How often, in seconds, to look whether somebody has subscribed."""
 
 
-class Engine(Protocol):
+class ServerEngine(Protocol):
     """What the server needs of an engine; tests give one that runs without Spark."""
 
     @property
@@ -40,7 +40,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def counts(self) -> Counts: ...
+    def counts(self) -> RunCounts: ...
 
     @property
     def failed(self) -> int:
@@ -66,8 +66,11 @@ class SparkEngine:
         master: str,
         ingress: Path,
         limits: Limits | None = None,
+        levels: Callable[[], LevelsApart] | None = None,
     ) -> None:
+        """`levels`: each level has a processor of its own."""
         self._headgate, self._home, self._sinks = headgate, home, sinks
+        self._levels = levels
         self._master, self._ingress, self._limits = master, ingress, limits
         self._asked = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine")
@@ -76,8 +79,8 @@ class SparkEngine:
         self.starts = 0
 
     @property
-    def counts(self) -> Counts:
-        return self._processing.counts if self._processing is not None else Counts()
+    def counts(self) -> RunCounts:
+        return self._processing.counts if self._processing is not None else RunCounts()
 
     @property
     def failed(self) -> int:
@@ -116,16 +119,19 @@ class SparkEngine:
         self.is_idle = False
 
     def _run(self) -> None:
+        from headgate.recovery.deadlines import Governing
         from headgate.service.runs import Processing
 
         self.starts += 1
         work = self._processing = Processing(
             self._headgate,
             self._home,
-            self._sinks(),
+            self._sinks() if self._levels is None else (),
             master=self._master,
             ingress=self._ingress,
             limits=self._limits,
+            levels=self._levels() if self._levels is not None else None,
+            governing=Governing(),
         )
         try:
             work.follow(lambda: self._watch(work))

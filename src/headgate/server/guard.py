@@ -30,10 +30,12 @@ _HTTPS = {"Strict-Transport-Security": "max-age=31536000"}
 _BUDGET = 8
 """The bodies of all requests together may have this many times the largest one."""
 BEARER = "bearer "
+_FAULT = 1011
+"""The code with which a WebSocket is closed by a fault of the server."""
 
 
 @dataclass
-class Budget:
+class BodyBudget:
     """Bytes of bodies that are held at the moment."""
 
     most: int
@@ -47,7 +49,7 @@ class Guard:
         self, app: ASGIApp, settings: Settings, recognise: Callable[[str], object], anonymous: frozenset[str]
     ) -> None:
         self._app, self._settings, self._recognise, self._anonymous = app, settings, recognise, anonymous
-        self._budget = Budget(_BUDGET * settings.body_bytes)
+        self._budget = BodyBudget(_BUDGET * settings.body_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -102,7 +104,11 @@ class Guard:
         except HeadgateError as error:
             await error_answer(error)(scope, receive, safely)
             return
-        await self._app(scope, receive, safely)
+        try:
+            await self._app(scope, receive, safely)
+        except Exception as error:  # its text could repeat a value, and the web server would log it
+            failure("server", "a request failed", error, path=scope["path"])
+            await send({"type": "websocket.close", "code": _FAULT})
 
     async def _admit(self, scope: Scope) -> None:
         if scope["path"] in self._anonymous:

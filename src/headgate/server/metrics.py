@@ -8,15 +8,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.level_logs import Logs
 from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import source_shown
+from headgate.recovery.counts import RunCounts
 from headgate.server.dispatch import Dispatcher
-from headgate.server.engine import Engine
+from headgate.server.engine import ServerEngine
 
 
 class Metrics(Collector):
-    def __init__(self, engine: Engine, dispatcher: Dispatcher, log: DeliveryLog, ingress: IngressLog) -> None:
+    def __init__(self, engine: ServerEngine, dispatcher: Dispatcher, log: Logs, ingress: IngressLog) -> None:
         self._engine, self._dispatcher, self._log, self._ingress = engine, dispatcher, log, ingress
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -33,7 +34,7 @@ class Metrics(Collector):
         for stream, n in dict(counts.tuples).items():
             tuples.add_metric([source_shown(stream)], n)
         rejected = CounterMetricFamily("headgate_rejected", "tuples rejected", labels=["stream", "reason"])
-        for (stream, reason), n in dict(counts.refused).items():
+        for (stream, reason), n in dict(counts.rejected).items():
             rejected.add_metric([source_shown(stream), reason], n)
         late = CounterMetricFamily("headgate_late", "tuples that came late", labels=["stream"])
         for stream, n in dict(counts.late).items():
@@ -47,6 +48,7 @@ class Metrics(Collector):
         for stream in dict(counts.tuples):
             waiting.add_metric([source_shown(stream)], self._ingress.waiting(stream))
         yield from (tuples, rejected, late, lag, waiting)
+        yield from _deadlines(counts)
         yield CounterMetricFamily("headgate_published", "tuples taken into the ingress log", self._ingress.rows)
         yield CounterMetricFamily("headgate_published_repeats", "requests that were repeats", self._ingress.repeats)
         yield CounterMetricFamily(
@@ -56,3 +58,27 @@ class Metrics(Collector):
         yield CounterMetricFamily("headgate_resets", "connections reset by a lost right", self._dispatcher.resets)
         yield GaugeMetricFamily("headgate_subscribers", "subscribers connected", len(self._dispatcher.connections))
         yield GaugeMetricFamily("headgate_delivery_log_bytes", "bytes of results kept for readers", self._log.size)
+
+
+def _deadlines(counts: RunCounts) -> Iterator[Metric]:
+    """By query (its number) and level of its readers; of levels, what the last control period was like."""
+    queries, levels = counts.due
+    if not queries:
+        return
+    pieces = CounterMetricFamily(
+        "headgate_deadline_transactions", "work of queries with deadlines", labels=["query", "level", "outcome"]
+    )
+    for x in queries:
+        for outcome in ("admitted", "rejected", "timely", "missed"):
+            pieces.add_metric([x.query, x.level, outcome], getattr(x, outcome))
+    yield pieces
+    for name, about in (
+        ("misses", "admitted work that missed its deadline"),
+        ("utilisation", "use of the processor"),
+        ("quality", "QoS"),
+        ("limit", "limit on the sum of estimates"),
+    ):
+        found = GaugeMetricFamily(f"headgate_deadline_{name}_percent", f"{about}, last period", labels=["level"])
+        for level in levels:
+            found.add_metric([level.level], getattr(level, name))
+        yield found

@@ -13,7 +13,7 @@ import struct
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from headgate.egress.delivery_log import Position
+from headgate.egress.delivery_log import LogPosition
 from headgate.errors import Conflict
 
 _FORM = struct.Struct(">Qq")
@@ -23,15 +23,15 @@ class Positions:
     def __init__(self, key: bytes) -> None:
         self._cipher = AESSIV(key)
 
-    def shown(self, position: Position, *reader: str) -> str:
+    def shown(self, position: LogPosition, *reader: str) -> str:
         """`reader` is the history of the log, the subscriber and the query."""
         sealed = self._cipher.encrypt(_FORM.pack(position.version, position.place), _bound(reader))
         return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
-    def read(self, text: str, *reader: str) -> Position:
+    def read(self, text: str, *reader: str) -> LogPosition:
         try:
             sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            return Position(*_FORM.unpack(self._cipher.decrypt(sealed, _bound(reader))))
+            return LogPosition(*_FORM.unpack(self._cipher.decrypt(sealed, _bound(reader))))
         except (InvalidTag, binascii.Error, ValueError, struct.error):
             raise Conflict(
                 "cannot go on from this position: it is not one of yours in this stream",

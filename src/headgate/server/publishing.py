@@ -17,13 +17,13 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from headgate.access.definitions import PUBLISH, SIGNED
 from headgate.errors import AccessDenied, Conflict
 from headgate.ingress.ingress_log import Acknowledged, IngressLog, Producer
-from headgate.ingress.published import Malformed, TooManyRows, check_tuples, read_arrow, read_json
+from headgate.ingress.published import MalformedRows, TooManyRows, check_tuples, read_arrow, read_json
 from headgate.model.stream import StreamDescriptor
 from headgate.protocol import ARROW_STREAM, JSON_LINES, signed_message
 from headgate.server.answers import Refused
 from headgate.server.settings import Settings
 from headgate.service import Headgate
-from headgate.service.headgate import Sender
+from headgate.service.headgate import PublishingSession
 from headgate.service.snapshots import descriptor_of
 
 _NAME = re.compile(r"[\w.:-]{0,128}", re.ASCII)
@@ -57,19 +57,25 @@ class Publishing:
             raise Conflict(
                 "cannot publish to this stream: it has another source", hint="create it with `SOURCE publish`"
             )
+        signed = dict(source.options).get(SIGNED) == "true"
         try:
-            self._verify(sender, given, required=dict(source.options).get(SIGNED) == "true")
+            self._verify(sender, given, required=signed)
             sequence = _sequence(given)
             self._make_room(descriptor_of(sender.stream).name)
             table = self._read(descriptor_of(sender.stream), sender, given)
-        except (AccessDenied, Malformed) as error:
+        except (AccessDenied, MalformedRows) as error:
             self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", error.message)
-            if isinstance(error, Malformed):
+            if isinstance(error, MalformedRows):
                 rows = [{"row": x.row, "message": x.reason} for x in error.wrong.rows]
                 raise Refused(400, "malformed", error.message, hint=error.hint, rows=rows) from None
             raise
         producer = Producer(sender.user, str(sender.level), given.producer)
-        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence)
+        return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence, for_ever=signed)
+
+    def record_repeat(self, token: str, given: Published) -> None:
+        """A sender that was not answered, or somebody who sends again what another has sent: an auditor sees which."""
+        reason = f"sequence number {given.sequence} was taken before; nothing is taken again"
+        self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", reason)
 
     def _make_room(self, stream: str) -> None:
         """Senders wait for an engine that is behind. They are not told whether there is a reader at all."""
@@ -81,7 +87,7 @@ class Publishing:
         hint = "its tuples wait to be processed; send it again later"
         raise Refused(429, "busy", "cannot take the request: the stream is full", hint=hint, retry=1)
 
-    def _sender(self, token: str, given: Published) -> Sender:
+    def _sender(self, token: str, given: Published) -> PublishingSession:
         """The permission is recorded once for each session and stream, a refusal each time."""
         sender = self._headgate.sender(token, given.name, given.owner, record=False)
         key = (sender.session, sender.stream.id)
@@ -92,7 +98,7 @@ class Publishing:
             self._recorded.add(key)
         return sender
 
-    def _read(self, descriptor: StreamDescriptor, sender: Sender, given: Published) -> pa.Table:
+    def _read(self, descriptor: StreamDescriptor, sender: PublishingSession, given: Published) -> pa.Table:
         try:
             read = {JSON_LINES: read_json, ARROW_STREAM: read_arrow}.get(given.media_type)
             if read is None:
@@ -105,12 +111,15 @@ class Publishing:
         return table
 
     @staticmethod
-    def _verify(sender: Sender, given: Published, *, required: bool) -> None:
-        """A signature must be that of one of the user's keys, over everything that the request says."""
+    def _verify(sender: PublishingSession, given: Published, *, required: bool) -> None:
+        """A signature must be that of one of the user's keys, over everything that the request says, with a number:
+        whoever has seen a request without one could send it again."""
         if not given.signature:
             if required:
                 raise AccessDenied("cannot publish: this stream takes signed requests only")
             return
+        if not given.sequence:
+            raise AccessDenied("cannot publish: a signed request needs a sequence number")
         message = signed_message(given.stream, sender.user, given.producer, given.sequence, given.body)
         try:
             signature = base64.b64decode(given.signature, validate=True)

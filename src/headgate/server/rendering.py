@@ -19,6 +19,21 @@ CHANGED = "the stream has new columns; connect again to receive them"
 LOST = "results were removed before you read them; this goes on with the oldest that are left"
 
 
+class SharedLines:
+    """Results as lines of JSON, made once for all readers who get the same ones and see their labels alike."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[ResultBatch, list[str]]] = {}
+
+    def of(self, batch: ResultBatch, address: Address) -> list[str]:
+        """INVARIANT: a batch is kept with its lines, so that the identity of its columns is nobody else's."""
+        columns = id(batch.values), id(batch.times), id(batch.labels), id(batch.kinds)
+        key = (*columns, address.columns, address.named)
+        if key not in self._known:
+            self._known[key] = batch, lines_of(batch, address)
+        return self._known[key][1]
+
+
 class Rendering(ABC):
     media_type: str
 
@@ -33,7 +48,7 @@ class Rendering(ABC):
         return True
 
     @abstractmethod
-    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes: ...
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address, lines: SharedLines) -> bytes: ...
 
     @abstractmethod
     def notice(self, word: dict[str, str], position: str) -> bytes:
@@ -46,17 +61,15 @@ class Rendering(ABC):
         return b""
 
 
-class Events(Rendering):
+class EventRendering(Rendering):
     media_type = "text/event-stream"
 
     def begin(self) -> bytes:
         return b"retry: 1000\n\n"
 
-    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
-        lines = lines_of(batch, address)
-        return "".join(
-            f"id: {position}\nevent: result\ndata: {line}\n\n" for position, line in zip(positions, lines, strict=True)
-        ).encode()
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address, lines: SharedLines) -> bytes:
+        both = zip(positions, lines.of(batch, address), strict=True)
+        return "".join(f"id: {position}\nevent: result\ndata: {line}\n\n" for position, line in both).encode()
 
     def notice(self, word: dict[str, str], position: str) -> bytes:
         known = f"id: {position}\n" if position else ""
@@ -69,11 +82,9 @@ class Events(Rendering):
 class Lines(Rendering):
     media_type = "application/x-ndjson"
 
-    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
-        lines = lines_of(batch, address)
-        return "".join(
-            f'{{"position": "{position}", {line[1:]}\n' for position, line in zip(positions, lines, strict=True)
-        ).encode()
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address, lines: SharedLines) -> bytes:
+        both = zip(positions, lines.of(batch, address), strict=True)
+        return "".join(f'{{"position": "{position}", {line[1:]}\n' for position, line in both).encode()
 
     def notice(self, word: dict[str, str], position: str) -> bytes:
         return f"{json_line({'position': position, **word} if position else word)}\n".encode()
@@ -116,7 +127,7 @@ class ArrowStream(Rendering):
                 writer.write_batch(batch)
         return bytes(sink.getvalue())[begin:-8]
 
-    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address) -> bytes:
+    def results(self, batch: ResultBatch, positions: Sequence[str], address: Address, lines: SharedLines) -> bytes:  # noqa: ARG002
         labels = pa.array(shown_kinds(batch.kinds, address.named), pa.string()).take(pa.array(batch.labels))
         times = pa.array(batch.times, pa.int64()).cast(pa.timestamp("ms", "UTC"))
         missing = [pa.nulls(len(batch)) for _ in self._columns[len(batch.values) :]]
@@ -138,4 +149,4 @@ class ArrowStream(Rendering):
         return b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
-RENDERINGS: dict[str, type[Rendering]] = {x.media_type: x for x in (Events, Lines, ArrowStream)}
+RENDERINGS: dict[str, type[Rendering]] = {x.media_type: x for x in (EventRendering, Lines, ArrowStream)}

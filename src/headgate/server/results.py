@@ -66,8 +66,8 @@ class Results:
             self.connection.link.reset()
 
     async def _send_all(self, write: Write, leaving: asyncio.Future[None]) -> None:
-        """Signs of life come at a time that only what was sent to this reader decides: a connection is woken by results
-        for others too, and must not show it."""
+        """Signs of life come at a time that only what was sent to this reader decides: a connection is woken by changes
+        of rights too, and must not show it."""
         connection, rendering, used = self.connection, self.connection.rendering, time.monotonic()
         await self._write(write, rendering.begin() + self._dispatcher.lost(connection))
         quiet_until = time.monotonic() + self._settings.heartbeat_seconds

@@ -11,25 +11,37 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from headgate.egress.delivery_log import DeliveryLog
+from headgate.egress.level_logs import LevelLogs
 from headgate.egress.owner_files import OwnerFiles
 from headgate.errors import StoreError
 from headgate.home import SOCKET, socket_path
 from headgate.ingress.ingress_log import IngressLog
 from headgate.logs import event
 from headgate.server.app import Parts, make_app
+from headgate.server.architecture import check_architecture
 from headgate.server.certificates import tls_context
-from headgate.server.connections import HANDSHAKE_SECONDS, LimitedProtocol, SocketProtocol, hold_little, limited
+from headgate.server.connections import (
+    HANDSHAKE_SECONDS,
+    KEPT_SECONDS,
+    LimitedProtocol,
+    SocketProtocol,
+    hold_little,
+    limited,
+)
 from headgate.server.engine import SparkEngine
 from headgate.server.home import check_private, secret
 from headgate.server.positions import Positions
 from headgate.server.settings import Settings
 from headgate.service import Headgate
 from headgate.service.folders import Folders
+
+if TYPE_CHECKING:
+    from headgate.service.runs import LevelsApart
 
 _LARGEST_MESSAGE = 4096
 """Bytes of a message over a WebSocket: clients send none."""
@@ -43,8 +55,22 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
     check_private(home)
     engine_home = home / "engine"
     engine_home.mkdir(exist_ok=True, mode=0o700)
+    check_architecture(engine_home, settings.architecture)
     owners = engine_home / "owners"
-    log = DeliveryLog(engine_home / "delivery", most=settings.log_bytes, longest=3600.0 * settings.log_hours)
+
+    def made(folder: Path) -> DeliveryLog:
+        return DeliveryLog(folder, most=settings.log_bytes, longest=3600.0 * settings.log_hours)
+
+    log = made(engine_home / "delivery")
+    logs = LevelLogs(lambda level: made(engine_home / "level-delivery" / level.encode().hex()))
+
+    def apart() -> LevelsApart:
+        from headgate.server.apart import levels_apart
+
+        chosen = settings.architecture, settings.level_memory, settings.level_backlog
+        return levels_apart(headgate, engine_home, owners, logs, *chosen)
+
+    together = settings.architecture == "trusted"
     with ExitStack() as stack:
         ingress = IngressLog(home / "ingress", settings.ingress_bytes)
         stack.callback(ingress.close)
@@ -56,10 +82,11 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
             master=settings.master,
             ingress=home / "ingress",
             limits=settings.limits,
+            levels=None if together else apart,
         )
         positions = Positions(secret(home / "positions.key"))
         token = secret(home / "metrics.token").hex()
-        yield Parts(headgate, engine, log, ingress, positions, settings, owners, token)
+        yield Parts(headgate, engine, log, ingress, positions, settings, owners, token, None if together else logs)
 
 
 class _Server(uvicorn.Server):
@@ -150,6 +177,8 @@ class Serving:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # who a client is, it does not say itself
+            timeout_keep_alive=KEPT_SECONDS,
             timeout_graceful_shutdown=_GRACE,
             h11_max_incomplete_event_size=64 << 10,
             ssl_context_factory=(lambda _, __: context) if context is not None else None,

@@ -12,6 +12,7 @@ from headgate.errors import Conflict
 from headgate.model.limits import SETTINGS, Limits
 
 _USUAL = Limits()
+ARCHITECTURES = ("trusted", "replicated", "kernelized")
 FILE = "server.toml"
 _PREFIX = "HEADGATE_SERVE_"
 
@@ -30,6 +31,10 @@ class Settings:
     stall_seconds: how long a subscriber may take no bytes before its connection is reset
     log_bytes, log_hours: bytes of results that are kept for readers, and for how long
     ingress_bytes: bytes of published tuples of one stream that may wait for the engine
+    architecture: who computes for whom: `trusted`, one processor for all levels; `replicated` or `kernelized`, a
+        processor for each level, in a process of its own
+    level_memory, level_backlog: what one level may use, if levels have processors of their own: bytes of memory (0: no
+        limit), and bytes of tuples that may wait for it
     view_tuples, view_rows, view_bytes, text_bytes: the limits of one view (`Limits`); their defaults follow the memory
         of the machine. `headgate run` goes by them too
     """
@@ -51,6 +56,9 @@ class Settings:
     log_bytes: int = 1 << 30
     log_hours: int = 168
     ingress_bytes: int = 256 << 20
+    architecture: str = "trusted"
+    level_memory: int = 0
+    level_backlog: int = 1 << 30
     view_tuples: int = _USUAL.tuples
     view_rows: int = _USUAL.rows
     view_bytes: int = _USUAL.bytes
@@ -61,6 +69,9 @@ class Settings:
             raise Conflict("cannot serve without TLS: the server would listen beyond this machine", hint="use TLS")
         if bool(self.certificate) != bool(self.key):
             raise Conflict("cannot use the certificate: certificate and key are given together")
+        if self.architecture not in ARCHITECTURES:
+            known = ", ".join(ARCHITECTURES)
+            raise Conflict(f"there is no architecture `{self.architecture}`", hint=f"there are {known}")
         if self.client_authority and not self.tls:
             raise Conflict("cannot recognise certificates of clients: that needs TLS")
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import headgate
 from headgate.errors import HeadgateError
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 FOLDER = "headgate_environment"
 """The folder that Spark unpacks the archive into, in the working directory of each executor."""
@@ -78,7 +78,7 @@ def _required(name: str, found: dict[str, Distribution]) -> dict[str, Distributi
     return found
 
 
-def check_workers(spark: SparkSession, place: Place | None) -> None:
+def check_workers(spark: SparkSession, place: StateLocation | None) -> None:
     """Refuses tasks on a cluster whose workers cannot run our code or do not reach the state: each task reads and
     writes it."""
     master = str(spark.sparkContext.master)
@@ -94,7 +94,7 @@ def check_workers(spark: SparkSession, place: Place | None) -> None:
         raise HeadgateError(f"cannot compute in tasks on `{master}`: {found[0]}", hint="use --execution driver")
 
 
-def problems(spark: SparkSession, place: Place | None = None) -> list[str]:
+def problems(spark: SparkSession, place: StateLocation | None = None) -> list[str]:
     """What workers lack: a line for each, and none if all can run our code, and read and write at this place. All slots
     of the cluster are asked at the same time, so that each executor answers."""
     wanted, version = headgate.__version__, tuple(sys.version_info[:2])
@@ -145,7 +145,7 @@ def problems(spark: SparkSession, place: Place | None = None) -> list[str]:
 
 
 @contextmanager
-def _probing(probes: Place | None, slots: int) -> Iterator[Callable[[], list[str]]]:
+def _probing(probes: StateLocation | None, slots: int) -> Iterator[Callable[[], list[str]]]:
     """A file for workers to read; gives what asks afterwards whether the driver can read theirs."""
     if probes is None:
         yield list

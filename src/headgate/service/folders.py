@@ -14,5 +14,5 @@ class Folders:
     def of(self, subscriber: str, query: str) -> Address:
         return Address.of(self._headgate.snapshots.outgoing(subscriber, query))
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return (self._headgate.snapshots.owner(stream), f"{source_shown(stream)}.rejected")

@@ -78,7 +78,7 @@ class Streams:
 
 
 @dataclass(frozen=True)
-class Reader:
+class ResultReader:
     """Who reads results over a connection: the user, level and roles of its session at this moment."""
 
     user: str
@@ -87,7 +87,7 @@ class Reader:
 
 
 @dataclass(frozen=True)
-class Sender:
+class PublishingSession:
     """Who publishes to a stream: the session's user and level, the user's public keys, and the stream."""
 
     user: str
@@ -466,19 +466,19 @@ class Headgate:
 
     # Readers and senders ----------------------------------------------------------------------------------------------
 
-    def reader(self, token: str) -> Reader:
+    def reader(self, token: str) -> ResultReader:
         """Who reads with this session. The store is not asked: a caller that holds the catalog `open` has its newest
         state."""
         with self._lock:
             session = self._sessions.find(token)
-            return Reader(session.user, session.level, self._authorizer.effective(frozenset(session.roles)))
+            return ResultReader(session.user, session.level, self._authorizer.effective(frozenset(session.roles)))
 
     def stream(self, token: str, name: str, owner: str | None = None) -> r.Object:
         """The stream that a session means by a name."""
         with self._lock:
             return self._catalog.find(self.principal(token), Kind.STREAM, name, owner)
 
-    def sender(self, token: str, name: str, owner: str | None = None, *, record: bool = True) -> Sender:
+    def sender(self, token: str, name: str, owner: str | None = None, *, record: bool = True) -> PublishingSession:
         """The right to publish to a stream at this moment; a refusal is always recorded, a permission if `record` is
         set."""
         if not record and self.check(token, Permission.PUBLISH, Kind.STREAM, name, owner):
@@ -505,12 +505,12 @@ class Headgate:
             known = [(x, x.definition) for x in streams if isinstance(x.definition, StreamDefinition)]
             return frozenset(source_name(x) for x, d in known if d.input is not None and d.input.format == PUBLISH)
 
-    def _sender(self, token: str, stream: r.Object) -> Sender:
+    def _sender(self, token: str, stream: r.Object) -> PublishingSession:
         with self._lock:
             session = self._sessions.find(token)
             user = self._state.users.get(session.user)
             level, rules = self._authorizer.level(session.level), self._authorizer.rules([stream])
-            return Sender(session.user, session.id, level, user.keys if user else (), stream, rules)
+            return PublishingSession(session.user, session.id, level, user.keys if user else (), stream, rules)
 
     def record_refusal(self, token: str, action: str, about: str, reason: str) -> None:
         """Records that something a session sent was refused, for a reason that is not one of its rights."""

@@ -36,11 +36,12 @@ from headgate.model.rejected import RejectedRows
 from headgate.model.results import DeliveredResult, Recipient, ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plain import counted
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadlines import Governing
 from headgate.service.folders import Folders
 from headgate.service.headgate import Headgate
 from headgate.service.runs import Execution, Processing
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
 KINDS: Mapping[str, Callable[[Path, Addresses], Sink]] = {"jsonl": FileSink, "parquet": ParquetSink}
@@ -135,8 +136,9 @@ class RunClient:
         execution: Execution | None = None,
         spark: SparkSession | None = None,
         limits: Limits | None = None,
-        place: Place | None = None,
+        place: StateLocation | None = None,
         take_over: bool = False,
+        governing: Governing | None = None,
     ) -> Iterator[Processing]:
         """Results go to files of one of the `KINDS` below `out`, to a Spark target, or wait until they are
         `received`."""
@@ -157,7 +159,7 @@ class RunClient:
             self._headgate,
             home,
             sinks,
-            gate=self,
+            snapshots=self,
             master=master,
             settings=settings,
             spark=spark,
@@ -165,6 +167,7 @@ class RunClient:
             limits=limits,
             place=place,
             take_over=take_over,
+            governing=governing,
         )
         try:
             yield work
@@ -246,19 +249,19 @@ class RunClient:
         """Messages about streams, for their owners and the operator."""
         return [f"stream {name}: {text}" for name, text in news if self._everyone or self._owns(name)]
 
-    def summary(self, counts: Counts) -> Iterator[Shown]:
+    def summary(self, counts: RunCounts) -> Iterator[Shown]:
         """What happened: tuples by stream, results by subscriber. The number of tuples that a user may not see is only
         for the owner of their stream and the operator."""
         streams = {name: n for name, n in counts.tuples.items() if self._everyone or self._owns(name)}
-        reasons = sorted({reason for name, reason in counts.refused if name in streams})
+        reasons = sorted({reason for name, reason in counts.rejected if name in streams})
         late = ["late"] if any(counts.late[name] for name in streams) else []
         rejections = [f"rejected: {reason}" for reason in reasons]
         columns = ("stream", "tuples", *rejections, *late, "seen by nobody", "routed", "lag")
         rows = []
         for name, n in sorted(streams.items()):
-            refused, lag = [counts.refused[name, reason] for reason in reasons], counts.lag.get(name)
+            rejected, lag = [counts.rejected[name, reason] for reason in reasons], counts.lag.get(name)
             unseen = counts.unseen[name]
-            numbers = [n, *refused, *([counts.late[name]] if late else []), unseen, n - sum(refused) - unseen]
+            numbers = [n, *rejected, *([counts.late[name]] if late else []), unseen, n - sum(rejected) - unseen]
             rows.append([source_shown(name), *(f"{x:,}" for x in numbers), "" if lag is None else f"{lag:.2f} s"])
         if rows:
             yield "streams", columns, rows
@@ -268,7 +271,7 @@ class RunClient:
         if ended:
             yield "ended", ("query", "owner", "subscriber", "why"), ended
 
-    def ended(self, counts: Counts) -> list[tuple[str, str, str, str]]:
+    def ended(self, counts: RunCounts) -> list[tuple[str, str, str, str]]:
         """The queries that ended before their streams did: query, owner, subscriber, and why."""
         owner = self._headgate.snapshots.owner
         return [(stream, owner(stream), user, reason) for user, stream, reason in sorted(counts.ended)]
@@ -295,20 +298,20 @@ class _Own(Sink):
     def warnings(self) -> list[str]:
         return self._sink.warnings()
 
-    def state(self, results: Sequence[ResultBatch] = (), refused: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
-        return self._sink.state(results, self._own(refused))
+    def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
+        return self._sink.state(results, self._own(rejected))
 
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:
         self._sink.restore(states, out=out)
 
-    def stage(self, version: int, results: Sequence[ResultBatch], refused: Sequence[RejectedRows] = ()) -> None:
-        self._sink.stage(version, results, self._own(refused))
+    def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:
+        self._sink.stage(version, results, self._own(rejected))
 
     def staged(self, version: int) -> list[ResultBatch]:
         return self._sink.staged(version)
 
-    def prepare(self, results: Sequence[ResultBatch], refused: Sequence[RejectedRows], *, as_staged: bool) -> None:
-        self._sink.prepare(results, self._own(refused), as_staged=as_staged)
+    def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:
+        self._sink.prepare(results, self._own(rejected), as_staged=as_staged)
 
     def publish(self, verify: Verify) -> None:
         self._sink.publish(verify)
@@ -316,11 +319,11 @@ class _Own(Sink):
     def complete(self) -> None:
         self._sink.complete()
 
-    def keep(self, now: CatalogSnapshot) -> None:
-        self._sink.keep(now)
+    def retain(self, now: CatalogSnapshot) -> None:
+        self._sink.retain(now)
 
-    def _own(self, refused: Sequence[RejectedRows]) -> list[RejectedRows]:
-        return [x for x in refused if self._owns(x.stream)]
+    def _own(self, rejected: Sequence[RejectedRows]) -> list[RejectedRows]:
+        return [x for x in rejected if self._owns(x.stream)]
 
 
 def _time(milliseconds: int) -> str:

@@ -31,21 +31,24 @@ from headgate.ingress.read_files import changed_message
 from headgate.ingress.sources import PACKED_AT_MOST, StreamSource, read_table
 from headgate.ingress.spark import LOCAL, session_beside, spark_session
 from headgate.ingress.spark_settings import SparkSettings
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
+from headgate.levels.shepherd import Setting, Shepherd, SinksOf
 from headgate.logs import event
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import SnapshotSource
 from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
-from headgate.recovery.counts import Counts
+from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadlines import Governing
 from headgate.recovery.home import STATE
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.cluster import check_workers
 from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
+from headgate.service.timekeeper import DEADLINES, Timekeeper
 from headgate.storage import LocalStorage, Storage
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 OFTEN = 0.5
 """How often, in seconds, to check whether other streams have to be read."""
@@ -68,6 +71,14 @@ class Execution:
         return PACKED_AT_MOST if self.mode == "driver" else 64 << 20
 
 
+@dataclass(frozen=True)
+class LevelsApart:
+    """A processor for each level, and the sinks for its results."""
+
+    setting: Setting
+    sinks: SinksOf
+
+
 class Unread(SourceError):
     """Streams that could not be read to their end, and why."""
 
@@ -83,7 +94,7 @@ class Processing:
         home: Path,
         sinks: Sequence[Sink],
         *,
-        gate: SnapshotSource | None = None,
+        snapshots: SnapshotSource | None = None,
         master: str | None = LOCAL,
         settings: SparkSettings | None = None,
         clock: Clock | None = None,
@@ -91,33 +102,47 @@ class Processing:
         spark: SparkSession | None = None,
         execution: Execution | None = None,
         limits: Limits | None = None,
-        place: Place | None = None,
+        place: StateLocation | None = None,
         take_over: bool = False,
+        levels: LevelsApart | None = None,
+        governing: Governing | None = None,
     ) -> None:
         """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
         there already; `execution` says where operators run; `limits` are those of each view (None: the usual ones);
-        `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced."""
+        `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced. With
+        `levels`, each level has a processor and sinks of its own, and `sinks` are not used. Deadlines count only with
+        `governing`, for whoever follows sources: a replay of the past has none."""
         keep_freed()
         collect_rarely()
         self._headgate = headgate
-        self._gate = gate or headgate
+        self._snapshots = snapshots or headgate
         self._home, self._master, self._settings, self._ingress, self._given = home, master, settings, ingress, spark
         self._execution = execution or Execution()
         self._tasks = SparkTasks(lambda: self._spark)
         self._place = place
-        self._pipeline = Pipeline(
-            home,
-            self._gate,
-            self._executor,
-            sinks,
-            clock or SystemClock(),
-            limits,
-            read_table=self._read_table,
-            place=place,
-            take_over=take_over,
-        )
+        self._pipeline: Pipeline | Shepherd
+        if levels is not None:
+            self._pipeline = Shepherd(
+                home, self._snapshots, levels.sinks, clock or SystemClock(), levels.setting, limits, self._read_table
+            )
+        else:
+            self._pipeline = Pipeline(
+                home,
+                self._snapshots,
+                self._executor,
+                sinks,
+                clock or SystemClock(),
+                limits,
+                read_table=self._read_table,
+                place=place,
+                take_over=take_over,
+                governing=governing,
+            )
         headgate.engine = self._pipeline
         self._runner = Runner(lambda: self._spark, home, self._pipeline, clock)
+        self._timekeeper: Timekeeper | None = None  # processors of levels have no deadlines
+        if isinstance(self._pipeline, Pipeline):
+            self._timekeeper = Timekeeper(self._pipeline, home / DEADLINES)
         self._told: set[str] = set()
         self._looked = 0.0
         self._news: list[tuple[str, str]] = []
@@ -149,7 +174,7 @@ class Processing:
         return there() if self._execution.mode == "tasks" else here()
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> RunCounts:
         return self._pipeline.counts
 
     def warnings(self) -> list[str]:
@@ -184,6 +209,8 @@ class Processing:
     def follow(self, watch: Callable[[], None] = lambda: None) -> None:
         """Processes existing and new data until interrupted. A stream that cannot be read is retried again and
         again."""
+        if self._timekeeper is not None:
+            self._timekeeper.start()
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
@@ -211,8 +238,10 @@ class Processing:
         self._told = set(failed)
 
     def stop(self) -> None:
-        """Stops reading; everything taken so far is delivered and counted."""
+        """Stops reading; everything taken so far is delivered and counted. What waits for its turn is done later."""
         self._runner.stop()
+        if self._timekeeper is not None:
+            self._timekeeper.stop()
 
     def _tell_what_changed(self) -> None:
         """Tells owners which files changed after they were read: they would wait for tuples that nobody reads."""
@@ -234,7 +263,7 @@ class Processing:
             self._pipeline.close()
 
     def _sources(self) -> dict[str, StreamSource]:
-        snapshot, inputs = self._gate.snapshot(), self._headgate.snapshots.inputs()
+        snapshot, inputs = self._snapshots.snapshot(), self._headgate.snapshots.inputs()
         read = {name for query in snapshot.queries for name in query.streams - query.tables}
         return {
             name: self._source(snapshot.descriptors[name], found.format, dict(found.options))
@@ -250,7 +279,7 @@ class Processing:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return StreamSource(descriptor, "parquet", spark_options(folder), self._execution.packed_at_most)
 
-    def _read_table(self, descriptor: StreamDescriptor) -> Whole:
+    def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         found = self._headgate.snapshots.inputs()[descriptor.name]
         return read_table(self._spark, StreamSource(descriptor, found.format, dict(found.options)))
 

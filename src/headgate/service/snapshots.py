@@ -21,7 +21,7 @@ from headgate.access.running import Running as RunningQueries
 from headgate.access.state import State
 from headgate.access.subscriptions import Subscriptions, subscriber_name
 from headgate.errors import Conflict
-from headgate.labels import Clearance, Semantics, parse_label
+from headgate.labels import Clearance, Level, Semantics, parse_label
 from headgate.model.query import ContinuousQuery, name_at
 from headgate.model.results import Recipient
 from headgate.model.snapshot import CatalogSnapshot, Subscriber, SubscriptionStatus
@@ -78,6 +78,7 @@ class SnapshotBuilder:
         self._outgoing: WeakValueDictionary[tuple[str, str], Recipient] = WeakValueDictionary()
         self._inputs: dict[str, SourceDefinition] = {}
         self._owners: dict[str, str] = {}
+        self._stream_levels: dict[str, Level] = {}
         self._outputs: dict[int, r.Object] = {}
         """Running queries by their output."""
 
@@ -98,6 +99,10 @@ class SnapshotBuilder:
         source keeps the name of the stream's creator."""
         return self._owners[stream]
 
+    def stream_levels(self) -> dict[str, Level]:
+        """The levels of all streams, by their names as sources."""
+        return self._stream_levels
+
     def inputs(self) -> Mapping[str, SourceDefinition]:
         """The inputs of the streams that are read, as defined."""
         return self._inputs
@@ -114,6 +119,7 @@ class SnapshotBuilder:
         }
         streams = self._state.objects.peek("kind", Kind.STREAM.value)
         known = {source_name(x): x for x in streams if isinstance(x.definition, StreamDefinition)}
+        self._stream_levels = {name: self._authorizer.level(x.level) for name, x in known.items()}
         for subscription in sorted(self._state.subscriptions, key=lambda x: x.key):
             stream = self._state.objects.get(subscription.stream)
             if stream is None or not isinstance(stream.definition, StreamDefinition):
@@ -298,6 +304,7 @@ class SnapshotBuilder:
             stage,
             most_state=limits.state,
             most_results=limits.results,
+            deadline=query.query.deadline,
         )
 
     def _alike(self, inputs: Iterable[int]) -> bool:

@@ -39,7 +39,8 @@ from headgate.ingress.splits import Split, splits_of
 from headgate.ingress.text_files import local_file, read_files
 from headgate.ingress.text_formats import LISTING, Text
 from headgate.ingress.time_budget import TimeBudget
-from headgate.ingress.validation import Whole
+from headgate.ingress.validation import RawBatch
+from headgate.levels.shepherd import Shepherd
 from headgate.logs import event, failure
 from headgate.recovery.home import CHECKPOINTS
 from headgate.recovery.pipeline import Pipeline
@@ -96,15 +97,15 @@ class SparkBatch:
                 return takes_all(self.source, [os.stat(path).st_size for path, _ in here])
         return False
 
-    def whole(self) -> Whole:
+    def all_rows(self) -> RawBatch:
         with self._reporting():
             if (text := self.source.text) is not None:
                 return self._texts(text)
             if (topic := self.source.topic) is not None:
                 return read_messages(topic, fetched(self.frame))
-            return self.files.whole() if self.files is not None else Whole(in_order(self.frame.toArrow()))
+            return self.files.all_rows() if self.files is not None else RawBatch(in_order(self.frame.toArrow()))
 
-    def _texts(self, text: Text) -> Whole:
+    def _texts(self, text: Text) -> RawBatch:
         """Asks Spark only for what its plan does not say."""
         found = None
         with suppress(Exception):
@@ -142,7 +143,7 @@ class Runner:
     (`finite`)."""
 
     def __init__(
-        self, spark: Callable[[], SparkSession], home: Path, pipeline: Pipeline, clock: Clock | None = None
+        self, spark: Callable[[], SparkSession], home: Path, pipeline: Pipeline | Shepherd, clock: Clock | None = None
     ) -> None:
         """`spark` is called when the first stream is read."""
         self._session = spark

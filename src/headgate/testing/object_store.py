@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.request import Request, urlopen
 
-from headgate.stores import Place
+from headgate.stores import StateLocation
 
 BUCKET = "headgate"
 
@@ -34,5 +34,5 @@ def running_store() -> Iterator[dict[str, str]]:
         server.stop()
 
 
-def fresh_place(options: dict[str, str]) -> Place:
-    return Place(f"s3://{BUCKET}/{secrets.token_hex(4)}", options)
+def fresh_place(options: dict[str, str]) -> StateLocation:
+    return StateLocation(f"s3://{BUCKET}/{secrets.token_hex(4)}", options)

@@ -36,21 +36,21 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Fate:
-    """The fate of the tuples of a batch: which of them any view sees, late or not, and which of them are late."""
+class ArrivalMasks:
+    """Masks of the tuples of a batch: which of them any view sees, late or not, and which of them are late."""
 
     seen: Bools
     late: Bools
 
-    def after(self, other: Fate | None) -> Fate:
-        """The fates of tuples of which others, of the same stream, came before."""
+    def after(self, other: ArrivalMasks | None) -> ArrivalMasks:
+        """The masks of tuples of which others, of the same stream, came before."""
         if other is None:
             return self
-        return Fate(np.concatenate([other.seen, self.seen]), np.concatenate([other.late, self.late]))
+        return ArrivalMasks(np.concatenate([other.seen, self.seen]), np.concatenate([other.late, self.late]))
 
-    def with_(self, other: Fate) -> Fate:
-        """Combines the fates of the same tuples in two processors."""
-        return Fate(self.seen | other.seen, self.late | other.late)
+    def with_(self, other: ArrivalMasks) -> ArrivalMasks:
+        """Combines the masks of the same tuples in two processors."""
+        return ArrivalMasks(self.seen | other.seen, self.late | other.late)
 
 
 class VisibilityIndex:
@@ -74,7 +74,7 @@ class VisibilityIndex:
         self._declared: Mapping[str, Label] = {}
         self._latest: dict[str, int] = {}
         self._floors: dict[str, int] = {}
-        self.fates: dict[str, Fate] = {}
+        self.arrival_masks: dict[str, ArrivalMasks] = {}
         """The fate of the tuples that arrived last, by source stream."""
         self._identities: list[int] = []
         self._replaced: dict[int, int] = {}
@@ -102,7 +102,7 @@ class VisibilityIndex:
         self.open(view)
         return view
 
-    def part(self, view: View, subscribers: Collection[str]) -> View:
+    def split_view(self, view: View, subscribers: Collection[str]) -> View:
         """Moves some subscribers of a view to a view of their own, which has seen the same tuples."""
         clearances = {name: view.clearances.pop(name) for name in subscribers}
         new = self.add_view(view.running, clearances)
@@ -183,7 +183,7 @@ class VisibilityIndex:
             row[list(view.columns)] = self.policies.sees(view, self._labels[label], stream)
             self._first[stream, label] = self._visibility(label, row)
 
-    def keep(self, used: Ints) -> Ints:
+    def retain_rows(self, used: Ints) -> Ints:
         """Removes all visibility rows but the used ones and those of tables; returns the new number of each."""
         kept = distinct(np.concatenate([used, np.array([*self._of_tables.values()], np.int64)]))
         there = set(kept.tolist())
@@ -205,13 +205,13 @@ class VisibilityIndex:
         return set(self._label_of)
 
     def forget_labels(self, kept: Mapping[int, Label]) -> None:
-        """Removes all labels but these. The caller removes unused visibility rows first (`keep`)."""
+        """Removes all labels but these. The caller removes unused visibility rows first (`retain_rows`)."""
         self._labels = dict(kept)
         self._levels = {number: level for number, level in self._levels.items() if number in kept}
 
     # Visibility of tuples ---------------------------------------------------------------------------------------------
 
-    def know(self, labels: Mapping[int, Label]) -> None:
+    def add_labels(self, labels: Mapping[int, Label]) -> None:
         new = {number: label for number, label in labels.items() if self._labels.get(number) != label}
         self._levels |= {number: _level_text(label) for number, label in new.items()}
         self._labels |= labels
@@ -219,7 +219,7 @@ class VisibilityIndex:
     def arrive(self, arrivals: Sequence[TupleBatch], moments: Moments, clock: int | None = None) -> list[Ints]:
         """Returns the visibility rows of arriving tuples, stream by stream, each in order of arrival. Advances the
         watermarks of the views that see them, by tuples never ahead of the `clock`."""
-        self.fates = {}
+        self.arrival_masks = {}
         batch = replace(moments, permits=self._permits)
         known = [self._coming(x, clock) for x in arrivals]
         coming = [x for x, _, _ in known]
@@ -240,7 +240,7 @@ class VisibilityIndex:
     def arrive_splits(self, stream: str, times: SplitTimes, moments: Moments) -> None:
         """As `arrive`, for the tuples of one source stream that tasks have read; each arrives in time. Raises MayBeLate
         if that is not certain; then the index must not be used any more."""
-        self.fates = {}
+        self.arrival_masks = {}
         numbers = np.array([self._first_visibility(stream, label) for label in times.labels.tolist()], np.int64)
         visible = np.asarray(self.table[numbers] != HIDDEN, np.bool_)
         self._late(stream, times, np.asarray(visible.any(axis=1), np.bool_))
@@ -271,8 +271,8 @@ class VisibilityIndex:
         visible = np.asarray(self.table[numbers] != HIDDEN, np.bool_)
         if only is None:
             seen = np.asarray(visible.any(axis=1), np.bool_)
-            fate = Fate(times.those(seen), self._late(stream, times, seen))
-            self.fates[stream] = fate.after(self.fates.get(stream))
+            masks = ArrivalMasks(times.those(seen), self._late(stream, times, seen))
+            self.arrival_masks[stream] = masks.after(self.arrival_masks.get(stream))
         moments = np.arange(len(labels)) if arrivals.moments is None else arrivals.moments
         return Coming(stream, times, moments, kinds, visible, only is not None), numbers, kind
 

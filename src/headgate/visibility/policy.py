@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from headgate.labels import PUBLIC, Clearance, Label, Rules
 from headgate.model.view import View, reads
 from headgate.model.visibility import HIDDEN, Mask
-from headgate.plan.queries import Block
+from headgate.plan.queries import QueryBlock
 from headgate.plan.secure import Mode
 
 
@@ -27,7 +27,7 @@ class VisibilityPolicy:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.masks: list[Mask] = [frozenset()]
-        self._policies: dict[tuple[int, ...], list[tuple[Block, frozenset[str], list[_BlockPolicy]]]] = {}
+        self._policies: dict[tuple[int, ...], list[tuple[QueryBlock, frozenset[str], list[_BlockPolicy]]]] = {}
 
     def forget(self, view: View) -> None:
         """Drops the cached policy of a view whose subscribers' rights have changed."""
@@ -73,7 +73,7 @@ class VisibilityPolicy:
             return HIDDEN
         return self._mask(self.masks[before - 1] | self.masks[now - 1])
 
-    def _block_policies(self, view: View, block: Block) -> tuple[Block, frozenset[str], list[_BlockPolicy]]:
+    def _block_policies(self, view: View, block: QueryBlock) -> tuple[QueryBlock, frozenset[str], list[_BlockPolicy]]:
         """The block, the streams that it reads, and the policy of each distinct clearance of the view."""
         policies = []
         subscribers = () if view.ended else view.clearances
@@ -84,7 +84,7 @@ class VisibilityPolicy:
                 policies.append(_BlockPolicy(clearance, mask))
         return block, block.streams, policies
 
-    def _hidden(self, block: Block, clearance: Clearance) -> Mask:
+    def _hidden(self, block: QueryBlock, clearance: Clearance) -> Mask:
         return frozenset(
             (reading.stream.name, name)
             for reading in block.readings

@@ -16,7 +16,7 @@ import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
 from headgate.model.view import View
-from headgate.model.visibility import Position
+from headgate.model.visibility import TuplePosition
 
 _ALLOWED = "than its owner's roles allow (MAX STATE)"
 _RAISED = "or have MAX STATE of a role raised (ALTER ROLE)"
@@ -39,7 +39,7 @@ SECOND = 1000
 
 
 @dataclass(frozen=True)
-class Changes:
+class WindowChanges:
     """The positions at which tuples enter (+1) and leave (-1) the windows of a block, for the views that share them.
     Tuples that entered before this batch have the earliest of all positions."""
 
@@ -50,7 +50,7 @@ class Changes:
     change: Ints
 
 
-def too_much_held(parts: Sequence[Changes], most: int) -> Position | None:
+def too_much_held(parts: Sequence[WindowChanges], most: int) -> TuplePosition | None:
     """The first entering tuple with which the windows hold more than `most` tuples, itself included."""
     time, stream, arrival, change = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("time", "stream", "arrival", "change")
@@ -66,7 +66,7 @@ def too_much_held(parts: Sequence[Changes], most: int) -> Position | None:
     if not len(beyond):
         return None
     at = int(beyond[0])
-    return Position(int(time[at]), int(stream[at]), int(arrival[at]))
+    return TuplePosition(int(time[at]), int(stream[at]), int(arrival[at]))
 
 
 def too_many_wait(before: Ints, times: Ints, moments: Ints, marks: Ints, most: int) -> int | None:

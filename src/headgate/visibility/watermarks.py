@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
-from headgate.model.moments import END, Course, stopped
+from headgate.model.moments import END, WatermarkTimeline, stopped
 from headgate.model.times import NO_TIME
 from headgate.model.view import ReaderTime, View
 from headgate.plan.secure import Mode
@@ -27,8 +27,8 @@ _ALWAYS = 1 << 62
 
 
 @dataclass(frozen=True)
-class Told:
-    """What views are told of the outputs that they read: how the watermarks of these move in this batch. `marks` is by
+class ProducerWatermarks:
+    """How the watermarks of the outputs that views read move in this batch. `marks` is by
     view (its identity) and output; `own` is by view, subscriber and output, for views whose subscribers see different
     tuples."""
 
@@ -51,7 +51,7 @@ class Moments:
     count: int
     first: int = 0
     of_arrivals: Ints = field(default_factory=lambda: np.empty(0, np.int64))
-    told: Told = field(default_factory=Told)
+    producers: ProducerWatermarks = field(default_factory=ProducerWatermarks)
     floors: Mapping[str, int] = field(default_factory=dict)
     last: bool = False
     permits: Callable[[View, str, Coming], Bools] | None = None
@@ -86,11 +86,11 @@ def move(view: View, coming: Sequence[Coming], moments: Moments) -> list[list[Mi
         for number, x in enumerate(coming)
         if x.stream in view.running.streams and (seen := x.seen_by(view)).any()
     ]
-    told = moments.told.marks.get(id(view), {})
+    producers = moments.producers.marks.get(id(view), {})
     ahead = view.passed > NO_TIME and view.passed > min(map(view.reached, view.open), default=NO_TIME)
     alone = len(mine) <= 1 and not ahead
-    if view.charted or told or view.scratch.ends_at is not None or not alone or view.scratch.waiting is not None:
-        _move_by_moments(view, mine, told, moments, missed)
+    if view.charted or producers or view.scratch.ends_at is not None or not alone or view.scratch.waiting is not None:
+        _move_by_moments(view, mine, producers, moments, missed)
     elif mine:
         number, only, own = mine[0]
         late = _move_with(view, only, own)
@@ -116,12 +116,12 @@ def _move_with(view: View, coming: Coming, seen: Bools) -> Bools | None:
 def _move_by_moments(
     view: View,
     mine: Sequence[tuple[int, Coming, Bools]],
-    told: Mapping[str, Ints],
+    producers: Mapping[str, Ints],
     moments: Moments,
     missed: list[list[Missed]],
 ) -> None:
     own = [(coming, seen) for _, coming, seen in mine]
-    marks = _marks(view, view, own, told, moments)
+    marks = _marks(view, view, own, producers, moments)
     end = moments.count + 1 if view.scratch.ends_at is None else view.scratch.ends_at + 1
     late = [x.times.below(seen, marks[x.moments]) for x, seen in own]
     if view.scratch.waiting is not None:
@@ -134,9 +134,9 @@ def _move_by_moments(
             missed[number].append((view.columns, x.moments >= end))
     if view.charted:
         whole = stopped(marks, end) if end <= moments.count else marks
-        view.scratch.course = Course(whole, moments.first, moments.of_arrivals)
+        view.scratch.timeline = WatermarkTimeline(whole, moments.first, moments.of_arrivals)
         _move_readers(view, [x for x, _ in own], moments, end)
-    _note(view.greatest, own, told, end)
+    _note(view.greatest, own, producers, end)
 
 
 def _too_many(
@@ -161,11 +161,11 @@ def _move_readers(view: View, coming: Sequence[Coming], moments: Moments, end: i
         return
     for name, reader in view.own.items():
         own = [(x, moments.permits(view, name, x)) for x in coming]
-        told = moments.told.own.get((id(view), name), {})
-        marks = _marks(view, reader, own, told, moments)
+        producers = moments.producers.own.get((id(view), name), {})
+        marks = _marks(view, reader, own, producers, moments)
         whole = stopped(marks, end) if end <= moments.count else marks
-        view.scratch.courses[name] = Course(whole, moments.first, moments.of_arrivals)
-        _note(reader.greatest, own, told, end)
+        view.scratch.timelines[name] = WatermarkTimeline(whole, moments.first, moments.of_arrivals)
+        _note(reader.greatest, own, producers, end)
         reader.passed = int(whole[-1])
 
 
@@ -173,7 +173,7 @@ def _marks(
     view: View,
     time: View | ReaderTime,
     coming: Iterable[tuple[Coming, Bools]],
-    told: Mapping[str, Ints],
+    producers: Mapping[str, Ints],
     moments: Moments,
 ) -> Ints:
     """The watermark before each moment, and after the last; `time` is how far it had come for the view, or for one of
@@ -183,8 +183,8 @@ def _marks(
     for stream in sorted(time.open):
         lateness = view.running.lateness.get(stream, 0)
         before = time.greatest.get(stream, NO_TIME)
-        if stream in told:
-            own = np.maximum(told[stream], before)
+        if stream in producers:
+            own = np.maximum(producers[stream], before)
         else:
             own = np.full(moments.count + 2, before)
             for x, seen in known:
@@ -202,9 +202,11 @@ def _marks(
     return np.asarray(np.maximum(found, time.passed), np.int64)
 
 
-def _note(greatest: dict[str, int], coming: Iterable[tuple[Coming, Bools]], told: Mapping[str, Ints], end: int) -> None:
-    """Notes what was seen, and told, before the moment `end`."""
-    for stream, marks in told.items():
+def _note(
+    greatest: dict[str, int], coming: Iterable[tuple[Coming, Bools]], producers: Mapping[str, Ints], end: int
+) -> None:
+    """Notes what was seen, and what producers reported, before the moment `end`."""
+    for stream, marks in producers.items():
         if marks[min(end, len(marks) - 1)] > NO_TIME:
             greatest[stream] = max(greatest.get(stream, NO_TIME), int(marks[min(end, len(marks) - 1)]))
     for x, seen in coming:

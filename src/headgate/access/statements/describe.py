@@ -17,7 +17,7 @@ from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
-from headgate.cql.queries import UNITS
+from headgate.cql.deadlines import time_text
 from headgate.errors import NotFound
 from headgate.labels import Semantics
 from headgate.lexing import quote
@@ -104,7 +104,7 @@ def clauses(q: Request, thing: r.Object) -> Iterator[Property]:
         ("delay", definition.delay),
     ):
         if milliseconds is not None:
-            yield word, _duration(milliseconds)
+            yield word, time_text(milliseconds)
     if definition.label != "TRUE":
         yield "label", definition.label
     if definition.semantics != Semantics.STRONG:
@@ -129,18 +129,14 @@ def _value(name: str, value: str) -> str:
     return f"'{doubled}'" if name.lower() in _PLAIN and "@" not in value else "…"
 
 
-def _duration(milliseconds: int) -> str:
-    sizes = sorted(UNITS.items(), key=lambda x: -x[1])
-    unit, size = next(x for x in sizes if milliseconds % x[1] == 0)
-    return f"{milliseconds // size} {unit}{'' if milliseconds == size else 'S'}"
-
-
 def _query(q: Request, thing: r.Object) -> Iterator[Property]:
     definition = thing.query
     yield "status", status(thing)
     yield from (("input", shown(x)) for x in _seen(q, definition.inputs))
     yield from (("output", shown(x)) for x in _seen(q, (definition.output,)))
     yield "mode", "cumulative" if definition.cumulative else "exact"
+    if definition.deadline is not None:
+        yield "deadline", str(definition.deadline)
     if definition.narrowed:
         yield "as", ", ".join(map(quote, definition.roles))
     for name, parameters in definition.operators:

@@ -19,6 +19,7 @@ from headgate.access.statements.analyze import Analysis, analysis
 from headgate.access.statements.queries import bind_for
 from headgate.access.views import views
 from headgate.cql import continuous as c
+from headgate.cql.deadlines import Deadline
 from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict
 from headgate.labels import source_shown
@@ -65,7 +66,7 @@ def _explain(q: Request, x: c.ExplainQuery) -> Result:
         raise AccessDenied(f"cannot explain {shown(thing)}: it reads streams that you may not see")
     mode = Mode.CUMULATIVE if definition.cumulative else Mode.EXACT
     allowed = analysis(q, thing) if x.analyzes else None
-    return _explained(q, _name(thing), found, visible, mode, thing.level, allowed)
+    return _explained(q, _name(thing), found, visible, mode, thing.level, allowed, definition.deadline)
 
 
 def _name(thing: r.Object) -> str:
@@ -91,6 +92,7 @@ def _explained(
     mode: Mode,
     level: str,
     allowed: Analysis | None = None,
+    deadline: Deadline | None = None,
 ) -> Result:
     """Explains a query beside the running queries that the caller may see and that may share with it."""
     root = lower(query)
@@ -98,7 +100,9 @@ def _explained(
     seen = [planned for planned in _seen(q) if _sharing(q, planned) == sharing]
     running = {_name(planned.query): planned.root for planned in seen}
     drawn = _beside(q, [(_title(sharing), planned) for planned in seen], inputs)
-    return Unfinished("", write=partial(_written, name, query, root, running, inputs, sharing, drawn, allowed))
+    return Unfinished(
+        "", write=partial(_written, name, query, root, running, inputs, sharing, drawn, allowed, deadline)
+    )
 
 
 def _beside(q: Request, seen: Sequence[tuple[str, Planned]], inputs: Iterable[r.Object] = ()) -> Beside:
@@ -120,6 +124,7 @@ def _written(
     sharing: SharingClass,
     drawn: Beside,
     allowed: Analysis | None,
+    deadline: Deadline | None,
 ) -> Result:
     plan = MergedPlan()
     for other, found_root in running.items():
@@ -130,7 +135,8 @@ def _written(
     found = shared_with(plan, name, others)
     for other in set(others) - {share.query for share in found}:
         plan.remove(other)
-    lines = [f"{name}: {sharing.mode}, level {sharing.level}", ""]
+    due = f", deadline {deadline}" if deadline is not None else ""
+    lines = [f"{name}: {sharing.mode}, level {sharing.level}{due}", ""]
     if allowed is not None:
         lines[1:] = allowed.lines(tree(plan, name, others))
         return Result("\n".join(lines), draw=lambda: picture({_title(sharing): plan}, drawn))

@@ -26,7 +26,7 @@ _GROWING = (PUBLISH, "json", "parquet", "orc")
 """Formats whose rows need not have every column."""
 
 
-def _columns(q: Request, columns: tuple[s.Column, ...]) -> tuple[ColumnDefinition, ...]:
+def _columns(q: Request, columns: tuple[s.ColumnDeclaration, ...]) -> tuple[ColumnDefinition, ...]:
     """Columns as they are stored; names differ even if case is ignored, and none may be the name of a tuple's level."""
     seen: set[str] = set()
     stored = []
@@ -71,7 +71,7 @@ def _alter_schema(q: Request, x: s.AlterSchema) -> Result:
     return q.done(f"{shown(thing)} altered")
 
 
-def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
+def _create_stream(q: Request, x: s.StreamStatement) -> Result:
     """A stream copies the columns of its schema, so that neither depends on the other."""
     q.need_system(Permission.ADD)
     columns = q.find(x.schema).schema.columns if x.schema else _columns(q, x.columns)
@@ -102,7 +102,7 @@ def _create_stream(q: Request, x: s.StreamDefinition) -> Result:
     return q.done(f"{shown(thing)} created")
 
 
-def _check_published(x: s.StreamDefinition, source: s.Input) -> None:
+def _check_published(x: s.StreamStatement, source: s.Input) -> None:
     if isinstance(x, s.CreateTable):
         raise Conflict("cannot publish to a table", position=source.format.position, hint="create a stream")
     for name, value in source.options:
@@ -136,7 +136,7 @@ def _alter_stream(q: Request, x: s.AlterStream) -> Result:
     return q.done(f"{shown(thing)} altered")
 
 
-def _add_column(q: Request, thing: r.Object, column: s.Column) -> None:
+def _add_column(q: Request, thing: r.Object, column: s.ColumnDeclaration) -> None:
     """Tuples that came before, and rows without it, have NULL there. Queries keep the columns that they were written
     over: a `*` in them means what it meant, and no name in them becomes ambiguous."""
     columns, source = thing.stream.columns, thing.stream.input

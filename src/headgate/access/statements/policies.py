@@ -154,7 +154,7 @@ def _check_wanted(q: Request, policy: r.Policy, packet: Packet, one: Statement) 
         raise AccessDenied(f"`{packet.header.sender}` signed this, and cannot speak for `{one.speaker}`")
     if one.op not in (INSERT, DELETE):
         raise Conflict("a policy takes statements and their retractions only")
-    wanted = q.policies.wanted(policy.name).get(one.name)
+    wanted = q.policies.predicates(policy.name).get(one.name)
     speaks = wanted is not None and (wanted.speakers is None or one.speaker in wanted.speakers)
     if wanted is None or not speaks or len(one.row) != wanted.arity:
         hint = "its rules say which they read"

@@ -14,11 +14,13 @@ from headgate.access.queries import as_stream, check_depth, stored_query, whole_
 from headgate.access.query_rights import check_rights, check_running, consented
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
+from headgate.cql.deadlines import Deadline
 from headgate.cql.queries import QuerySyntax
 from headgate.cql.statements import Limit, Name, Statement, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError
 from headgate.lexing import quote
 from headgate.plan.lowering import lower
+from headgate.plan.qos import version_of
 from headgate.plan.queries import Query, Stream, bind_query
 from headgate.plan.uses import uses
 
@@ -50,6 +52,9 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         _check_not_own(q, known, bound)
     lower(bound.query)  # refuses what cannot be planned now, not when it is to run
     check_depth([thing.id for thing in bound.inputs], q.state.objects.get)
+    _check_no_deadline(q, bound.inputs)
+    if x.deadline is not None:
+        _check_deadline(q, x.deadline, known, bound)
     if x.cumulative:
         for thing in bound.inputs:
             if not consented(q, thing):
@@ -66,6 +71,7 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         narrowed=bool(x.query.roles),
         text=x.text,
         sources=tuple(thing.id for thing in bound.inputs),
+        deadline=x.deadline,
     )
     if known is not None:
         return _replace(q, known, x.output, columns, definition)
@@ -76,6 +82,30 @@ def _own(q: Request, name: Name) -> r.Object | None:
     """The caller's own query of this name, at its level."""
     key = (q.user, Kind.QUERY.value, name.text, str(q.principal.level))
     return next(iter(q.state.objects.peek("owned_name", key)), None)
+
+
+def _check_no_deadline(q: Request, inputs: list[r.Object]) -> None:
+    """What a query with a deadline left out is told to its readers; a query over it could tell nobody."""
+    due = {definition.output for _, definition in objects.queries(q.state) if definition.deadline is not None}
+    for thing in inputs:
+        if thing.id in due:
+            raise Conflict(
+                f"cannot read {shown(thing)}: it has a deadline, so results may be left out",
+                hint="read what it is computed from",
+            )
+
+
+def _check_deadline(q: Request, deadline: Deadline, known: r.Object | None, bound: BoundFor) -> None:
+    """Refuses what could not say what it left out, and versions that the query cannot have."""
+    if q.principal.level.compartments:
+        raise Conflict("cannot set a deadline at a level with compartments: only plain levels have a share of time")
+    for thing in bound.inputs:
+        if thing.stream.made_of is not None:
+            raise Conflict(f"cannot set a deadline: {shown(thing)} is the output of a query", hint="read its inputs")
+    if known is not None and known.query.deadline is None:  # whether others read it is not for everybody to know
+        raise Conflict(f"cannot set a deadline: {shown(known)} has none", hint="drop it and create it anew")
+    for version in deadline.lower:
+        lower(version_of(bound.query, version))
 
 
 def _check_not_own(q: Request, query: r.Object, bound: BoundFor) -> None:

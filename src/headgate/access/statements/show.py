@@ -20,6 +20,7 @@ from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
 from headgate.labels.levels import LEAST
 from headgate.lexing import quote
+from headgate.plan.analysis import DeadlineCounts
 from headgate.sendlog.values import shown_fact
 
 Rows = Iterable[tuple[str, ...]]
@@ -245,6 +246,28 @@ def _status(q: Request, x: r.Subscription, stream: r.Object) -> str:
     return "stopped" if makers and not makers[0].running else ""
 
 
+def _deadlines(q: Request) -> Rows:
+    """Queries that have a deadline. How they do is shown to sessions with CHANGE SYSTEM, of levels up to their own: the
+    numbers depend on tuples of all readers of a level. Without an engine in this process, nothing is known of it."""
+    known: dict[str, list[DeadlineCounts]] = {}
+    if q.engine is not None and q.may_administer():
+        for x in q.engine.due()[0]:
+            known.setdefault(x.query, []).append(x)
+    for thing in _visible(q, Kind.QUERY):
+        if isinstance(thing.definition, Damaged) or thing.query.deadline is None:
+            continue
+        seen = [x for x in known.get(str(thing.id), ()) if _dominates(q, x.level)]
+        about = *_named(thing), str(thing.query.deadline)
+        if not seen:
+            yield *about, *("",) * 6
+        for x in seen:
+            yield *about, x.level, x.version, *map(str, (x.admitted, x.rejected, x.timely, x.missed))
+
+
+def _dominates(q: Request, level: str) -> bool:
+    return q.authorizer.order.dominates(q.principal.level, q.authorizer.level(level))
+
+
 def _system(q: Request) -> Rows:
     return [(name, parameters.read(q.state, name)) for name in parameters.DEFAULTS]
 
@@ -284,6 +307,10 @@ _SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Request], Rows]]] = {
     "SESSION": (_SESSION, _session),
     "SESSIONS": (_SESSION, _sessions),
     "SUBSCRIPTIONS": ((*_OBJECT, "roles", "state"), _subscriptions),
+    "DEADLINES": (
+        (*_OBJECT, "deadline", "readers at", "version", "admitted", "not admitted", "in time", "missed"),
+        _deadlines,
+    ),
     "SYSTEM": (("parameter", "value"), _system),
 }
 

@@ -1,6 +1,6 @@
 """Headgate itself on the workloads of its peers: a real store, a session for each reader, checkpoints, Parquet files.
 
-    python -m headgate.bench.peers.headgate W3r DATA WORK
+    python -m headgate.bench.peers.headgate W3r DATA WORK [--set cores=1 partitions=8]
 
 The clock runs from before the first streaming query is defined until all result files have their names, as for the
 others.
@@ -9,6 +9,7 @@ others.
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 from argon2 import PasswordHasher
@@ -17,6 +18,7 @@ from headgate.access.passwords import Passwords
 from headgate.bench.peers.data import tuples_in
 from headgate.bench.peers.outcome import Run, empty, main, read_outcomes
 from headgate.bench.peers.workloads import ALARM, LAST, Reader, readers_of, streams_of
+from headgate.bench.processors import spent
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import Address
 from headgate.execution.memory import keep_freed
@@ -52,7 +54,7 @@ class Readers:
         out = self._headgate.snapshots.outgoing(subscriber, query)
         return Address((f"reader={out.user}",), out.columns)
 
-    def of_refused(self, stream: str) -> tuple[str, ...]:
+    def of_rejected(self, stream: str) -> tuple[str, ...]:
         return (f"_{stream}",)
 
 
@@ -84,21 +86,21 @@ def prepared(workload: str, data: Path, home: Path, *, files: int = 0) -> Headga
     return headgate
 
 
-def run(
-    workload: str, data: Path, work: Path, *, files: int = 0, cores: int = 2, execution: Execution | None = None
-) -> Run:
+def run(workload: str, data: Path, work: Path, *, files: int = 0, cores: int = 2, partitions: int = 0) -> Run:
+    """In Spark's tasks, in so many partitions, or beside the driver (0)."""
     keep_freed()  # as `headgate run` does
     work = empty(work)
     headgate = prepared(workload, data.resolve(), work / "state", files=files)
     sink = ParquetSink(work / "out", Readers(headgate))
+    execution = Execution("tasks", partitions) if partitions else Execution("driver")
     processing = Processing(headgate, work / "state" / "engine", [sink], master=f"local[{cores}]", execution=execution)
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), spent()
     processing.replay()
-    seconds = time.perf_counter() - begin
+    seconds, took = time.perf_counter() - begin, spent().since(before)
     processing.close()
     headgate.close()
     tuples = tuples_in(data, streams_of(workload))
-    return Run("headgate", workload, "", seconds, tuples, read_outcomes(workload, work))
+    return Run("headgate", workload, "", seconds, tuples, read_outcomes(workload, work), asdict(took))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from headgate.operators.profile import Step, continued
 from headgate.operators.program import Program
 from headgate.operators.segments import Numbers, Write
 from headgate.visibility.index import VisibilityIndex
-from headgate.visibility.role_limits import Changes
+from headgate.visibility.role_limits import WindowChanges
 
 
 @dataclass
@@ -75,7 +75,7 @@ class AdaptiveExecutor(Executor):
         """The executor in tasks, if that is where the next batch runs."""
         return self._now if isinstance(self._now, TaskExecutor) else None
 
-    def place(self, size: int) -> None:
+    def choose_executor(self, size: int) -> None:
         """Move to where a batch of so many bytes should run. Called before the batch."""
         was = self.in_tasks is not None
         wanted = self._placement.in_tasks(size, len(self), now=was)
@@ -141,5 +141,5 @@ class AdaptiveExecutor(Executor):
 
     def state_changes(
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None, views: Collection[int]
-    ) -> list[Changes]:
+    ) -> list[WindowChanges]:
         return self._now.state_changes(arriving, visibility, tables, views)

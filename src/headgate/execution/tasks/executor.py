@@ -25,15 +25,15 @@ from headgate.execution.executors import (
 from headgate.execution.partition_groups import PartitionGroup
 from headgate.execution.partitions import PartitionName, PartitionStates, fitted, gathered
 from headgate.execution.tasks.step import (
-    PASSING,
+    STATELESS,
     Base,
     Intake,
     Outcome,
     SplitStep,
-    Step,
     TaskPlan,
     TaskRecord,
     Tasks,
+    TaskStep,
     recorded,
 )
 from headgate.execution.tasks.written import is_results_of
@@ -49,7 +49,7 @@ from headgate.operators.program import TIME, VISIBILITY, Program
 from headgate.operators.segments import Numbers, Write
 from headgate.storage import Storage
 from headgate.visibility.index import VisibilityIndex
-from headgate.visibility.role_limits import Changes
+from headgate.visibility.role_limits import WindowChanges
 
 
 class TaskExecutor(Executor):
@@ -152,7 +152,7 @@ class TaskExecutor(Executor):
         step = replace(self._step(tables), visibility=visibility, identities=self.index.identities)
         parts = self._plan.parts(arriving, visibility.levels)
         each = -(-arriving.num_rows // self._plan.partitions)
-        for name in (x for x in self._plan.names if x[0] == PASSING):
+        for name in (x for x in self._plan.names if x[0] == STATELESS):
             parts[name] = arriving.slice(name[1] * each, each)
         return self.take(self._tasks.run(self._plan, step, parts), visibility)
 
@@ -173,12 +173,12 @@ class TaskExecutor(Executor):
     def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
         return self._tasks.label_texts(intake, splits)
 
-    def _step(self, tables: pa.Table | None) -> Step:
+    def _step(self, tables: pa.Table | None) -> TaskStep:
         """The next batch; its visibility is still to come."""
         if tables is not self._tables[1]:
             self._tables = self._tables[0] + 1, tables
         self._steps += 1
-        return Step(self._steps, self._base, None, np.empty(0, np.int64), self._tables)
+        return TaskStep(self._steps, self._base, None, np.empty(0, np.int64), self._tables)
 
     def take(self, outcomes: list[Outcome], visibility: Visibility) -> list[BlockResults]:
         """Continue from what the tasks have written. Limits are sums over partitions."""
@@ -218,7 +218,7 @@ class TaskExecutor(Executor):
 
     def state_changes(
         self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None, views: Collection[int]
-    ) -> list[Changes]:
+    ) -> list[WindowChanges]:
         """Asked for only if a view comes close to a limit of its owner's roles: computed beside the driver."""
         plan = self._plan
         beside = PartitionedExecutor(plan.program, plan.groups, plan.partitions, plan.evaluate)

@@ -1,4 +1,4 @@
-"""Ingress in tasks: reads a split, labels its tuples, drops those that nobody sees, and deals the rest out to the
+"""Ingress in tasks: reads a split, labels its tuples, drops those that nobody sees, and divides the rest among the
 partitions. Then, in the tasks that have the parts of all splits: the visibility of the batch from the summaries."""
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from headgate.columns.sorting import Ints
 from headgate.execution.entering import entering_table
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
-from headgate.execution.tasks.blobs import packed_table, unpacked_table
-from headgate.execution.tasks.step import PASSING, Intake, Outcome, Refused, SplitStep, TaskPlan
+from headgate.execution.tasks.blobs import packed_part, unpacked_part
+from headgate.execution.tasks.step import STATELESS, Intake, Outcome, SplitStep, TaskPlan, TaskRefusal
 from headgate.ingress.splits import Split
 from headgate.model.tuples import TupleBatch
-from headgate.operators.program import ARRIVAL
 from headgate.visibility.splits import MayBeLate, SplitSummary, SplitTimes, summed_up
 from headgate.visibility.watermarks import Moments
 
@@ -39,12 +38,12 @@ def read_split(plan: TaskPlan, intake: Intake, split: Split) -> Mapping[Partitio
     kept = np.flatnonzero(rows >= 0)
     seen = TupleBatch(arrivals.stream, arrivals.times[kept], arrivals.labels[kept], {})
     summary = summed_up(split.number, seen, decoded.tuples, intake.now)
-    table = entering_table(plan.program, plan.schema, arrivals, np.arange(len(rows)), rows, kept)
+    table = entering_table(plan.program, plan.schema_of(arrivals.stream), arrivals, np.arange(len(rows)), rows, kept)
     parts = plan.parts(table, intake.levels)
-    if plan.program.passing:
-        parts[PASSING, split.number % plan.partitions] = table
+    if plan.program.stateless:
+        parts[STATELESS, split.number % plan.partitions] = table
     return {
-        name: (summary, packed_table(parts[name]) if name in parts and parts[name].num_rows else b"")
+        name: (summary, packed_part(parts[name]) if name in parts and parts[name].num_rows else b"")
         for name in plan.names
     }
 
@@ -67,7 +66,7 @@ def advance_parts(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: 
         try:
             index.arrive_splits(given.stream, SplitTimes(splits), Moments(0, floors=given.floors))
         except MayBeLate:
-            refused = Refused(driver="a tuple may be late")
+            refused = TaskRefusal(driver="a tuple may be late")
     if refused is not None:
         return Outcome(name, None, (), refused=refused)
     step = replace(given.step, visibility=index.batch(), identities=index.identities)
@@ -75,23 +74,22 @@ def advance_parts(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: 
     return replace(outcome, splits=splits if name == plan.names[0] else ())
 
 
-def _refused(splits: Sequence[SplitSummary]) -> Refused | None:
+def _refused(splits: Sequence[SplitSummary]) -> TaskRefusal | None:
     for x in splits:
         if x.unfit:
-            return Refused(driver=x.unfit)
+            return TaskRefusal(driver=x.unfit)
     unknown = frozenset(texts for x in splits for texts in x.unknown)
-    return Refused(unknown) if unknown else None
+    return TaskRefusal(unknown) if unknown else None
 
 
 def _arriving(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: Sequence[Part]) -> pa.Table:
     """The arriving tuples of one partition. Their arrival numbers go on from split to split."""
-    schema = plan.schema if name[0] == PASSING else plan.group(name[0]).schema
+    schema = plan.schema if name[0] == STATELESS else plan.group(name[0]).schema
     found, first = [schema.empty_table()], given.arrived
+    stream = plan.program.streams.index(given.stream)
     for summary, blob in parts:
         if blob:
-            table = unpacked_table(blob)
-            numbers = pa.array(table.column(ARRIVAL).to_numpy() + first)
-            found.append(table.set_column(table.schema.get_field_index(ARRIVAL), schema.field(ARRIVAL), numbers))
+            found.append(unpacked_part(blob, schema, stream, first))
         first += summary.tuples
     return pa.concat_tables(found).combine_chunks()
 

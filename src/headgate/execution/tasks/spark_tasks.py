@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-from pyspark import Broadcast, SparkContext
+from pyspark import RDD, Broadcast, SparkContext
 from pyspark.sql import SparkSession
 
 from headgate.execution.memory import keep_freed
@@ -17,8 +18,9 @@ from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
 from headgate.execution.tasks.blobs import packed_table, unpacked_table
 from headgate.execution.tasks.intake import Part, advance_parts, label_texts, read_split
-from headgate.execution.tasks.step import Intake, Outcome, SplitStep, Step, TaskPlan
-from headgate.ingress.splits import Split
+from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
+from headgate.execution.warm import warm
+from headgate.ingress.splits import Split, tasks_for
 from headgate.logs import event
 from headgate.operators import threads
 
@@ -61,7 +63,11 @@ class SparkTasks:
     def on_this_machine(self) -> bool:
         return str(self.context.master).startswith("local")
 
-    def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
+    @property
+    def at_once(self) -> int:
+        return int(self.context.defaultParallelism)
+
+    def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         given = [(name, packed_table(parts[name])) for name in plan.names]
         work = partial(_advance_each, self._plans(plan), self._table(plan, step), _without_tables(step))
         return self.collected(
@@ -77,7 +83,7 @@ class SparkTasks:
         work = partial(_advance_parts, sent, self._table(plan, step.step), pickle.dumps(given))
 
         def job() -> Any:
-            parts = self.context.parallelize(splits, max(1, len(splits))).mapPartitions(read)
+            parts = self._dealt_out(splits).mapPartitions(read)
             return parts.partitionBy(names, int).mapPartitionsWithIndex(work)
 
         try:
@@ -88,10 +94,12 @@ class SparkTasks:
     def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
         work = partial(_label_texts, intake)
         found = self.collected(
-            f"look for labels in {len(splits)} splits",
-            lambda: self.context.parallelize(splits, max(1, len(splits))).mapPartitions(work),
+            f"look for labels in {len(splits)} splits", lambda: self._dealt_out(splits).mapPartitions(work)
         )
         return set(found)
+
+    def _dealt_out(self, splits: Sequence[Split]) -> RDD[Split]:
+        return self.context.parallelize(splits, tasks_for(splits, self.at_once))
 
     def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
         return self.collected(
@@ -101,7 +109,7 @@ class SparkTasks:
     def _plans(self, plan: TaskPlan) -> Broadcast[TaskPlan]:
         return self._plan.once(self.context, plan.run, plan)
 
-    def _table(self, plan: TaskPlan, step: Step) -> Broadcast[pa.Table | None]:
+    def _table(self, plan: TaskPlan, step: TaskStep) -> Broadcast[pa.Table | None]:
         """The tuples of tables, once for each snapshot of them."""
         number, table = step.tables
         return self._tables.once(self.context, f"{plan.run} {number}", table)
@@ -122,23 +130,27 @@ class SparkTasks:
 
 
 def prepare_worker() -> None:
-    """A task has one core, and so one thread; freed memory stays for the next one."""
+    """A task has one core, and so one thread; freed memory stays for the next one. The compiled loops are loaded, and
+    what is there by then is left alone by the garbage collector: PySpark runs it after each task, which took 80 ms."""
     global _PREPARED
     if not _PREPARED:
         _PREPARED = True
         keep_freed()
         threads.WORTH_IT = 1 << 62
         pa.set_cpu_count(1)
+        warm()
+        gc.collect()
+        gc.freeze()
 
 
 _PREPARED = False
 
 
-def _without_tables(step: Step) -> bytes:
+def _without_tables(step: TaskStep) -> bytes:
     return pickle.dumps(replace(step, tables=(step.tables[0], None)))
 
 
-def _with_tables(step: Step, tables: Broadcast[pa.Table | None]) -> Step:
+def _with_tables(step: TaskStep, tables: Broadcast[pa.Table | None]) -> TaskStep:
     return replace(step, tables=(step.tables[0], tables.value))
 
 

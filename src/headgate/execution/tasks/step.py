@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Ints
-from headgate.execution.executors import of_share
+from headgate.execution.executors import of_group
 from headgate.execution.partition_groups import PartitionGroup
 from headgate.execution.partitions import PartitionName
 from headgate.expressions.limits import Evaluate
@@ -30,7 +30,7 @@ from headgate.storage import Storage, read_table, write_table
 from headgate.visibility.numbering import Numbering
 from headgate.visibility.splits import SplitSummary
 
-PASSING = "stateless"
+STATELESS = "stateless"
 """The name of the partitions of stateless blocks, which keep no state: names of groups have a full stop, or are
 empty."""
 
@@ -60,20 +60,26 @@ class TaskPlan:
     @property
     def names(self) -> list[PartitionName]:
         """All partitions, in order."""
-        passing = range(self.partitions if self.program.passing else 0)
-        return [*self.windowed, *((PASSING, number) for number in passing)]
+        stateless = range(self.partitions if self.program.stateless else 0)
+        return [*self.windowed, *((STATELESS, number) for number in stateless)]
 
     def partitions_of(self, group: PartitionGroup) -> int:
-        return self.partitions if group.deal else 1
+        return self.partitions if group.partitioning else 1
 
     def group(self, name: str) -> PartitionGroup:
         return next(group for group in self.groups if group.name == name)
+
+    def schema_of(self, stream: str) -> pa.Schema:
+        """The schema without the columns of other streams."""
+        others = {field for (own, _), field in self.program.columns.items() if own != stream}
+        return pa.schema([field for field in self.schema if field.name not in others])
 
     def parts(self, table: pa.Table, levels: Mapping[int, str]) -> dict[PartitionName, pa.Table]:
         """The tuples of each partition of windowed blocks, in their order."""
         found = {}
         for group in self.groups:
-            part, count = table.select(group.schema.names), self.partitions_of(group)
+            part = table.select([name for name in group.schema.names if name in table.column_names])
+            count = self.partitions_of(group)
             if count == 1:
                 found[group.name, 0] = part
                 continue
@@ -146,13 +152,13 @@ class Base:
         known = self.records.get(name)
         if known is not None and self.visibility is not None and self.numbering is not None:
             stored = StoredPartition(known.record, partial(read_table, storage))
-            partition.load(stored, of_share(group, self.visibility), self.numbering)
+            partition.load(stored, of_group(group, self.visibility), self.numbering)
             if self.changed is not None:
                 partition.renumber_visibility(self.changed)
 
 
 @dataclass(frozen=True)
-class Step:
+class TaskStep:
     """One batch.
 
     number: the batch in its run; file names are made of it
@@ -191,7 +197,7 @@ class SplitStep:
     floors: the watermarks that the clock gives streams after the batch
     """
 
-    step: Step
+    step: TaskStep
     index: bytes
     stream: str
     arrived: int
@@ -199,7 +205,7 @@ class SplitStep:
 
 
 @dataclass(frozen=True)
-class Refused:
+class TaskRefusal:
     """Why tasks did not take a batch: new label texts, or (`driver`) because the driver must decide tuple by tuple."""
 
     unknown: frozenset[tuple[str | None, ...]] = frozenset()
@@ -220,7 +226,7 @@ class Outcome:
     record: TaskRecord | None
     results: Sequence[BlockResults]
     splits: Sequence[SplitSummary] = ()
-    refused: Refused | None = None
+    refused: TaskRefusal | None = None
     used: Mapping[int, Budget] = field(default_factory=dict)
     seconds: float = 0.0
     process: str = ""
@@ -234,7 +240,7 @@ class Outcome:
 class Tasks(Workers, Protocol):
     """Runs the partitions of a step somewhere."""
 
-    def run(self, plan: TaskPlan, step: Step, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
+    def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         """Advance partitions by tuples that the driver has."""
         ...
 

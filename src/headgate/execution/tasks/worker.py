@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from headgate.execution.executors import of_share
+from headgate.execution.executors import of_group
 from headgate.execution.partitions import PartitionName
 from headgate.execution.results import packed
 from headgate.execution.tasks import written
-from headgate.execution.tasks.step import PASSING, Outcome, Step, TaskPlan, recorded
+from headgate.execution.tasks.step import STATELESS, Outcome, TaskPlan, TaskStep, recorded
 from headgate.model.budget import Budget
 from headgate.model.visibility import Visibility
 from headgate.operators.partition import Partition
@@ -42,14 +42,14 @@ _MOST_RUNS = 4
 """How many runs (stages of queries, or engines) a worker keeps partitions of."""
 
 
-def advance(plan: TaskPlan, step: Step, name: PartitionName, arriving: pa.Table, *, files: bool = False) -> Outcome:
+def advance(plan: TaskPlan, step: TaskStep, name: PartitionName, arriving: pa.Table, *, files: bool = False) -> Outcome:
     """Advance one partition by one batch. With `files`, many results are written, and do not pass the driver."""
     begin, key = time.perf_counter(), f"{plan.run}-{step.number}-{plan.names.index(name)}-{secrets.token_hex(4)}"
     assert step.visibility is not None  # noqa: S101
     visibility, budgets = _with_own_budgets(step.visibility)
     record, cached = None, False
     views = [view for view, (query, _) in enumerate(visibility.targets) if query]
-    if name[0] == PASSING:
+    if name[0] == STATELESS:
         stateless = Stateless(plan.program, plan.evaluate)
         passed = stateless.results(arriving, visibility)
         results = [packed(x, tuples, stateless=True) for x, tuples in passed]
@@ -60,7 +60,7 @@ def advance(plan: TaskPlan, step: Step, name: PartitionName, arriving: pa.Table,
         before, origins = kept.partition.counted(), dict[int, int]()
         for new, old in visibility.copied:
             origins[new] = origins.get(old, old)
-        found = kept.partition.advance(arriving, of_share(plan.group(name[0]), visibility), kept.tables[1])
+        found = kept.partition.advance(arriving, of_group(plan.group(name[0]), visibility), kept.tables[1])
         results = [packed(x, tuples, stateless=False) for x, tuples in found]
         counted = kept.partition.counted()
         done = {view: since(before.of(origins.get(view, view)), counted.of(view)) for view in views}
@@ -88,7 +88,7 @@ def _with_own_budgets(visibility: Visibility) -> tuple[Visibility, dict[int, Bud
     return replace(visibility, budgets={column: copies[id(x)] for column, x in visibility.budgets.items()}), own
 
 
-def _partition(plan: TaskPlan, step: Step, name: PartitionName) -> tuple[_Kept, bool]:
+def _partition(plan: TaskPlan, step: TaskStep, name: PartitionName) -> tuple[_Kept, bool]:
     """The partition in the state that the step names, taken out of memory or loaded."""
     base, group = step.base.records.get(name), plan.group(name[0])
     _forget(plan, step)
@@ -106,7 +106,7 @@ def _partition(plan: TaskPlan, step: Step, name: PartitionName) -> tuple[_Kept, 
     return kept, cached
 
 
-def _forget(plan: TaskPlan, step: Step) -> None:
+def _forget(plan: TaskPlan, step: TaskStep) -> None:
     """Drop partitions that no step will ask for again: another worker has advanced them, or their run is over."""
     current = {(plan.run, name): base.key for name, base in step.base.records.items()}
     runs = [plan.run, *dict.fromkeys(run for run, _ in reversed(_KEPT) if run != plan.run)][:_MOST_RUNS]

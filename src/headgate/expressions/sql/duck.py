@@ -7,14 +7,14 @@ from collections.abc import Callable
 from headgate.expressions.sql import forms
 from headgate.expressions.sql.dialect import ESCAPE, FIELDS, Dialect, changed_letters
 from headgate.expressions.sql.types import DUCKDB
-from headgate.expressions.sql.writing import Name, Writer
+from headgate.expressions.sql.writing import Name, SqlWriter
 from headgate.plan.expressions import Expr, Type
 
 
 def duckdb_sql(expr: Expr, name: Name) -> str:
     """Write an expression in DuckDB SQL. `name` returns the quoted reference to a column. The SQL is for connections
     with IEEE arithmetic, as `kernel_connection` makes them: x / 0 is not finite there, and so NULL."""
-    return Writer(Duck(), name).write(expr)
+    return SqlWriter(Duck(), name).write(expr)
 
 
 def duckdb_name(name: str) -> str:

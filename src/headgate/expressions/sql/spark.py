@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headgate.expressions.sql import forms
 from headgate.expressions.sql.dialect import ESCAPE, FIELDS, Dialect, changed_letters, plain_pattern
 from headgate.expressions.sql.types import SPARK
-from headgate.expressions.sql.writing import Name, Writer
+from headgate.expressions.sql.writing import Name, SqlWriter
 from headgate.plan.expressions import Expr, Type
 
 SETTINGS = {"spark.sql.subexpressionElimination.enabled": "false"}
@@ -21,7 +21,7 @@ _DIVIDED = {"/": "try_divide", "%": "try_mod"}
 def spark_sql(expr: Expr, name: Name) -> str:
     """Write an expression in Spark SQL. `name` returns the quoted reference to a column; columns of type TIMESTAMP are
     TIMESTAMP_NTZ (see `spark_utc`)."""
-    return Writer(Spark(), name).write(expr)
+    return SqlWriter(Spark(), name).write(expr)
 
 
 def spark_name(name: str) -> str:

@@ -29,7 +29,7 @@ _PARTS_OF_TIME = frozenset(("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"))
 _PIECES = re.compile(r"\\.|.", re.DOTALL)
 
 
-class Writer:
+class SqlWriter:
     """Writes expressions in one dialect."""
 
     def __init__(self, dialect: Dialect, name: Name) -> None:

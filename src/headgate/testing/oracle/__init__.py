@@ -10,33 +10,32 @@ sharing. A query over a few dozen tuples takes milliseconds, and there is no att
         Tuple("V", 2000, {"bp": 130}, parse_label("doctor")),
     ]
     exact(query, events, {"ann": Clearance(roles={"nurse"})})
-    # {"ann": [Result(2000, (1,), parse_label("doctor"))]}
+    # {"ann": [OracleResult(2000, (1,), parse_label("doctor"))]}
 
 `meaning` is section 4.2, the meaning over given tuples; `exact` and `cumulative` are section 4.3, what subscribers
-receive; `chain` is what they receive of queries over the results of other queries.
+receive; `cascade` is what they receive of queries over the results of other queries.
 `value_of` and `aggregate` are section 4.1. Times are in milliseconds since 1970, a column left out is NULL.
 """
 
 from headgate.testing.oracle.aggregates import aggregate
 from headgate.testing.oracle.arrival import cumulative, exact
-from headgate.testing.oracle.chain import Link, chain
-from headgate.testing.oracle.chain import Setting as ChainSetting
+from headgate.testing.oracle.cascade import CascadedQuery, CascadeSetting, cascade
 from headgate.testing.oracle.meaning import meaning
-from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Limit, Result, Tuple
+from headgate.testing.oracle.tuples import Arrival, Change, ClockEvent, Event, Limit, OracleResult, Tuple
 from headgate.testing.oracle.values import value_of
 
 __all__ = [
     "Arrival",
-    "ChainSetting",
+    "CascadeSetting",
+    "CascadedQuery",
     "Change",
-    "Clock",
+    "ClockEvent",
     "Event",
     "Limit",
-    "Link",
-    "Result",
+    "OracleResult",
     "Tuple",
     "aggregate",
-    "chain",
+    "cascade",
     "cumulative",
     "exact",
     "meaning",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from headgate.labels import LEAST, Label, Level, Rules
 from headgate.plan.queries import Query
 from headgate.testing.oracle.rights import Rights, Setting, Subscribers
-from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Limit, Result, Tuple
-from headgate.testing.oracle.views import View
+from headgate.testing.oracle.tuples import Arrival, Change, ClockEvent, Event, Limit, OracleResult, Tuple
+from headgate.testing.oracle.views import OracleView
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Given:
     ends: dict[str, int] | None
     watermarks: dict[str, list[float | None]] | None
 
-    def note(self, view: View) -> None:
+    def note(self, view: OracleView) -> None:
         """With the event at which a view ends its watermark moves no more."""
         if self.watermarks is not None:
             for name in view.rights.subscribers:
@@ -42,7 +42,7 @@ def exact(
     declared: Mapping[str, Label] | None = None,
     ends: dict[str, int] | None = None,
     watermarks: dict[str, list[float | None]] | None = None,
-) -> dict[str, list[Result]]:
+) -> dict[str, list[OracleResult]]:
     """What each subscriber receives, each from its own view. `lateness` and `delay` are by stream, in milliseconds;
     `tables` are the tuples of all tables; `outputs` are the streams that queries make; `declared` is by stream the
     label that all its tuples have at least. `ends` receives, for each subscriber whose view exceeded a limit, the
@@ -77,7 +77,7 @@ def cumulative(
     declared: Mapping[str, Label] | None = None,
     ends: dict[str, int] | None = None,
     watermarks: dict[str, list[float | None]] | None = None,
-) -> dict[str, list[Result]]:
+) -> dict[str, list[OracleResult]]:
     """What each subscriber of one shared plan receives."""
     setting = Setting(
         query,
@@ -95,11 +95,11 @@ def cumulative(
 
 def _replay(
     setting: Setting, events: Sequence[Event], subscribers: Subscribers, given: Given
-) -> dict[str, list[Result]]:
-    received: dict[str, list[Result]] = {name: [] for name in subscribers}
-    view = View(setting, Rights(setting, subscribers))
+) -> dict[str, list[OracleResult]]:
+    received: dict[str, list[OracleResult]] = {name: [] for name in subscribers}
+    view = OracleView(setting, Rights(setting, subscribers))
 
-    def deliver(results: list[Result]) -> None:
+    def deliver(results: list[OracleResult]) -> None:
         for result in results:
             for name in view.rights.permit(result.label, setting.query.blocks[result.block]):
                 received[name].append(result)
@@ -129,7 +129,7 @@ def _arriving(event: Event, setting: Setting) -> Arrival | None:
     match event:
         case Tuple():
             return Arrival((event,))
-        case Clock():
+        case ClockEvent():
             return event.arrival(setting.delay)
         case Change():
             return event.arrival

@@ -12,12 +12,12 @@ from functools import reduce
 from headgate.labels import Label, Level, Rules
 from headgate.plan.expressions import AggregateCall, Column, Expr, Value
 from headgate.plan.normal import conjuncts
-from headgate.plan.queries import Block
+from headgate.plan.queries import QueryBlock
 from headgate.testing.oracle.aggregates import aggregate
-from headgate.testing.oracle.tuples import Position, Seen
+from headgate.testing.oracle.tuples import Seen, TupleKey
 from headgate.testing.oracle.values import value_of
 
-Row = tuple[Position, ...]
+Row = tuple[TupleKey, ...]
 """A combination of one tuple of each source, in the order of FROM."""
 
 Yield = tuple[tuple[Value, ...], Label]
@@ -30,8 +30,8 @@ class BlockOver:
 
     def __init__(
         self,
-        block: Block,
-        tuples: Mapping[Position, Seen],
+        block: QueryBlock,
+        tuples: Mapping[TupleKey, Seen],
         rules: Rules,
         level: Level,
         hidden: Mapping[str, frozenset[str]] | None = None,
@@ -48,12 +48,12 @@ class BlockOver:
         joining = [*conjuncts(block.after), *(c for c in before if len(c.inputs) > 1)]
         self._joining = [[c for c in joining if max(c.inputs, default=0) == source] for source in sources]
         self._columns = [label for source in sources for label in _column_labels(block, source, hidden or {})]
-        self._enters: dict[tuple[int, Position], bool] = {}
+        self._enters: dict[tuple[int, TupleKey], bool] = {}
         self._joins: dict[Row, bool] = {}
 
     # Windows ---------------------------------------------------------------------------------------------------------
 
-    def enters(self, source: int, position: Position) -> bool:
+    def enters(self, source: int, position: TupleKey) -> bool:
         """Whether the conditions before FROM let a tuple into this source's window."""
         if position.stream != self.block.readings[source].stream.name:
             return False
@@ -63,10 +63,10 @@ class BlockOver:
             self._enters[key] = all(self._value(c, row) is True for c in self._entering[source])
         return self._enters[key]
 
-    def enters_any(self, position: Position) -> bool:
+    def enters_any(self, position: TupleKey) -> bool:
         return any(self.enters(source, position) for source in range(len(self.block.readings)))
 
-    def partition(self, source: int) -> Callable[[Position], Hashable]:
+    def partition(self, source: int) -> Callable[[TupleKey], Hashable]:
         """The key of a tuple's partition in a partitioned window."""
         window = self.block.readings[source].window
         columns = window.partition if window else ()
@@ -74,7 +74,7 @@ class BlockOver:
 
     # Rows ------------------------------------------------------------------------------------------------------------
 
-    def rows(self, contents: Sequence[Iterable[Position]]) -> list[Row]:
+    def rows(self, contents: Sequence[Iterable[TupleKey]]) -> list[Row]:
         """All combinations of one tuple of each window that meet the conditions, in the order of results."""
         found: list[Row] = [()]
         for content in contents:
@@ -153,7 +153,7 @@ def _told_apart(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> dict[Has
     return found
 
 
-def _column_labels(block: Block, source: int, hidden: Mapping[str, frozenset[str]]) -> list[Label]:
+def _column_labels(block: QueryBlock, source: int, hidden: Mapping[str, frozenset[str]]) -> list[Label]:
     """The labels of the labelled columns that the block reads from one of its sources, except hidden ones."""
     reading = block.readings[source]
     partition = reading.window.partition if reading.window else ()

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from headgate.labels import LEAST, Level, Rules
-from headgate.plan.queries import Block, Query
+from headgate.plan.queries import Query, QueryBlock
 from headgate.testing.oracle.blocks import BlockOver, Row, Yield
-from headgate.testing.oracle.tuples import BEGINNING, Position, Result, Seen, Tuple
+from headgate.testing.oracle.tuples import BEGINNING, OracleResult, Seen, Tuple, TupleKey
 from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
 
 
@@ -22,20 +22,20 @@ def meaning(
     tables: Iterable[Tuple] = (),
     rules: Rules | None = None,
     level: Level = LEAST,
-) -> list[Result]:
+) -> list[OracleResult]:
     """The results, in their order. The tuples are given in the order of their arrival, those of tables in theirs;
     `level` is that of the query."""
-    given = {Position.in_table(x, number): Seen.whole(x) for number, x in enumerate(tables)}
-    given |= {Position(x.time, x.stream, number): Seen.whole(x) for number, x in enumerate(tuples)}
+    given = {TupleKey.in_table(x, number): Seen.whole(x) for number, x in enumerate(tables)}
+    given |= {TupleKey(x.time, x.stream, number): Seen.whole(x) for number, x in enumerate(tuples)}
     found: list[tuple[Instant, int, Yield]] = []
     for number, block in enumerate(query.blocks):
         over = BlockOver(block, _read_by(block, given), rules or Rules(), level)
         found += ((instant, number, yielded) for instant, yielded in _of_block(over))
     found.sort(key=lambda x: x[:2])
-    return [Result(instant.time, *yielded, block=number) for instant, number, yielded in found]
+    return [OracleResult(instant.time, *yielded, block=number) for instant, number, yielded in found]
 
 
-def _read_by(block: Block, tuples: Mapping[Position, Seen]) -> dict[Position, Seen]:
+def _read_by(block: QueryBlock, tuples: Mapping[TupleKey, Seen]) -> dict[TupleKey, Seen]:
     streams = {reading.stream.name for reading in block.readings}
     return {position: seen for position, seen in tuples.items() if position.stream in streams}
 
@@ -63,7 +63,7 @@ def _instants(over: BlockOver) -> list[Instant]:
     return sorted(sliding)
 
 
-def _contents(over: BlockOver, instant: Instant) -> list[list[Position]]:
+def _contents(over: BlockOver, instant: Instant) -> list[list[TupleKey]]:
     """The content of each window; where there is no window, the one tuple that passes through."""
     contents = []
     for source, reading in enumerate(over.block.readings):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headgate.labels import PUBLIC, Clearance, Label, Level, Rules
-from headgate.plan.queries import Block, Query, Stream
+from headgate.plan.queries import Query, QueryBlock, Stream
 from headgate.testing.oracle.tuples import Tuple
 
 Subscribers = Mapping[str, Clearance | None]
@@ -44,7 +44,7 @@ class Rights:
             return None
         return replace(clearance, level=level)
 
-    def permit(self, label: Label, block: Block) -> list[str]:
+    def permit(self, label: Label, block: QueryBlock) -> list[str]:
         """The subscribers whom the label of a tuple that a block reads permits. Blocks with aggregates also read what
         may be read only in aggregates; a join reads a WEAK stream for a subscriber who may read another of its
         streams."""
@@ -54,7 +54,7 @@ class Rights:
             name for name, x in found if x is not None and rules.permits(label, x, aggregated=how, beside=block.streams)
         ]
 
-    def open(self, stream: Stream, block: Block) -> list[str]:
+    def open(self, stream: Stream, block: QueryBlock) -> list[str]:
         """The subscribers to whom a stream is open: who may read tuples of it in a block that have no other label than
         the declared one. This follows from grants and declarations, never from tuples. A WEAK stream may also be read
         for another source that the label of a tuple names."""
@@ -66,7 +66,7 @@ class Rights:
             if x is not None and rules.permits(least, x, aggregated=block.aggregated, beside=x.sources)
         ]
 
-    def hide(self, stream: Stream, block: Block) -> frozenset[str]:
+    def hide(self, stream: Stream, block: QueryBlock) -> frozenset[str]:
         if not self.setting.masking:
             return frozenset()
         return frozenset(name for name, label in stream.labels if not self.permit(label, block))

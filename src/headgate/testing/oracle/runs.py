@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from headgate.plan.queries import Block, Stream
+from headgate.plan.queries import QueryBlock, Stream
 from headgate.testing.oracle.blocks import BlockOver, Row, Yield
 from headgate.testing.oracle.rights import Rights, Setting
-from headgate.testing.oracle.tuples import BEGINNING, Position, Seen
+from headgate.testing.oracle.tuples import BEGINNING, Seen, TupleKey
 from headgate.testing.oracle.windows import Instant, held, slide_of, slides_over
 
 
@@ -16,12 +16,12 @@ class Run:
     """One block of a view: the tuples it may see, the contents of its windows now and at the previous instant, and the
     rows of that instant."""
 
-    def __init__(self, block: Block, setting: Setting, rights: Rights) -> None:
+    def __init__(self, block: QueryBlock, setting: Setting, rights: Rights) -> None:
         self.block = block
-        self.tuples: dict[Position, Seen] = {}
+        self.tuples: dict[TupleKey, Seen] = {}
         self._setting = setting
-        self._contents: list[list[Position]] = [[] for _ in block.readings]
-        self._held: list[list[Position]] = [[] for _ in block.readings]
+        self._contents: list[list[TupleKey]] = [[] for _ in block.readings]
+        self._held: list[list[TupleKey]] = [[] for _ in block.readings]
         self._before: list[Row] = []
         self.passed = -math.inf
         self.lose(rights)
@@ -29,18 +29,18 @@ class Run:
     def _hidden_by(self, rights: Rights) -> dict[str, frozenset[str]]:
         return {x.stream.name: rights.hide(x.stream, self.block) for x in self.block.readings}
 
-    def _fresh(self, tuples: Mapping[Position, Seen]) -> BlockOver:
+    def _fresh(self, tuples: Mapping[TupleKey, Seen]) -> BlockOver:
         return BlockOver(self.block, tuples, self._setting.rules, self._setting.level, self._hidden)
 
     def stream(self, name: str) -> Stream | None:
         return next((x.stream for x in self.block.readings if x.stream.name == name), None)
 
-    def _tables(self) -> dict[Position, Seen]:
+    def _tables(self) -> dict[TupleKey, Seen]:
         """All tuples of the tables that the block reads, unmasked."""
         given = enumerate(self._setting.tables)
-        return {Position.in_table(x, number): Seen.whole(x) for number, x in given if self.stream(x.stream)}
+        return {TupleKey.in_table(x, number): Seen.whole(x) for number, x in given if self.stream(x.stream)}
 
-    def pass_through(self, position: Position, seen: Seen) -> list[Yield]:
+    def pass_through(self, position: TupleKey, seen: Seen) -> list[Yield]:
         """The results of a stateless block for a tuple; it keeps no state."""
         over = self._fresh({position: seen})
         return over.yields(over.rows([[position]] if over.enters(0, position) else [[]]), [], sliding=False)
@@ -64,7 +64,7 @@ class Run:
                 contents[source] = self._left_of(source, content)
         self._before = self._over.rows(self._held)
 
-    def _left_of(self, source: int, content: list[Position]) -> list[Position]:
+    def _left_of(self, source: int, content: list[TupleKey]) -> list[TupleKey]:
         """Partitions that are one, now that a column reads as NULL, together hold no more than one does."""
         left = [x for x in content if x in self.tuples and self._over.enters(source, x)]
         window = self.block.readings[source].window

@@ -47,7 +47,7 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockEvent:
     """Everything that came on a stream until the clock showed so many milliseconds has arrived by now."""
 
     stream: str
@@ -77,11 +77,11 @@ class Limit:
     results: int | None = None
 
 
-Event = Tuple | Arrival | Clock | Change | Limit
+Event = Tuple | Arrival | ClockEvent | Change | Limit
 
 
 @dataclass(frozen=True)
-class Result:
+class OracleResult:
     """A result that a subscriber receives. `block` is the number of its block; `after` is the number of the event after
     which it was delivered, or the number of all events for results of the end of the replay."""
 
@@ -92,7 +92,7 @@ class Result:
     after: int = field(default=0, compare=False)
 
 
-class Position(NamedTuple):
+class TupleKey(NamedTuple):
     """The position of a tuple in the order of all tuples, and its identity; `number` counts arrivals."""
 
     time: int
@@ -100,7 +100,7 @@ class Position(NamedTuple):
     number: int
 
     @classmethod
-    def in_table(cls, tuple_: Tuple, number: int) -> Position:
+    def in_table(cls, tuple_: Tuple, number: int) -> TupleKey:
         return cls(BEGINNING, tuple_.stream, number)
 
 

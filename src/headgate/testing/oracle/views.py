@@ -12,13 +12,13 @@ from collections.abc import Collection, Mapping
 
 from headgate.testing.oracle.rights import Rights, Setting, Subscribers
 from headgate.testing.oracle.runs import Run
-from headgate.testing.oracle.tuples import BEGINNING, Arrival, Limit, Position, Result, Seen, Tuple
+from headgate.testing.oracle.tuples import BEGINNING, Arrival, Limit, OracleResult, Seen, Tuple, TupleKey
 
 _MANY = 1_000_000
 """More tuples than arrive at one moment."""
 
 
-class View:
+class OracleView:
     def __init__(self, setting: Setting, rights: Rights) -> None:
         self.rights = rights
         self._setting = setting
@@ -65,11 +65,11 @@ class View:
             least = self._least(self._own.get(name, {}), [name])
             self._passed_for[name] = max(self._passed_for.get(name, -math.inf), least)
 
-    def arrive(self, arrival: Arrival, number: int) -> list[Result]:
+    def arrive(self, arrival: Arrival, number: int) -> list[OracleResult]:
         """All that arrives at one moment is late or not by the watermark before it."""
-        watermark, entered, passed = self._passed, False, list[Result]()
+        watermark, entered, passed = self._passed, False, list[OracleResult]()
         for place, arriving in enumerate(arrival.tuples):
-            position = Position(arriving.time, arriving.stream, number * _MANY + place)
+            position = TupleKey(arriving.time, arriving.stream, number * _MANY + place)
             entered |= self._enter(arriving, position, arriving.time < watermark, number, passed)
         for stream, reached in arrival.watermarks.items():
             if reached is None:
@@ -83,7 +83,7 @@ class View:
         found = self.advance(self._passed, number)
         return [*found, *([] if self.ended else self._counted(passed))]
 
-    def _enter(self, arriving: Tuple, position: Position, late: bool, number: int, passed: list[Result]) -> bool:
+    def _enter(self, arriving: Tuple, position: TupleKey, late: bool, number: int, passed: list[OracleResult]) -> bool:
         """Whether the tuple entered a window; what it yields by itself is `passed` on."""
         entered = False
         for place, run in enumerate(self._runs):
@@ -97,7 +97,7 @@ class View:
             seen = Seen.whole(arriving).without(self.rights.hide(stream, run.block))
             if run.block.stateless:
                 yields = run.pass_through(position, seen)
-                passed += (Result(arriving.time, *yielded, block=place, after=number) for yielded in yields)
+                passed += (OracleResult(arriving.time, *yielded, block=place, after=number) for yielded in yields)
             elif not late:
                 run.tuples[position] = seen
                 entered = True
@@ -112,7 +112,7 @@ class View:
         self.ended = self.ended or exceeds
         return exceeds
 
-    def _counted(self, results: list[Result]) -> list[Result]:
+    def _counted(self, results: list[OracleResult]) -> list[OracleResult]:
         """As many results as the limit allows in the second of the latest one; with one more the view ends. Results
         from before there was a limit do not count."""
         if self.limit.results is None:
@@ -130,10 +130,10 @@ class View:
         for run in self._runs:
             run.lose(self.rights)
 
-    def advance(self, until: float, number: int) -> list[Result]:
+    def advance(self, until: float, number: int) -> list[OracleResult]:
         """Evaluates all instants before `until` that were not evaluated yet, as long as the windows stay within their
         limit."""
-        found: list[Result] = []
+        found: list[OracleResult] = []
         moves = [set(run.moves(until)) for run in self._runs]
         for instant in sorted(set().union(*moves)):
             moving = [(place, run) for place, run in enumerate(self._runs) if instant in moves[place]]
@@ -142,7 +142,7 @@ class View:
             if instant.position and self._exceeds(sum(x.holds(instant.time) for x in self._runs), self.limit.state):
                 break
             for place, run in moving:
-                found += (Result(instant.time, *x, block=place, after=number) for x in run.yields(instant))
+                found += (OracleResult(instant.time, *x, block=place, after=number) for x in run.yields(instant))
         for run in self._runs:
             run.passed = until
         return self._counted(found)

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from headgate.plan.queries import Block, Window
-from headgate.testing.oracle.tuples import Position
+from headgate.plan.queries import QueryBlock, WindowClause
+from headgate.testing.oracle.tuples import TupleKey
 
 LAST = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -19,10 +19,10 @@ class Instant(NamedTuple):
 
     time: int
     slides: bool
-    position: Position | None
+    position: TupleKey | None
 
     @classmethod
-    def of(cls, position: Position) -> Instant:
+    def of(cls, position: TupleKey) -> Instant:
         return cls(position.time, False, position)
 
     @classmethod
@@ -30,13 +30,13 @@ class Instant(NamedTuple):
         return cls(time, True, None)
 
 
-def slide_of(block: Block) -> int:
+def slide_of(block: QueryBlock) -> int:
     """The time by which the block's windows slide; 0 if none does."""
     return max(reading.window.slide if reading.window else 0 for reading in block.readings)
 
 
 def slides_over(
-    window: Window, position: Position, since: float = -math.inf, until: float = math.inf
+    window: WindowClause, position: TupleKey, since: float = -math.inf, until: float = math.inf
 ) -> Iterator[Instant]:
     """The instants, from `since` on and before `until`, at which a sliding window holds this tuple; there are none
     after the year 9999."""
@@ -45,8 +45,8 @@ def slides_over(
 
 
 def held(
-    window: Window, entered: Sequence[Position], time: int, partition: Callable[[Position], Hashable]
-) -> list[Position]:
+    window: WindowClause, entered: Sequence[TupleKey], time: int, partition: Callable[[TupleKey], Hashable]
+) -> list[TupleKey]:
     """The tuples that a window holds at a time, out of those that entered it, given in their order."""
     match window.kind:
         case "ROWS":
@@ -63,8 +63,8 @@ def held(
             return list(entered)
 
 
-def _last_of_each(entered: Sequence[Position], rows: int, partition: Callable[[Position], Hashable]) -> list[Position]:
-    kept: list[Position] = []
+def _last_of_each(entered: Sequence[TupleKey], rows: int, partition: Callable[[TupleKey], Hashable]) -> list[TupleKey]:
+    kept: list[TupleKey] = []
     found: Counter[Hashable] = Counter()
     for position in reversed(entered):
         key = partition(position)

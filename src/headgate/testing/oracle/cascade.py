@@ -15,12 +15,12 @@ from headgate.labels import LEAST, Label, Level, Rules
 from headgate.plan.queries import Query
 from headgate.testing.oracle.arrival import exact
 from headgate.testing.oracle.rights import Subscribers
-from headgate.testing.oracle.tuples import Arrival, Change, Clock, Event, Result, Tuple
+from headgate.testing.oracle.tuples import Arrival, Change, ClockEvent, Event, OracleResult, Tuple
 
 
 @dataclass(frozen=True)
-class Link:
-    """A query of a chain, and the stream that its results make."""
+class CascadedQuery:
+    """A query of a cascade, and the stream that its results make."""
 
     query: Query
     output: str
@@ -34,7 +34,7 @@ class Output:
 
     name: str
     columns: tuple[str, ...]
-    results: Sequence[Result]
+    results: Sequence[OracleResult]
     watermarks: Sequence[float | None]
     ended: int | None = None
 
@@ -52,8 +52,8 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What holds for all queries of a chain; `lateness` and `delay` are by stream, in milliseconds; `declared` is by
+class CascadeSetting:
+    """What holds for all queries of a cascade; `lateness` and `delay` are by stream, in milliseconds; `declared` is by
     stream the label that all its tuples have at least."""
 
     rules: Rules = field(default_factory=Rules)
@@ -63,22 +63,29 @@ class Setting:
     tables: Sequence[Tuple] = ()
 
 
-def chain(
-    links: Sequence[Link], events: Sequence[Event], subscribers: Subscribers, setting: Setting | None = None
-) -> dict[str, dict[str, list[Result]]]:
+def cascade(
+    links: Sequence[CascadedQuery],
+    events: Sequence[Event],
+    subscribers: Subscribers,
+    setting: CascadeSetting | None = None,
+) -> dict[str, dict[str, list[OracleResult]]]:
     """What each subscriber receives of each query, by output and subscriber. A query comes after those that it
     reads. All are exact."""
-    found: dict[str, dict[str, list[Result]]] = {link.output: {} for link in links}
+    found: dict[str, dict[str, list[OracleResult]]] = {link.output: {} for link in links}
     for name in subscribers:
         made: list[Output] = []
         for link in links:
-            made.append(_output(link, made, events, {name: subscribers[name]}, setting or Setting()))
+            made.append(_output(link, made, events, {name: subscribers[name]}, setting or CascadeSetting()))
             found[link.output][name] = list(made[-1].results)
     return found
 
 
 def _output(
-    link: Link, made: Sequence[Output], events: Sequence[Event], subscribers: Subscribers, setting: Setting
+    link: CascadedQuery,
+    made: Sequence[Output],
+    events: Sequence[Event],
+    subscribers: Subscribers,
+    setting: CascadeSetting,
 ) -> Output:
     """What one subscriber receives of one query, given what it receives of the queries before it. The end is one more
     moment: what it made final in these arrives, and then everything is final here."""
@@ -110,12 +117,12 @@ def _output(
     return Output(link.output, columns, results, watermarks.get(name, []), ends.get(name, ended))
 
 
-def joined(event: Event, number: int, read: Sequence[Output], setting: Setting) -> Event:
+def joined(event: Event, number: int, read: Sequence[Output], setting: CascadeSetting) -> Event:
     """An event as a query sees it that reads outputs: with what the event made of them."""
     match event:
         case Tuple():
             own = Arrival((event,))
-        case Clock():
+        case ClockEvent():
             own = event.arrival(setting.delay)
         case Change():
             own = Arrival()

@@ -1,0 +1,248 @@
+"""A query with a deadline, for the subscribers of one level: a query graph of its own, and the tuples that wait for it.
+
+Nothing of it is shared with other queries or levels, so that its work can be done, put off or left out by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.columns.sorting import Bools, Ints, distinct
+from headgate.cql.deadlines import Deadline, Version
+from headgate.labels import Label, Level
+from headgate.model.limits import Limits
+from headgate.model.query import ContinuousQuery
+from headgate.model.results import ResultBatch, notice
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.tuples import TupleBatch
+from headgate.plan.analysis import ViewCounts
+from headgate.recovery.costs import Costs
+from headgate.recovery.messages import ALL_TAKEN, LEFT_OUT, of_version
+from headgate.recovery.query_graph import Make, QueryGraph
+
+Key = tuple[str, str]
+"""A query, and the level of its subscribers."""
+TIME, LABEL = "\x1ftime", "\x1flabel"
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Tuples of one batch that a query has not taken yet; `number` counts its batches, `file` of the state holds them,
+    `came` is when they came, in milliseconds of the clock, `floors` are the watermarks that the clock gives streams
+    after them."""
+
+    number: int
+    file: str
+    tuples: TupleBatch
+    came: int
+    floors: Mapping[str, int]
+
+    def plain(self) -> list[Any]:
+        return [self.number, self.file, self.tuples.stream, self.came, dict(self.floors)]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The tuples of one transaction: these rows of a batch that came, in this version. `last`: no more come of it."""
+
+    waiting: Waiting
+    start: int
+    stop: int
+    version: int
+    deadline: int
+
+    @property
+    def last(self) -> bool:
+        return self.stop == len(self.waiting.tuples.times)
+
+
+@dataclass
+class LiveQuery:
+    """The state of one query at one level. `decided` are the pieces that were admitted and have not run, by their
+    numbers; `seed` decides which tuples a sample takes."""
+
+    key: Key
+    level: Level
+    query: ContinuousQuery
+    make: Make
+    limits: Limits | None
+    seed: int
+    graph: QueryGraph = field(init=False)
+    costs: Costs = field(default_factory=Costs)
+    inbox: list[Waiting] = field(default_factory=list)
+    decided: dict[int, Piece] = field(default_factory=dict)
+    batches: int = 0
+    """How many batches came so far."""
+    version: int = field(init=False)
+    """The version of the results that came last."""
+    changed: bool = True
+    """Whether anything of it is to be saved again."""
+    leaves_out: bool = False
+    """Whether its readers were told that tuples are left out."""
+    left_out: bool = False
+    """Whether tuples were left out since the last piece."""
+    clean: bool = True
+    """Whether nothing was left out in this control period."""
+    recovered: bool = False
+    """Whether its readers are to be told that nothing is left out any more."""
+    _snapshot: CatalogSnapshot = field(default_factory=CatalogSnapshot)
+    tables: Mapping[str, TupleBatch] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.graph = QueryGraph(self.make, self.limits)
+        self.version = len(self.deadline.versions) - 1
+
+    @property
+    def deadline(self) -> Deadline:
+        assert self.query.deadline is not None  # noqa: S101 - only such queries are live
+        return self.query.deadline
+
+    @property
+    def current(self) -> Version:
+        return self.deadline.versions[self.version]
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.inbox or self.decided)
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """Its subscribers, with the query."""
+        return [(x.name, x.query) for x in self._snapshot.subscribers]
+
+    def profile(self, subscriber: str | None) -> list[ViewCounts]:
+        return self.graph.profile(self.key[0], subscriber)
+
+    # The catalog ------------------------------------------------------------------------------------------------------
+
+    def meet(self, snapshot: CatalogSnapshot) -> None:
+        """Takes a catalog snapshot of its own subscribers."""
+        query = snapshot.running[self.key[0]]
+        if query.meaning != self.query.meaning and self.waits:  # what waits has the columns of the query before
+            self.inbox, self.decided = [], {}
+            self.leave_out()
+        self._snapshot, self.query, self.changed = snapshot, query, True
+        self.version = min(self.version, len(self.deadline.versions) - 1)
+        self.graph.update(self._of_version(snapshot))
+
+    def restore(self, version: int, partitions: Any, chain: Any) -> None:
+        """Continues from its saved state; the dictionary knows its labels."""
+        self.version = min(version, len(self.deadline.versions) - 1)
+        self.graph.restore(partitions, chain, self._of_version(self._snapshot))
+
+    def _of_version(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
+        return replace(snapshot, queries=(self.query.version(self.current),))
+
+    def feed(self, tables: Mapping[str, TupleBatch]) -> None:
+        """The tuples of tables; their labels have the numbers of its own dictionary."""
+        self.tables = {name: tables[name] for name in self.query.tables & tables.keys()}
+        self.graph.feed(self.tables)
+
+    def own_numbers(self, tuples: TupleBatch, labels: Mapping[int, Label]) -> TupleBatch:
+        """The same tuples, with labels by the numbers of its own dictionary; `labels` are those they have now."""
+        found = distinct(tuples.labels)
+        own = np.array([self.graph.dictionary.number(labels[x]) for x in found.tolist()], np.int64)
+        return replace(tuples, labels=own[np.searchsorted(found, tuples.labels)] if len(found) else tuples.labels)
+
+    # Work -------------------------------------------------------------------------------------------------------------
+
+    def run(self, piece: Piece) -> list[ResultBatch]:
+        """Does the work of a piece: its results, after the notices that they need."""
+        self.changed = True
+        told = self._told(piece.version)
+        ended = self._change(piece.version)
+        tuples = rows(piece.waiting.tuples, self.kept(piece))
+        floors = piece.waiting.floors if piece.last else {}
+        arrivals = [tuples] if len(tuples.times) else []
+        found = self.graph.batch(arrivals, clock=piece.waiting.came, floors=floors)
+        return [*ended, *told, *found]
+
+    def kept(self, piece: Piece) -> Bools:
+        """Which tuples of the batch the piece takes. Each is taken or not by a secret draw of its own, so a sample
+        tells nothing of tuples that are hidden."""
+        chosen = np.zeros(len(piece.waiting.tuples.times), np.bool_)
+        chosen[piece.start : piece.stop] = True
+        share = self.deadline.versions[piece.version].sample
+        if share < 1:
+            name = hashlib.sha256(repr(self.key).encode()).digest()
+            seed = [self.seed, int.from_bytes(name[:8]), piece.waiting.number, piece.start]
+            chosen[piece.start : piece.stop] = np.random.default_rng(seed).random(piece.stop - piece.start) < share
+        return chosen
+
+    def _change(self, version: int) -> list[ResultBatch]:
+        """Another version comes into force. If it is another query, the windows of the one before become final, and its
+        own begin empty."""
+        before, self.version = self.current, version
+        if (before.slide, before.columns) == (self.current.slide, self.current.columns):
+            return []
+        found = self.graph.batch([], last=True)
+        dictionary = self.graph.dictionary
+        self.graph = QueryGraph(self.make, self.limits)
+        self.graph.dictionary = dictionary
+        self.graph.update(self._of_version(self._snapshot))
+        self.graph.feed(self.tables)
+        return found
+
+    def _told(self, version: int) -> list[ResultBatch]:
+        """The notices that come before the results of a piece."""
+        words = []
+        if version != self.version:
+            words.append(of_version(self.deadline.versions[version]))
+        if self.left_out and not self.leaves_out:
+            words.append(LEFT_OUT)
+            self.leaves_out = True
+        elif self.recovered and not self.left_out:
+            words.append(ALL_TAKEN)
+            self.leaves_out = False
+        self.left_out = self.recovered = False
+        return [notice(self._readers, self.key[0], qos="; ".join(words))] if words and self._readers else []
+
+    def leave_out(self) -> None:
+        """Tuples are left out: its readers are told with the next results."""
+        self.left_out, self.clean, self.recovered = True, False, False
+
+    def end_period(self) -> None:
+        """A control period has passed."""
+        self.recovered = self.leaves_out and self.clean
+        self.clean = True
+
+    @property
+    def _readers(self) -> tuple[str, ...]:
+        return tuple(x.name for x in self._snapshot.subscribers if x.clearance is not None)
+
+
+def rows(tuples: TupleBatch, chosen: Bools) -> TupleBatch:
+    places = np.flatnonzero(chosen)
+    taken = pa.array(places)
+    columns = {name: column.take(taken) for name, column in tuples.columns.items()}
+    return replace(tuples, times=tuples.times[places], labels=tuples.labels[places], columns=columns)
+
+
+def at_level(tuples: TupleBatch, seen: Callable[[Label], bool], labels: Mapping[int, Label]) -> TupleBatch:
+    """The tuples that a level may see: others must not change how much work it has."""
+    found = distinct(tuples.labels)
+    allowed = np.array([seen(labels[x]) for x in found.tolist()], np.bool_)
+    if allowed.all():
+        return tuples
+    return rows(tuples, allowed[np.searchsorted(found, tuples.labels)])
+
+
+def as_table(tuples: TupleBatch) -> pa.Table:
+    return pa.table({TIME: pa.array(tuples.times), LABEL: pa.array(tuples.labels), **tuples.columns})
+
+
+def of_table(stream: str, table: pa.Table) -> TupleBatch:
+    found = {name: table.column(name).combine_chunks() for name in table.column_names}
+    times: Ints = found.pop(TIME).to_numpy()
+    return TupleBatch(stream, times, found.pop(LABEL).to_numpy(), found)
+
+
+def nothing(stream: str) -> TupleBatch:
+    none = np.empty(0, np.int64)
+    return TupleBatch(stream, none, none, {})

@@ -1,0 +1,52 @@
+"""Levels apart in the server: which folders, sinks and shares the processor of each level has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headgate.egress.level_logs import LevelLogs
+from headgate.egress.owner_files import OwnerFiles
+from headgate.egress.sinks import Sink
+from headgate.labels import Level
+from headgate.levels.child import ProcessChild, Share
+from headgate.levels.shepherd import Setting
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.service import Headgate
+from headgate.service.folders import Folders
+from headgate.service.runs import LevelsApart
+
+_STEP, _LOWEST = 5, 19
+"""How much lower the priority of a processor is for each level that its level stands above."""
+
+
+def levels_apart(
+    headgate: Headgate, home: Path, owners: Path, logs: LevelLogs, architecture: str, memory: int, backlog: int
+) -> LevelsApart:
+    """`home` is the folder of the engine, `owners` the one of what only owners of streams receive."""
+
+    def sinks(level: Level | None) -> Sequence[Sink]:
+        if level is None:
+            return [OwnerFiles(owners, Folders(headgate))]
+        return [OwnerFiles(home / "level-owners" / folder_of(level), Folders(headgate)), logs.of(str(level))]
+
+    def share(level: Level, snapshot: CatalogSnapshot) -> Share:
+        return Share(min(_LOWEST, _STEP * height(level, snapshot)), memory, backlog)
+
+    setting = Setting(architecture, ProcessChild, share, headgate.snapshots.stream_levels)
+    return LevelsApart(setting, sinks)
+
+
+def height(level: Level, snapshot: CatalogSnapshot) -> int:
+    """How many levels stand below it, one above the other; a compartment adds one."""
+    order = snapshot.rules.order
+
+    def steps(name: str) -> int:
+        return max((1 + steps(x) for x in order.above.get(name, ())), default=0)
+
+    return steps(level.name) + len(level.compartments)
+
+
+def folder_of(level: Level) -> str:
+    """A name for a folder that no other level has."""
+    return str(level).encode().hex()

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.loops.joins import KEY, LINKS, Side, meetings, unlink
+from headgate.loops.joins import CHAIN, LINKS, Side, meetings, unlink
 
 SPAN, KEYS = 5, 3
 
@@ -32,7 +32,7 @@ class Rows:
         self._came = np.array([row.at for row in rows], np.int64)
         self._gone = np.full(size, 1 << 62)
         self._chains = [
-            (np.full(KEYS, -1), np.full((size, LINKS), -1), np.full(size, -1)) for _ in (True, False)
+            (np.full(KEYS, -1, np.int32), np.full((size, LINKS), -1), np.full(size, -1)) for _ in (True, False)
         ]  # fmt: skip
 
     def batch(self, first: int, end: int, room: int) -> list[tuple[int, int]]:
@@ -40,8 +40,9 @@ class Rows:
         for left, (head, links, behind) in zip((True, False), self._chains, strict=True):
             new = np.array([n for n in range(first, end) if self._rows[n].left == left], np.int64)
             own = np.array([self._rows[n].key for n in new.tolist()], np.int64)
-            until = self._came + SPAN
-            sides.append(Side(new, own, self._came[new], self._came, until, self._gone, head, links, behind, left))
+            until = self._came[new] + SPAN
+            gone = np.empty(0, np.int64) if left else self._gone  # of the left nothing is displaced
+            sides.append(Side(new, own, self._came[new], until, self._came, gone, head, links, behind, left))
         found, progress = list[tuple[int, int]](), np.zeros(3, np.int64)
         while True:
             of_left, of_right, at = (np.empty(room, np.int64) for _ in range(3))
@@ -56,7 +57,7 @@ class Rows:
         unlink(np.array([row]), *self._chains[1])
 
     def key_in_chain(self, row: int) -> int:
-        return int(self._chains[1][1][row, KEY])
+        return int(self._chains[1][1][row, CHAIN]) >> 32
 
 
 came = st.lists(st.builds(lambda left, key: (left, key), st.booleans(), st.integers(-1, KEYS - 1)), max_size=30)
@@ -96,5 +97,5 @@ def test_a_slot_that_is_used_again_ends_the_chain_of_its_earlier_row() -> None:
     rows = [Came(True, 0, 1), Came(False, 1, 1)]
     fed = Rows(rows)
     fed.batch(0, 1, 4)
-    fed._chains[0][1][0, KEY] = 2
+    fed._chains[0][1][0, CHAIN] = 2 << 32
     assert fed.batch(1, 2, 4) == []

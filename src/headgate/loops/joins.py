@@ -2,9 +2,9 @@
 input, in the order in which they come.
 
 Each input keeps its rows in chains by key, the latest row first. A row is there until a time (`UNTIL`), and until the
-tuple at a position displaces it (`gone`). Rows that leave in the order in which they came (`fifo`) need no removal from
-their chains: behind the first row that has left, all have left. Their numbers may be used again; such a row has another
-key, or came later than the row before it in the chain.
+tuple at a position displaces it (`gone`, which is empty where no tuple does). Rows that leave in the order in which
+they came (`fifo`) need no removal from their chains: behind the first row that has left, all have left. Their numbers
+may be used again; such a row has another key, or came later than the row before it in the chain.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from headgate.loops.compiled import compiled, inlined
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Slots = npt.NDArray[np.int32]
 
-BEFORE, KEY, CAME, UNTIL = range(4)
-"""What a chain has of each row, side by side, so that most rows are left after one look at memory: the row before it,
-its key (-1: it is in no chain), the position at which it came, the time until which it is there."""
-LINKS = 4
+CHAIN, CAME, UNTIL = range(3)
+"""What a chain has of each row, side by side, so that most rows are left after one look at memory: the row before it
+and its key, in 32 bits each; the position at which it came; the time until which it is there."""
+LINKS = 3
+UNLINKED = -1
+"""Instead of the row before it and its key: a row is in no chain."""
 
 
 class Side(NamedTuple):
     """One input of a join.
 
     rows, keys, times: its new rows in order, the key of each (-1: it equals none), the time at which it came
-    came, until, gone: by row
+    until: the time until which each new row is there
+    came, gone: by row
     head, links: the chains, by key and by row
     behind: by row, the next row in the chain; only if rows do not leave in the order in which they came
     """
@@ -37,21 +41,32 @@ class Side(NamedTuple):
     rows: Ints
     keys: Ints
     times: Ints
-    came: Ints
     until: Ints
+    came: Ints
     gone: Ints
-    head: Ints
+    head: Slots
     links: Ints
     behind: Ints
     fifo: bool
 
 
 @inlined
-def _link(side: Side, row: int, key: int) -> None:
-    """Put a row at the head of the chain of its key."""
-    links, first = side.links, side.head[key]
-    links[row, BEFORE], links[row, KEY] = first, key
-    links[row, CAME], links[row, UNTIL] = side.came[row], side.until[row]
+def _chained(before: int, key: int) -> int:
+    return (key << 32) | (before & 0xFFFFFFFF)
+
+
+@inlined
+def _before(chained: int) -> int:
+    return ((chained & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+
+
+@inlined
+def _link(side: Side, new: int) -> None:
+    """Put a new row at the head of the chain of its key."""
+    row, key = side.rows[new], side.keys[new]
+    links, first = side.links, np.int64(side.head[key])
+    links[row, CHAIN] = _chained(first, key)
+    links[row, CAME], links[row, UNTIL] = side.came[row], side.until[new]
     if not side.fifo:
         side.behind[row] = -1
         if first >= 0:
@@ -60,19 +75,20 @@ def _link(side: Side, row: int, key: int) -> None:
 
 
 @compiled
-def unlink(rows: Ints, head: Ints, links: Ints, behind: Ints) -> None:
+def unlink(rows: Ints, head: Slots, links: Ints, behind: Ints) -> None:
     """Take rows out of their chains."""
     for row in rows:
-        key, before = links[row, KEY], links[row, BEFORE]
-        if key < 0:
+        chained = links[row, CHAIN]
+        if chained == UNLINKED:
             continue
+        key, before = chained >> 32, _before(chained)
         if behind[row] >= 0:
-            links[behind[row], BEFORE] = before
+            links[behind[row], CHAIN] = _chained(before, key)
         else:
             head[key] = before
         if before >= 0:
             behind[before] = behind[row]
-        links[row, KEY] = -1
+        links[row, CHAIN] = UNLINKED
 
 
 @inlined
@@ -80,19 +96,20 @@ def _meet(own: Side, new: int, other: Side, count: int, mine: Ints, others: Ints
     """Let a new row meet the rows of the other input; returns how many pairs there are now, more than fit if there is
     no room."""
     key, position, time = own.keys[new], own.came[own.rows[new]], own.times[new]
-    links, fifo = other.links, other.fifo
-    row, latest = other.head[key], np.int64(1) << 62
+    links, fifo, stays = other.links, other.fifo, len(other.gone) == 0
+    row, latest = int(other.head[key]), np.int64(1) << 62
     while row >= 0:
-        if fifo and (links[row, KEY] != key or links[row, CAME] >= latest):
+        chained = links[row, CHAIN]
+        if fifo and (chained >> 32 != key or links[row, CAME] >= latest):
             break
         latest = links[row, CAME]
-        if links[row, UNTIL] >= time and other.gone[row] > position:
+        if links[row, UNTIL] >= time and (stays or other.gone[row] > position):
             if count < len(mine):
                 mine[count], others[count], at[count] = own.rows[new], row, position
             count += 1
         elif fifo:
             break
-        row = links[row, BEFORE]
+        row = _before(chained)
     return count
 
 
@@ -115,11 +132,11 @@ def meetings(left: Side, right: Side, progress: Ints, of_left: Ints, of_right: I
             return -1 - before
         if first:
             if left.keys[i] >= 0:
-                _link(left, left.rows[i], left.keys[i])
+                _link(left, i)
             i += 1
         else:
             if right.keys[j] >= 0:
-                _link(right, right.rows[j], right.keys[j])
+                _link(right, j)
             j += 1
     progress[0], progress[1], progress[2] = i, j, 0
     return count
@@ -130,7 +147,7 @@ def link_rows(side: Side) -> None:
     """Put the new rows of an input into their chains."""
     for new in range(len(side.rows)):
         if side.keys[new] >= 0:
-            _link(side, side.rows[new], side.keys[new])
+            _link(side, new)
 
 
 @compiled

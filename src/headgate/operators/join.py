@@ -16,7 +16,18 @@ from headgate.columns.sorting import Bools, Ints
 from headgate.expressions.limits import few_rows
 from headgate.expressions.sql import arrow_type
 from headgate.loops.arrays import grown
-from headgate.loops.joins import KEY, LINKS, Side, link_rows, list_rows, meetings, rows_made_of, unlink, unlist_rows
+from headgate.loops.joins import (
+    CHAIN,
+    LINKS,
+    UNLINKED,
+    Side,
+    link_rows,
+    list_rows,
+    meetings,
+    rows_made_of,
+    unlink,
+    unlist_rows,
+)
 from headgate.loops.keys import KeyCodes
 from headgate.loops.slots import SlotPool
 from headgate.model.budget import charge
@@ -66,7 +77,7 @@ class _Chains:
     """The rows of one set by key."""
 
     def __init__(self) -> None:
-        self.head = self.behind = _NONE
+        self.head, self.behind = np.empty(0, np.int32), _NONE
         self.links = np.empty((0, LINKS), np.int64)
 
     def grow(self, keys: int, rows: int, fifo: bool) -> None:
@@ -154,6 +165,9 @@ class JoinSet:
     def orders(self) -> Ints:
         return self._orders
 
+    def until_of(self, rows: Ints) -> Ints:
+        return self.until[rows]
+
     # What a batch brings ----------------------------------------------------------------------------------------------
 
     def begin(self, reader: Reader) -> None:
@@ -209,8 +223,8 @@ class JoinSet:
         sides = list[Side]()
         for x, chains, own in zip(self.inputs, self._chains, keys, strict=True):
             chains.grow(size, x.capacity, x.fifo)
-            chains.links[x.entered, KEY] = -1  # a slot that is used again is in no chain yet
-            came = x.new, own, _times(x, reader), x.came, x.until, x.gone
+            chains.links[x.entered, CHAIN] = UNLINKED  # a slot that is used again is in no chain yet
+            came = x.new, own, _times(x, reader), x.until_of(x.new), x.came, x.gone
             sides.append(Side(*came, chains.head, chains.links, chains.behind, x.fifo))
         return sides
 
@@ -263,8 +277,9 @@ class JoinSet:
             lists.head[x.entered] = -1
             lists.part[rows] = parts
             list_rows(rows, parts, lists.head, lists.following, lists.preceding)
-            self.until[rows] = np.minimum(self.until[rows], x.until[parts])
-            self.gone[rows] = np.minimum(self.gone[rows], x.gone[parts])
+            self.until[rows] = np.minimum(self.until[rows], x.until_of(parts))
+            if len(x.gone):
+                self.gone[rows] = np.minimum(self.gone[rows], x.gone[parts])
         self._unseen = np.concatenate([self._unseen, rows])
 
     # What instants see ------------------------------------------------------------------------------------------------

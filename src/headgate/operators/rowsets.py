@@ -69,14 +69,13 @@ class RowSet(Protocol):
     entered: all slots that were taken with this batch
     new: the rows that came with this batch, in order
     displaced: the rows that a tuple of this batch displaced
-    came, until, gone: by slot
+    came, gone: by slot; `gone` is empty if no tuple displaces any
     """
 
     fifo: bool
     entered: Ints
     new: Ints
     displaced: Ints
-    until: Ints
     gone: Ints
 
     @property
@@ -95,6 +94,10 @@ class RowSet(Protocol):
 
     def orders(self) -> Ints:
         """What rows are ordered by, as [row, side]: the positions of their tuples."""
+        ...
+
+    def until_of(self, rows: Ints) -> Ints:
+        """The times until which rows are there."""
         ...
 
     def windows(self) -> list[WindowSet | PartitionedSet]: ...
@@ -119,7 +122,7 @@ class RowSet(Protocol):
 class WindowSet:
     """The content of a window over a shared sequence: ROWS, RANGE, NOW or UNBOUNDED; with the conditions after it.
 
-    joined: whether its rows are joined, so that `until` and `gone` are needed by row
+    joined: whether its rows are joined, so that `gone` is needed by row if tuples displace others
     first: the number of the first row that has not left
     kept: the number of the first row that the window holds now; it may be ahead of `first` until the next instant
     applied: the number of the first row that no instant has seen yet
@@ -137,13 +140,13 @@ class WindowSet:
         self._stream = stream
         self._conditions = conditions
         self.sequence = sequence
-        self._joined = joined
         self._span = _span(window)
         self._most = window.rows if window.kind == "ROWS" else NEVER
+        self._displaces = joined and self._most < NEVER
         self.first = self.kept = self.applied = sequence.first
         self._displaced_before = sequence.first
         self.folded = 0
-        self.entered = self.new = self.displaced = self.until = self.gone = _NONE
+        self.entered = self.new = self.displaced = self.gone = _NONE
         self._passes: Bools = np.zeros(0, np.bool_)
 
     @property
@@ -166,6 +169,9 @@ class WindowSet:
 
     def orders(self) -> Ints:
         return self.sequence.positions[:, np.newaxis]
+
+    def until_of(self, rows: Ints) -> Ints:
+        return np.minimum(self.sequence.times[rows] + self._span, NEVER)
 
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return [self]
@@ -206,7 +212,7 @@ class WindowSet:
         if slides:
             times = self.sequence.times[self.sequence.order(self.first, end)]
             seen = self.first + int(np.searchsorted(times, last, side="right"))
-        if self._joined:
+        if self._displaces:
             unseen = self.sequence.order(seen, end)
             self.gone[displaced] = self.sequence.positions[unseen[0]] if len(unseen) else 0
         if self._span < NEVER:  # kept for another block; here it has left
@@ -224,7 +230,7 @@ class WindowSet:
             self._take(reader)
             kept = max(self.kept, self.sequence.end - self._most)
             self.displaced = self.sequence.order(self.kept, kept)
-            if self._joined and len(self.displaced):
+            if self._displaces and len(self.displaced):
                 by = self.sequence.order(self.kept + self._most, kept + self._most)
                 self.gone[self.displaced] = self.sequence.positions[by]
             self.kept = kept
@@ -232,9 +238,8 @@ class WindowSet:
 
     def _take(self, reader: Reader) -> None:
         rows = self.new = self.entered
-        if self._joined:
-            self.until, self.gone = grown(self.until, self.capacity), grown(self.gone, self.capacity)
-            self.until[rows] = np.minimum(self.sequence.times[rows] + self._span, NEVER)
+        if self._displaces:
+            self.gone = grown(self.gone, self.capacity)
             self.gone[rows] = NEVER
         if self._conditions:
             with reader.profile.running(self.selecting) as step:
@@ -300,7 +305,7 @@ class PartitionedSet:
         self.sequence = sequence
         self._codes = KeyCodes(*(arrow_type(column.type) for column in window.partition))
         self._head = self._tail = self._count = self._following = _NONE
-        self.entered = self.new = self.displaced = self.until = self.gone = _NONE
+        self.entered = self.new = self.displaced = self.gone = _NONE
         self._passes: Bools = np.zeros(0, np.bool_)
         self._waiting = self._displaced = self._left = _NONE
         self._alive: Bools = np.zeros(0, np.bool_)
@@ -322,6 +327,9 @@ class PartitionedSet:
 
     def orders(self) -> Ints:
         return self.sequence.positions[:, np.newaxis]
+
+    def until_of(self, rows: Ints) -> Ints:
+        return np.full(len(rows), NEVER)
 
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return [self]
@@ -356,8 +364,6 @@ class PartitionedSet:
         if len(gone):
             self._alive[gone] = True
             self.gone = grown(self.gone, self.capacity)
-            self.until = grown(self.until, self.capacity)
-            self.until[gone] = NEVER
             first = rows[unseen]
             self.gone[gone] = self.sequence.positions[first[0]] if len(first) else 0
             self._passed(gone, reader)
@@ -398,9 +404,9 @@ class PartitionedSet:
 
     def _take(self, reader: Reader) -> None:
         rows, size = self.entered, self.capacity
-        self.until, self.gone = grown(self.until, size), grown(self.gone, size)
+        self.gone = grown(self.gone, size)
         self._following, self._alive = grown(self._following, size), grown(self._alive, size)
-        self.until[rows], self.gone[rows], self._alive[rows] = NEVER, NEVER, True
+        self.gone[rows], self._alive[rows] = NEVER, True
         tuples = self.sequence.tuples(rows)
         columns = [reader.tuples.column(self._stream, x.name, tuples) for x in self.window.partition]
         codes = self._codes.codes(columns, null_is_a_value=True) if len(rows) else _NONE
@@ -430,8 +436,7 @@ class PartitionedSet:
         self._left = rows
         if self._conditions:
             rows = rows[self._passes[rows]]
-        steps = instants.leave(self.until[rows], self.gone[rows])
-        return rows, steps
+        return rows, instants.enter(self.gone[rows])
 
     def release(self) -> None:
         self._alive[self._left] = False
@@ -450,7 +455,7 @@ class TableSet:
         self.entered = self.new = np.arange(len(tuples))
         self.displaced = _NONE
         self.came = self.new - len(tuples) - NEVER
-        self.until = self.gone = np.full(len(tuples), NEVER)
+        self.gone = _NONE
 
     @property
     def capacity(self) -> int:
@@ -464,6 +469,9 @@ class TableSet:
 
     def orders(self) -> Ints:
         return np.arange(len(self._tuples))[:, np.newaxis]
+
+    def until_of(self, rows: Ints) -> Ints:
+        return np.full(len(rows), NEVER)
 
     def windows(self) -> list[WindowSet | PartitionedSet]:
         return []

@@ -29,6 +29,7 @@ class Settings:
     heartbeat_seconds: how often a subscriber without results gets a sign of life
     stall_seconds: how long a subscriber may take no bytes before its connection is reset
     log_bytes, log_hours: bytes of results that are kept for readers, and for how long
+    sender_rows: tuples that one user may publish in a second, on average over some seconds; 0: as many as it likes
     ingress_bytes: bytes of published tuples of one stream that may wait for the engine
     view_tuples, view_rows, view_bytes, text_bytes: the limits of one view (`Limits`); their defaults follow the memory
         of the machine. `headgate run` goes by them too
@@ -50,6 +51,7 @@ class Settings:
     stall_seconds: int = 60
     log_bytes: int = 1 << 30
     log_hours: int = 168
+    sender_rows: int = 0
     ingress_bytes: int = 256 << 20
     view_tuples: int = _USUAL.tuples
     view_rows: int = _USUAL.rows

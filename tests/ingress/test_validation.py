@@ -105,6 +105,22 @@ def test_a_label_that_is_missing_or_cannot_be_read_protects_from_everyone(kind: 
     assert ns(arrivals) == [2] and rejected == {NO_LABEL: [1]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "why"),
+    [
+        ("ROLES", None, "`p` has no text"),
+        ("ROLES", "doctor &", "`p`: expected a role, `(`, `TRUE` or `FALSE`, found the end of the text"),
+        ("LEVEL", "X", "`p`: there is no level X"),
+        ("LABEL", "doctor AT X", "`p`: there is no level X"),
+        ("LABEL", "doctor FROM lab", "`p` names sources, which a tuple cannot choose"),
+    ],
+)
+def test_the_owner_is_told_why_a_label_cannot_be_read(kind: str, text: str | None, why: str) -> None:
+    table = pa.Table.from_pylist([{"n": 1, "at": moment(0), "p": text}] * 2, SCHEMA)
+    _, refused = Ingress(descriptor(labels={kind: "p"}), RULES, Dictionary().number).take(table, NOW)
+    assert [(x.reason, x.details) for x in refused] == [(NO_LABEL, [why] * 2)]
+
+
 def test_one_of_two_texts_that_cannot_be_read_is_enough() -> None:
     rows = [
         {"n": n, "at": moment(0), "p": p, "q": q} for n, (p, q) in enumerate((("a", None), (None, "S"), ("a", "S")))

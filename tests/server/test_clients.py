@@ -112,6 +112,24 @@ def test_one_may_publish_for_ever(server: Server, monkeypatch: pytest.MonkeyPatc
     assert server.parts.ingress.rows == before + 10
 
 
+def test_whoever_waits_for_results_is_told_why(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.run(SCRIPT.replace("hall", "waited"))
+    said = list[str]()
+    with connected(server, "ned") as ned:
+
+        def told(text: str) -> None:
+            said.append(text)
+            monkeypatch.setattr(server.engine, "is_ready", True)
+
+        ned.told = told
+        monkeypatch.setattr(server.engine, "is_ready", False)
+        assert list(ned.subscribe("root.waited", follow=False)) == []
+    assert said == [
+        "cannot send results yet: the engine is starting; waiting for it",
+        "subscribed to stream root.waited",
+    ]
+
+
 def test_a_client_signs(server: Server) -> None:
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

@@ -1,8 +1,9 @@
 """A thousand subscribers on ten views of one query, and twenty senders, for HEADGATE_CROWD_SECONDS (600): nothing is
 lost, repeated or wrong, memory stays flat, and a subscriber that never reads harms nobody.
 
-The server has a process of its own. What each subscriber is to receive follows from a rule in this file alone: a view
-has one role, and a tuple is for two of them.
+The server has a process of its own; each subscriber is a user of its own. What one is to receive follows from a rule in
+this file alone: a view has one role, and a tuple is for two of them. Each sender publishes a tuple every
+HEADGATE_CROWD_PAUSE seconds (2): 2,000 results a second.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Crowd:
     readers: int
     senders: int
     seconds: float
+    pause: float
     late: list[float] = field(default_factory=list)
     memory: list[int] = field(default_factory=list)
     sent: dict[int, int] = field(default_factory=dict)
@@ -74,7 +76,7 @@ class Crowd:
         last = False
         while not last:
             last = time.monotonic() >= end
-            numbers = [END] if last else range(n, n + 5)
+            numbers = [END] if last else [n]
             rows = [
                 {"sender": me, "n": x, "sent": time.time(), "policy": " | ".join(f"v{v}" for v in views_of(me, x))}
                 for x in numbers
@@ -88,8 +90,8 @@ class Crowd:
                     TUPLES, content=body, headers={**headers, "Headgate-Sequence": str(sequence)}
                 )
             assert answer.status_code == 200, answer.text
-            n += 0 if last else 5
-            await asyncio.sleep(1.0)
+            n += 0 if last else 1
+            await asyncio.sleep(self.pause)
         self.sent[me] = n
 
     async def watch(self, process: int) -> None:
@@ -99,29 +101,35 @@ class Crowd:
             await asyncio.sleep(self.seconds / 40)
 
 
+async def enter(client: httpx.AsyncClient, few: asyncio.Semaphore, user: str, *, subscribes: bool = True) -> str:
+    """The token of a user who has logged in, and subscribed."""
+    async with few:
+        said = await client.post("/v1/login", json={"user": user, "password": PASSWORD, "level": "U"})
+        token = str(said.raise_for_status().json()["token"])
+        if subscribes:
+            headers = {"Authorization": f"Bearer {token}"}
+            script = {"script": "SUBSCRIBE TO root.all_of_it"}
+            (await client.post("/v1/statements", json=script, headers=headers)).raise_for_status()
+        return token
+
+
 async def meet(server: Killed, crowd: Crowd) -> list[dict[int, list[int]]]:
     context = ssl.create_default_context(cafile=server.home / "tls" / "authority.pem")
     address = f"https://127.0.0.1:{server.port}"
-    tokens = {}
-    for user in [f"u{v}" for v in range(VIEWS)] + ["sam"]:
-        with connect(address, user, PASSWORD, level="U", certificate=server.home / "tls" / "authority.pem") as client:
-            tokens[user] = client.token
-            if user != "sam":
-                client.execute("SUBSCRIBE TO root.all_of_it")
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(base_url=address, verify=context, limits=limits, timeout=600) as client:
-        opened = asyncio.Semaphore(0)
-        reading = [
-            asyncio.create_task(crowd.read(client, tokens[f"u{n % VIEWS}"], opened)) for n in range(crowd.readers)
-        ]
+        opened, few = asyncio.Semaphore(0), asyncio.Semaphore(20)
+        tokens = await asyncio.gather(*(enter(client, few, f"u{n}") for n in range(crowd.readers)))
+        reading = [asyncio.create_task(crowd.read(client, token, opened)) for token in tokens]
         async with asyncio.timeout(300):
             for _ in range(crowd.readers):
                 await opened.acquire()
-        never = never_reads(context, server.port, tokens["u0"])
+        never = never_reads(context, server.port, tokens[0])
         assert server.process is not None
         watching = asyncio.create_task(crowd.watch(server.process.pid))
+        sam = await enter(client, few, "sam", subscribes=False)
         end = time.monotonic() + crowd.seconds
-        await asyncio.gather(*(crowd.send(client, tokens["sam"], me, end) for me in range(crowd.senders)))
+        await asyncio.gather(*(crowd.send(client, sam, me, end) for me in range(crowd.senders)))
         found = await asyncio.gather(*reading)
         watching.cancel()
         never.close()
@@ -138,7 +146,8 @@ def never_reads(context: ssl.SSLContext, port: int, token: str) -> ssl.SSLSocket
 
 @pytest.mark.long
 def test_a_thousand_subscribers_on_ten_views_and_twenty_senders(tmp_path: Path) -> None:
-    crowd = Crowd(1000, 20, float(os.environ.get("HEADGATE_CROWD_SECONDS", "600")))
+    seconds, pause = (float(os.environ.get(f"HEADGATE_CROWD_{x}", y)) for x, y in (("SECONDS", 600), ("PAUSE", 2)))
+    crowd = Crowd(1000, 20, seconds, pause)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(16_384, hard), hard))
     server = Killed(tmp_path, "direct")
@@ -149,8 +158,12 @@ def test_a_thousand_subscribers_on_ten_views_and_twenty_senders(tmp_path: Path) 
         ) as root:
             root.execute(SCRIPT)
             for v in range(VIEWS):
+                users = (
+                    f"CREATE USER u{n} PASSWORD '{PASSWORD}'; GRANT ROLE v{v} TO USER u{n};"
+                    for n in range(v, crowd.readers, VIEWS)
+                )
                 root.execute(
-                    f"""CREATE ROLE v{v}; CREATE USER u{v} PASSWORD '{PASSWORD}'; GRANT ROLE v{v} TO USER u{v};
+                    f"""CREATE ROLE v{v}; {"".join(users)}
                     GRANT VIEW OBJECT, READ TUPLE ON STREAM crowd TO v{v};
                     GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM all_of_it TO v{v}"""
                 )

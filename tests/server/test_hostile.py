@@ -84,7 +84,8 @@ def test_thousands_of_columns_of_an_arrow_stream_are_refused(server: Server) -> 
 def test_a_deeply_nested_body_is_refused(server: Server, path: str) -> None:
     with server.client("sam") as client:
         body = b'{"script": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-        assert client.post(path, content=body, headers={"Content-Type": "application/json"}).status_code in (400, 422)
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code in (400, 413, 422)
     assert is_served(server)
 
 
@@ -147,6 +148,41 @@ def test_slow_senders_of_bodies_are_cut_off_and_others_served(tmp_path: Path) ->
         for thread in threads:
             thread.join(30)
         assert answers == [b"HTTP/1.1 408"] * 20
+
+
+@pytest.mark.parametrize("stranger", [False, True])
+def test_many_bodies_that_never_end_share_a_budget(
+    tmp_path: Path, stranger: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: thousands of connections, each with nearly all of the largest body, until the memory is full. Those
+    who are not logged in take nothing from those who are."""
+    monkeypatch.setattr("headgate.server.guard._LOGIN_BUDGET", 8 * 50_000)
+    with served(tmp_path, limits={"body_bytes": 50_000, "script_bytes": 50_000}) as server, ExitStack() as stack:
+        token = server.token("sam")
+        path = "/v1/login" if stranger else "/v1/streams/root.pulse/tuples"
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 50000\r\n\r\n"
+        refused = 0
+        for _ in range(30):
+            raw = stack.enter_context(server.raw())
+            raw.sendall(head.encode() + b"x" * 49_999)
+            raw.settimeout(0.3)
+            with suppress(TimeoutError, OSError):
+                refused += raw.recv(100).startswith(b"HTTP/1.1 429 ")
+        assert refused == 30 - 8
+        sent = server.publish({"pat": 1, "rate": 1, "policy": "nurse"})
+        assert sent.status_code == (200 if stranger else 429)
+    with served(tmp_path / "again", limits={"body_bytes": 50_000}) as server:  # what has ended is not held any more
+        for _ in range(30):
+            assert server.publish({"pat": "x" * 40_000}).status_code == 400
+        assert server.publish({"pat": 1, "rate": 1, "policy": "nurse"}).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "size"), [("/v1/login", 70_000), ("/v1/login", 900_000), ("/v1/explain", 1_500_000)])
+def test_a_client_whose_body_is_too_large_gets_to_know_it(server: Server, path: str, size: int) -> None:
+    with server.client("sam") as client:
+        for body in (b"x" * size, iter([b"x" * 10_000] * (size // 10_000))):  # with its length announced, and without
+            answer = client.post(path, content=body)
+            assert (answer.status_code, answer.json()["error"]["kind"]) == (413, "too_large")
 
 
 def test_an_answer_that_nobody_reads_holds_no_memory_for_ever(server: Server) -> None:

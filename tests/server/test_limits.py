@@ -14,9 +14,12 @@ import pytest
 
 from headgate.errors import HeadgateError
 from headgate.server import connections
+from headgate.server.answers import Refused
 from headgate.server.certificates import own_certificate
 from headgate.server.home import check_private, secret
+from headgate.server.rates import Rates
 from headgate.server.settings import Settings, read_settings
+from headgate.testing.clock import ManualClock
 from server.serving import Server, events, served
 
 
@@ -111,6 +114,38 @@ def test_a_full_stream_says_when_to_come_again(strict: Server) -> None:
         assert set(statuses) == {200, 429}
     finally:
         strict.engine.paused.clear()
+
+
+def test_a_sender_that_sends_too_much_is_told_when_to_come_again(tmp_path: Path) -> None:
+    with served(tmp_path, limits={"sender_rows": 2}) as server:
+        rows = [{"pat": n, "policy": "nurse"} for n in range(1000)]
+        assert server.publish(*rows).status_code == 200
+        before = server.parts.ingress.rows
+        answer = server.publish(rows[0])
+        assert (answer.status_code, answer.json()["error"]["kind"]) == (429, "busy")
+        assert 480 <= int(answer.headers["Retry-After"]) <= 490  # 20 at once, and 980 at 2 a second
+        assert server.parts.ingress.rows == before
+        assert server.publish(rows[0], user="root").status_code == 200  # another user does not notice it
+
+
+def test_a_rate_is_an_average() -> None:
+    clock = ManualClock(0.0)
+    rates = Rates(10, clock)
+    for _ in range(100):  # the share of ten seconds at once
+        rates.admit("sam")
+        rates.charge("sam", 1)
+    rates.charge("sam", 5)
+    for seconds in ("0", "0.4"):
+        clock.advance(float(seconds))
+        with pytest.raises(Refused, match="more than 10 tuples a second"):
+            rates.admit("sam")
+    clock.advance(0.2)
+    rates.admit("sam")
+    clock.advance(10_000)
+    rates.charge("sam", 101)
+    with pytest.raises(Refused) as found:
+        rates.admit("sam")
+    assert found.value.retry == 1
 
 
 def test_a_quiet_subscriber_gets_signs_of_life(strict: Server) -> None:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from conftest import PASSWORD
+from documents import ROOT
 
 from headgate.server.home import check_private
 from server.serving import Server
@@ -132,3 +136,70 @@ def test_another_user_of_the_system_does_what_its_rights_allow_and_opens_nothing
         name: value for name, value in {**may, **refused}.items() if name != "streams"
     }
     assert set(may["streams"]) <= set(streams) and "secret" not in streams  # type: ignore[call-overload]
+
+
+def typed(account: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, typed by an account of this system that has nothing but this folder."""
+    code = "import sys; from headgate.cli import main; main(sys.argv[1:])"
+    packages = [ROOT / "src", Path(httpx.__file__).parents[1]]
+    return subprocess.run(
+        ["/usr/bin/python3", "-c", code, *words],
+        user=account,
+        group=pwd.getpwnam(account).pw_gid,
+        extra_groups=[],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={"HOME": str(folder), "HEADGATE_PASSWORD": PASSWORD, "PYTHONPATH": ":".join(map(str, packages))},
+        timeout=60,
+    )
+
+
+def can_type() -> bool:
+    """Only root can become somebody else, who needs an interpreter for the packages of this one."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return os.geteuid() == 0 and Path(f"/usr/bin/python{version}").exists()
+
+
+@pytest.mark.long
+def test_accounts_of_the_system_use_the_command_and_see_nothing_of_each_other(server: Server, outside: Path) -> None:
+    nobody_else_can_open(server.home)
+    if not can_type():
+        return
+    certificate = Path(shutil.copy(server.home / "tls" / "authority.pem", outside / "authority.pem"))
+    certificate.chmod(0o644)
+    server.run(
+        """CREATE STREAM hall (n INT, policy STRING) ROLES FROM policy SOURCE publish;
+        GRANT VIEW OBJECT, PUBLISH ON STREAM hall TO sender;
+        GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM hall TO nurse"""
+    )
+    accounts = {"daemon": "sam", "games": "ned", "nobody": "dora"}
+    at = ["--server", server.address, "--server-certificate", str(certificate)]
+    for account, user in accounts.items():
+        folder = outside / account
+        folder.mkdir()
+        os.chown(folder, pwd.getpwnam(account).pw_uid, -1)
+        done = typed(account, folder, *at, "login", user, "--level", "U")
+        assert (done.returncode, done.stdout) == (0, f"{user} is logged in\n"), done.stderr
+    for account in ("games", "nobody"):
+        script = outside / account / "mine.cql"
+        script.write_text("SUBSCRIBE TO root.hall;")
+        assert typed(account, outside / account, *at, "run", "mine.cql").returncode == 0
+    rows = outside / "rows.json"
+    rows.write_text("".join(f'{{"n": {n}, "policy": "{("nurse", "doctor")[n % 2]}"}}\n' for n in range(6)))
+    sent = typed("daemon", outside / "daemon", *at, "publish", "root.hall", str(rows))
+    assert sent.stdout == "6 tuples published\n", sent.stderr
+    for account, seen in (("games", [0, 2, 4]), ("nobody", list(range(6)))):
+        told = typed(account, outside / account, *at, "watch", "root.hall", "--json", "--most", str(len(seen)))
+        assert [json.loads(line)["values"]["n"] for line in told.stdout.splitlines()] == seen
+    refused = typed("games", outside / "games", *at, "publish", "root.hall", str(rows))
+    assert (refused.returncode, refused.stdout) == (1, "") and "PUBLISH" in refused.stderr
+    assert "there is no stream" in typed("daemon", outside / "daemon", *at, "watch", "root.secret").stderr
+    kept = [x for x in (outside / "games").rglob("*") if x.is_file() and x.name != "mine.cql"]
+    assert kept
+    for path in kept:  # the session of another account
+        looked = subprocess.run(
+            ["/bin/cat", str(path)], user="nobody", group="nogroup", capture_output=True, check=False
+        )
+        assert looked.returncode != 0

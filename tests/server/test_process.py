@@ -58,10 +58,10 @@ def headgate(home: Path, *words: str) -> None:
 
 
 @contextmanager
-def serving(home: Path) -> Iterator[str]:
+def serving(home: Path, **more: str) -> Iterator[str]:
     """The address of a server that is ready; it is asked to end, and ends without a fault."""
     command = [str(HEADGATE), "--home", str(home), "serve", "--port", "0"]
-    process = subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env=environment(**more), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         line = process.stderr.readline()

@@ -134,7 +134,7 @@ def test_a_tuple_above_the_sender_is_refused_and_recorded(server: Server) -> Non
         {"row": 2, "message": "its level S is not dominated by yours, U"},
     ]
     assert rows(send(server, b'{"a": 2, "lev": "nosuch"}\n', path=path)) == [
-        {"row": 1, "message": "its label cannot be read"}
+        {"row": 1, "message": "its label cannot be read: `lev`: there is no level nosuch"}
     ]
     (audit,) = server.run("SHOW AUDIT LIMIT 5")
     assert any("PUBLISH" in row and "cannot take the request: 1 of its rows are wrong" in row for row in audit["rows"])

@@ -191,5 +191,6 @@ def test_rejected_rows_are_for_the_owner(server: Server) -> None:
     for user in ("root", "ned", "stranger"):
         with server.client(user) as client:
             found[user] = client.get("/v1/streams/root.spoilt/rejected")
-    assert found["root"].json() == [{"reason": "its label cannot be read", "values": {"a": 7, "p": "&&"}}]
+    why = "its label cannot be read: `p`: expected a role, `(`, `TRUE` or `FALSE`, found `&`"
+    assert found["root"].json() == [{"reason": why, "values": {"a": 7, "p": "&&"}}]
     assert (found["ned"].status_code, found["stranger"].status_code) == (403, 404)

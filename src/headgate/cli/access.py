@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import click
 
 from headgate.access.permissions import Permission
 from headgate.cli.context import Place, pass_place, reported, say
-from headgate.cql.reading import target
+from headgate.cql.reading import all_of, target
 from headgate.cql.rights import permission as read_permission
-from headgate.lexing import Cursor
 
 T = TypeVar("T")
 
@@ -37,8 +35,8 @@ def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> No
       headgate access why bob "READ TUPLE" stream in1
     """
     with reported("<arguments>"):
-        wanted = Permission(_all_of(permission.replace("_", " "), read_permission))
-        thing = _all_of(" ".join(object), target)
+        wanted = Permission(all_of(permission.replace("_", " "), read_permission))
+        thing = all_of(" ".join(object), target)
         with place.answering() as headgate:
             found = headgate.why(place.token(), user, wanted, thing)
     decision = found.decision
@@ -46,11 +44,3 @@ def why(place: Place, user: str, permission: str, object: tuple[str, ...]) -> No
     say(f"  because {decision.reason}")
     for line in found.details:
         say(f"  {line}")
-
-
-def _all_of(text: str, read: Callable[[Cursor], T]) -> T:
-    cursor = Cursor(text)
-    found = read(cursor)
-    if not cursor.ended:
-        raise cursor.expected("the end of the text")
-    return found

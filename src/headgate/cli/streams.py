@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
@@ -35,6 +36,8 @@ def watch(place: Place, stream: str, form: str | None, after: str, new: bool, pr
     Without --server, the home folder's own server is asked. If none runs, one is started; it ends by itself.
     """
     with reported(), place.client() as client:
+        if sys.stderr.isatty():
+            client.told = lambda text: say(text, err=True)
         begin = "now" if new else "oldest"
         write = {"json": _write_json, "csv": _Csv().write}.get(form or "", write_text)
         for received in client.subscribe(stream, after=after, begin=begin, follow=not present):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -76,6 +76,8 @@ def context_of(certificate: str | Path | None, pin: str) -> ssl.SSLContext | Non
 class Client:
     def __init__(self, url: str, context: ssl.SSLContext | None = None, token: str = "") -> None:
         self._wire = Wire(url, context, token)
+        self.told: Callable[[str], None] = lambda _: None
+        """Called with what a person who waits for results wants to know: that it subscribed, why nothing comes."""
         self._idle: dict[str, list[Publisher]] = {}
         """Publishers of `publish`, by stream: their names are used again, by one thread at a time."""
 
@@ -147,15 +149,17 @@ class Client:
                     yield received
                 if not follow:
                     return
-            except (Unreachable, StoreError):
+            except (Unreachable, StoreError) as error:
                 if not follow:
                     raise
+                if pause == FIRST_PAUSE:
+                    self.told(f"{error.message}; trying again")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _ensure_subscribed(self, stream: str) -> None:
         """Also waits while the engine starts: it does so when the first one subscribes."""
-        until = time.monotonic() + STARTING_SECONDS
+        until, said = time.monotonic() + STARTING_SECONDS, False
         while True:
             try:
                 with (
@@ -166,10 +170,14 @@ class Client:
                         checked(answer)
                         return
                     answer.read()
-                self.execute(f"SUBSCRIBE TO {stream}")
-            except StoreError:
+                for done in self.execute(f"SUBSCRIBE TO {stream}"):
+                    self.told(done.text)
+            except StoreError as error:
                 if time.monotonic() > until:
                     raise
+                if not said:
+                    self.told(f"{error.message}; waiting for it")
+                said = True
                 time.sleep(FIRST_PAUSE)
 
     @contextmanager

@@ -23,6 +23,15 @@ def name(cursor: Cursor, what: str) -> Name:
     return Name(cursor.expect_name(what), position)
 
 
+def all_of(text: str, read: Callable[[Cursor], T]) -> T:
+    """What a text holds that holds nothing else."""
+    cursor = Cursor(text)
+    found = read(cursor)
+    if not cursor.ended:
+        raise cursor.expected("the end of the text")
+    return found
+
+
 def listed(cursor: Cursor, read: Callable[[Cursor], T]) -> tuple[T, ...]:
     items = [read(cursor)]
     while cursor.take_symbol(","):

@@ -207,8 +207,8 @@ def check_tuples(descriptor: StreamDescriptor, rules: Rules, level: Level, table
     batch, rejected = Ingress(descriptor, rules, number).take(numbered, now)
     wrong = Wrong()
     for part in rejected:
-        for row in part.rows:
-            wrong.add(int(str(row[_ROW])), part.reason)
+        for row, detail in zip(part.rows, part.details or [""] * len(part.rows), strict=True):
+            wrong.add(int(str(row[_ROW])), f"{part.reason}: {detail}" if detail else part.reason)
         wrong.total += part.more
     brought = [
         [x for x in label.levels - descriptor.policy.levels if not rules.order.dominates(level, x)] for label in labels

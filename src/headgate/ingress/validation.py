@@ -12,7 +12,7 @@ import datetime as dt
 import math
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from logging import WARNING
 from typing import Any
@@ -26,7 +26,7 @@ from headgate.columns.sorting import Bools, Ints, dense, repeated
 from headgate.errors import HeadgateError, SourceError
 from headgate.expressions.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.expressions.sql.types import ARROW
-from headgate.labels import Conjunction, Label, Rules
+from headgate.labels import Conjunction, Label, Level, Rules
 from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.logs import failure
@@ -87,6 +87,8 @@ COLUMN_READERS: dict[str, _ReadTexts] = {
     "ROLES": _by_column(read_roles),
     "LEVEL": _levels,
 }
+_PARSERS: dict[str, Callable[[str], object]] = {"LABEL": parse_label, "ROLES": parse_roles, "LEVEL": parse_level}
+_LONGEST_FAULT = 200
 _MANY = 64
 """From this many texts on, the compiled reader is faster."""
 
@@ -152,6 +154,7 @@ class Ingress:
         labels, readable = self._labels(batch)
         if not readable.all():
             batch = self._without(batch, pa.array(~readable), NO_LABEL, rejected)
+            rejected[-1] = replace(rejected[-1], details=[*map(self._fault, rejected[-1].rows)])
             times, labels = times.filter(pa.array(readable)), labels[readable]
         columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._descriptor.columns}
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
@@ -211,6 +214,24 @@ class Ingress:
         known = self._numbers(texts)
         numbers = known[kind] if len(texts) else np.empty(0, np.int64)
         return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
+
+    def _fault(self, row: Mapping[str, object]) -> str:
+        """Why the label of a rejected row cannot be read."""
+        for kind, column in self._descriptor.labels.items():
+            text = row[column]
+            if not isinstance(text, str) or not text.strip():
+                return f"`{column}` has no text"
+            try:
+                found = _PARSERS[kind](text)
+            except HeadgateError as error:
+                return f"`{column}`: {error.message[:_LONGEST_FAULT]}"
+            if isinstance(found, Label) and found.sources:
+                return f"`{column}` names sources, which a tuple cannot choose"
+            levels = found.levels if isinstance(found, Label) else {found} if isinstance(found, Level) else ()
+            unknown = sorted(str(x) for x in levels if not self._rules.order.knows(x))
+            if unknown:
+                return f"`{column}`: there is no level {', '.join(unknown)[:_LONGEST_FAULT]}"
+        return ""
 
     def _numbers(self, kinds: list[tuple[str | None, ...]]) -> Ints:
         known, unreadable = self._known, self._unreadable

@@ -7,7 +7,7 @@ import asyncio
 import hmac
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from headgate.access.authorizer import shown_source
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Result
 from headgate.cql import parse_script
-from headgate.cql.reading import object_name, target
+from headgate.cql.reading import all_of, object_name, target
 from headgate.cql.rights import permission
 from headgate.egress.delivery_log import DeliveryLog, LogPosition
 from headgate.egress.level_logs import LevelLogs, Logs
@@ -33,7 +33,6 @@ from headgate.egress.owner_files import last_lines
 from headgate.errors import AccessDenied, Conflict, HeadgateError, NotFound, StoreError, TextError
 from headgate.ingress.ingress_log import IngressLog
 from headgate.labels import parse_level
-from headgate.lexing import Cursor
 from headgate.plan.expressions import Type
 from headgate.protocol import EVENTS, POSITION, PRODUCER, SEQUENCE, SIGNATURE, SUBPROTOCOL
 from headgate.server.answers import Refused, error_answer, headgate_error
@@ -283,8 +282,8 @@ class Operations:
 
         def ask() -> Reasons:
             self._headgate.principal(token)
-            wanted = Permission(_all_of(given.permission, permission))
-            found = self._headgate.why(token, given.user, wanted, _all_of(given.object, target))
+            wanted = Permission(all_of(given.permission, permission))
+            found = self._headgate.why(token, given.user, wanted, all_of(given.object, target))
             decision = found.decision
             return Reasons(
                 granted=decision.granted, object=decision.object, reason=decision.reason, details=list(found.details)
@@ -428,19 +427,8 @@ def _columns(stream: r.Object) -> tuple[tuple[str, Type], ...]:
 
 def _stream_name(text: str) -> tuple[str | None, str]:
     """`OWNER.NAME` or `NAME`, as statements write it."""
-    cursor = Cursor(text)
-    found = object_name(cursor, "STREAM")
-    if not cursor.ended:
-        raise cursor.expected("the end of the name")
+    found = all_of(text, lambda cursor: object_name(cursor, "STREAM"))
     return found.owner, found.name
-
-
-def _all_of(text: str, read: Callable[[Cursor], T]) -> T:
-    cursor = Cursor(text)
-    found = read(cursor)
-    if not cursor.ended:
-        raise cursor.expected("the end of the text")
-    return found
 
 
 async def _no_such_operation(_: Request, error: Exception) -> JSONResponse:

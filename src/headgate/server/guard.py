@@ -1,7 +1,8 @@
 """What every request passes first: a session before anything else is looked at, a limit on its body, and safe headers.
 
 The body of a request is read here, whole, within a size, a time and a budget that all requests share; so no handler
-waits for a client, and a caller without a session makes the server read nothing.
+waits for a client, and a caller without a session makes the server read nothing but a login, which is small and has a
+budget apart: strangers take nothing from those who are logged in.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _SAFE = {
 _HTTPS = {"Strict-Transport-Security": "max-age=31536000"}
 _BUDGET = 8
 """The bodies of all requests together may have this many times the largest one."""
+_LOGIN_BYTES, _LOGIN_BUDGET = 64 << 10, 16 << 20
+"""The largest request without a session, and all of them together."""
 BEARER = "bearer "
 _FAULT = 1011
 """The code with which a WebSocket is closed by a fault of the server."""
@@ -36,7 +39,7 @@ _FAULT = 1011
 
 @dataclass
 class BodyBudget:
-    """Bytes of bodies that are held at the moment."""
+    """Bytes of bodies that are held at the moment, also of those that have not arrived whole."""
 
     most: int
     held: int = 0
@@ -49,7 +52,7 @@ class Guard:
         self, app: ASGIApp, settings: Settings, recognise: Callable[[str], object], anonymous: frozenset[str]
     ) -> None:
         self._app, self._settings, self._recognise, self._anonymous = app, settings, recognise, anonymous
-        self._budget = BodyBudget(_BUDGET * settings.body_bytes)
+        self._budget, self._strangers = BodyBudget(_BUDGET * settings.body_bytes), BodyBudget(_LOGIN_BUDGET)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -72,11 +75,11 @@ class Guard:
             await send(message)
 
         held, whole = 0, not _has_body(scope)
+        budget = self._strangers if scope["path"] in self._anonymous else self._budget
         try:
             await self._admit(scope)
-            body = await self._body(scope, receive)
+            body = await self._body(scope, receive, budget)
             held, whole = len(body), True
-            self._budget.held += held
             await self._app(scope, _replayed(body, receive), safely)
         except HeadgateError as error:
             if not begun:
@@ -87,7 +90,7 @@ class Guard:
                 fault = Refused(500, "fault", "cannot answer: the server has a fault", hint="its log says which")
                 await error_answer(fault)(scope, receive, safely)
         finally:
-            self._budget.held -= held
+            budget.held -= held
 
     async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket that is not opened is answered like any other request."""
@@ -117,14 +120,16 @@ class Guard:
         await asyncio.to_thread(self._recognise, token)
         scope["headgate_token"] = token
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        publishes = scope["path"].endswith("/tuples")
-        most = self._settings.body_bytes if publishes else self._settings.script_bytes
+    async def _body(self, scope: Scope, receive: Receive, budget: BodyBudget) -> bytes:
+        """What it returns counts as held; what does not arrive whole is released. A body that is a little too large is
+        read to its end, and nothing of it is held: a client that is cut off while it sends does not see why."""
+        most = self._most(scope["path"])
+        longest = most + self._settings.script_bytes
         announced = Headers(scope=scope).get("content-length", "0")
-        if announced.isdigit() and int(announced) > most:
+        if announced.isdigit() and int(announced) > longest:
             raise _too_large(most)
         parts: list[bytes] = []
-        size = 0
+        size = held = 0
         try:
             async with asyncio.timeout(self._settings.body_seconds):
                 while True:
@@ -133,18 +138,30 @@ class Guard:
                         raise Refused(400, "disconnected", "cannot read the request: its end is missing")
                     part = message.get("body", b"")
                     size += len(part)
-                    if size > most:
-                        raise _too_large(most)
-                    if self._budget.held + size > self._budget.most:
+                    if size <= most:
+                        parts.append(part)
+                        held += len(part)
+                        budget.held += len(part)
+                    if budget.held > budget.most:
                         raise Refused(
                             429, "busy", "cannot take the request: the server is busy", hint="send it again", retry=1
                         )
-                    parts.append(part)
+                    if size > longest or (size > most and not message.get("more_body")):
+                        raise _too_large(most)
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
+            budget.held -= held
             hint = f"it must arrive within {self._settings.body_seconds} seconds"
             raise Refused(408, "too_slow", "cannot read the request: it comes too slowly", hint=hint) from None
+        except BaseException:
+            budget.held -= held
+            raise
+
+    def _most(self, path: str) -> int:
+        if path in self._anonymous:
+            return min(_LOGIN_BYTES, self._settings.script_bytes)
+        return self._settings.body_bytes if path.endswith("/tuples") else self._settings.script_bytes
 
 
 def _token(scope: Scope) -> str:

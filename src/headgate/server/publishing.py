@@ -21,6 +21,7 @@ from headgate.ingress.published import MalformedRows, TooManyRows, check_tuples,
 from headgate.model.stream import StreamDescriptor
 from headgate.protocol import ARROW_STREAM, JSON_LINES, signed_message
 from headgate.server.answers import Refused
+from headgate.server.rates import Rates
 from headgate.server.settings import Settings
 from headgate.service import Headgate
 from headgate.service.headgate import PublishingSession
@@ -47,6 +48,7 @@ class Published:
 class Publishing:
     def __init__(self, headgate: Headgate, log: IngressLog, settings: Settings) -> None:
         self._headgate, self._log, self._settings = headgate, log, settings
+        self._rates = Rates(settings.sender_rows)
         self._recorded: set[tuple[str, int]] = set()
         """Sessions whose publishing to a stream is on the audit trail already."""
 
@@ -57,6 +59,7 @@ class Publishing:
             raise Conflict(
                 "cannot publish to this stream: it has another source", hint="create it with `SOURCE publish`"
             )
+        self._rates.admit(sender.user)
         signed = dict(source.options).get(SIGNED) == "true"
         try:
             self._verify(sender, given, required=signed)
@@ -64,11 +67,13 @@ class Publishing:
             self._make_room(descriptor_of(sender.stream).name)
             table = self._read(descriptor_of(sender.stream), sender, given)
         except (AccessDenied, MalformedRows) as error:
+            self._rates.charge(sender.user, 1)
             self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", error.message)
             if isinstance(error, MalformedRows):
                 rows = [{"row": x.row, "message": x.reason} for x in error.wrong.rows]
                 raise Refused(400, "malformed", error.message, hint=error.hint, rows=rows) from None
             raise
+        self._rates.charge(sender.user, table.num_rows)
         producer = Producer(sender.user, str(sender.level), given.producer)
         return self._log.append(descriptor_of(sender.stream).name, table, producer, sequence, for_ever=signed)
 

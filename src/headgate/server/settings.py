@@ -30,6 +30,7 @@ class Settings:
     heartbeat_seconds: how often a subscriber without results gets a sign of life
     stall_seconds: how long a subscriber may take no bytes before its connection is reset
     log_bytes, log_hours: bytes of results that are kept for readers, and for how long
+    sender_rows: tuples that one user may publish in a second, on average over some seconds; 0: as many as it likes
     ingress_bytes: bytes of published tuples of one stream that may wait for the engine
     architecture: who computes for whom: `trusted`, one processor for all levels; `replicated` or `kernelized`, a
         processor for each level, in a process of its own
@@ -55,6 +56,7 @@ class Settings:
     stall_seconds: int = 60
     log_bytes: int = 1 << 30
     log_hours: int = 168
+    sender_rows: int = 0
     ingress_bytes: int = 256 << 20
     architecture: str = "trusted"
     level_memory: int = 0

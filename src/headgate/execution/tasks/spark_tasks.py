@@ -163,7 +163,8 @@ def _advance_each(
     prepare_worker()
     for name, blob in given:
         own = _with_tables(pickle.loads(step), tables)  # noqa: S301
-        yield worker.advance(plan.value, own, name, unpacked_table(blob))
+        arriving = unpacked_table(blob)
+        yield replace(worker.advance(plan.value, own, name, arriving), came=(arriving.num_rows, len(blob)))
 
 
 def _read_each(

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.columns.narrow import narrowed, of_kinds, positions_of, renumbered, used
+from headgate.columns.narrow import above, narrowed, of_kinds, offsets, positions_of, renumbered, used
 from headgate.operators.label_sets import LabelSets, label_sets, side_by_side
 
 KINDS = st.sampled_from([1, 2, 3, 9, 24, 25, 200, 255, 256, 300])
@@ -33,6 +33,15 @@ def test_bytes_mean_the_numbers_that_they_stand_for(column: tuple[int, list[int]
     chosen = [kind % 3 == 1 for kind in range(kinds)]
     assert of_kinds(narrow, chosen).tolist() == [chosen[x] for x in values]
     assert of_kinds(narrow, chosen).dtype == np.bool_
+
+
+@given(st.lists(st.one_of(st.integers(-(1 << 63), (1 << 63) - 1), st.integers(1_000, 1_300)), max_size=8))
+def test_numbers_are_what_lies_above_their_least(values: list[int]) -> None:
+    least, distances = offsets(np.array(values, np.int64))
+    found = above(least, distances)
+    assert found.tolist() == values and found.dtype == np.int64
+    if values and max(values) - min(values) < 256:
+        assert distances.dtype == np.uint8
 
 
 def members(found: LabelSets) -> list[frozenset[int]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -79,6 +82,17 @@ def test_tasks_that_share_the_results_of_a_reader_write_the_files_that_one_would
         for x in (there, here)
     ]
     assert files[0] == files[1] and len(files[0]) >= 6
+
+
+def test_the_log_says_where_a_batch_ran_and_what_was_moved_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "headgate.pipeline"):
+        run(tmp_path, 3, batches=1)
+    facts = next(x.__dict__["headgate_facts"] for x in caplog.records if x.getMessage() == "batch done")
+    assert facts["tasks"] == 3 and facts["processes"] == f"{socket.gethostname()}:{os.getpid()}=3"
+    assert facts["moved_tuples"] == 24  # the tuples of porters go nowhere: nobody reads them
+    assert facts["moved_bytes"] > 24 * 10 and facts["driver_seconds"] >= 0 and facts["task_seconds"] > 0
 
 
 def test_a_batch_with_a_late_tuple_is_decided_by_the_driver(tmp_path: Path) -> None:

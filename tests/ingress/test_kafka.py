@@ -31,6 +31,7 @@ COLUMNS = (
     *(("part", Type.INT), ("at", Type.BIGINT)),
 )
 PARTS = {"key": "k", "timestamp": "sent", "header.policy": "POLICY", "partition": "part", "offset": "at"}
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 WHERE = {"servers": "h:9092", "topic": "t"}
 SPARK = pa.schema(
     {
@@ -194,12 +195,12 @@ def test_pieces_of_a_batch_make_no_difference(monkeypatch: pytest.MonkeyPatch) -
 
 def test_spark_gets_its_own_options_and_a_batch_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
-    file.write_text("# login\n\nsecurity.protocol=SASL_SSL\nsasl.jaas.config=x password=a=b;\n")
+    file.write_text(f"# login\n\nsecurity.protocol=SASL_SSL\nsasl.jaas.config={LOGIN} required password=a=b;\n")
     found = topic(COLUMNS, PARTS | {"properties": str(file), "kafka.ssl.truststore.password": "hush"})
     assert found.spark_options() == {
         "kafka.bootstrap.servers": "h:9092",
         "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.jaas.config": "x password=a=b;",
+        "kafka.sasl.jaas.config": f"{LOGIN} required password=a=b;",
         "kafka.ssl.truststore.password": "hush",
         "kafka.isolation.level": "read_committed",
         "kafka.request.timeout.ms": "10000",
@@ -227,12 +228,25 @@ def test_spark_gets_its_own_options_and_a_batch_is_bounded(tmp_path: Path) -> No
         ({"key": "a"}, "the option `key` names `a`, which is INT, not BINARY or STRING"),
         ({"header.a": "k", "key": "k"}, "the column `k` is named by two options, `header.a` and `key`"),
         ({"properties": "/no/such"}, "cannot read the properties `/no/such`: FileNotFoundError"),
+        ({"properties": "/dev/zero"}, "cannot read the properties `/dev/zero`: it is not a file"),
+        (
+            {"kafka.sasl.jaas.config": "com.sun.security.auth.module.JndiLoginModule required hush;"},
+            "the setting `sasl.jaas.config` does not begin with one of Kafka's own login modules",
+        ),
     ],
 )
 def test_an_option_that_would_have_no_effect_is_refused(options: dict[str, str], error: str) -> None:
     with pytest.raises(SourceError) as caught:
         topic(COLUMNS, options).spark_options()
     assert caught.value.message == error and "hush" not in str(caught.value)
+
+
+def test_a_file_of_the_engine_that_is_no_file_of_properties_is_not_told_to_whoever_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("security.protocol=SSL\nhush-hush:x:0:0=root\n")
+    with pytest.raises(SourceError) as caught:
+        topic(COLUMNS, {"properties": str(file)}).spark_options()
+    assert caught.value.message == f"cannot use the properties `{file}`: line 2 is no setting that a source has"
 
 
 def test_without_the_connector_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

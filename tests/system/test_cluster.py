@@ -8,11 +8,15 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +27,8 @@ from click.testing import CliRunner
 
 import headgate.submit
 from headgate.cli import main
+from headgate.recovery.state import StateFolder
+from headgate.storage import LocalStorage
 
 pytestmark = pytest.mark.long
 
@@ -52,20 +58,27 @@ def shared() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def master() -> Iterator[str]:
+def cluster() -> Iterator[tuple[Path, str]]:
+    """Its folder, and the address of its master."""
     folder = Path(tempfile.mkdtemp(prefix="headgate-cluster-"))
     folder.chmod(0o755)
     script = str(ROOT / "scripts/cluster.sh")
     env = os.environ | {"PYTHON": sys.executable}
+    env |= {"SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1"}  # tests kill executors
     started = subprocess.run(
         [script, "start", str(folder)], env=env, capture_output=True, text=True, timeout=120, check=False
     )
     assert started.returncode == 0, started.stderr
     try:
-        yield started.stdout.strip().splitlines()[-1]
+        yield folder, started.stdout.strip().splitlines()[-1]
     finally:
         subprocess.run([script, "stop", str(folder)], env=env, timeout=120, check=True)
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def master(cluster: tuple[Path, str]) -> str:
+    return cluster[1]
 
 
 def home_of(folder: Path, shared: Path) -> list[str]:
@@ -166,34 +179,40 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 WINDOWS = """
 CREATE STREAM w (k INT, v INT, at TIMESTAMP) EVENT TIME at LATENESS 1 SECONDS
-  SOURCE parquet (path = '{shared}/parquet');
+  SOURCE parquet (path = '{given}', maxFilesPerTrigger = '1');
 CREATE QUERY sums AS SELECT k, SUM(v) AS total, COUNT(*) AS n FROM w [UNBOUNDED] GROUP BY k;
 START QUERY sums; SUBSCRIBE TO sums;
 """
 
 
-def in_tasks(words: list[str], master: str, settings: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+def in_tasks(
+    words: list[str], master: str, settings: Path, out: Path, *more: str, errors: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     run = ["run", "--everyone", "--out", str(out), "--execution", "tasks", "--partitions", "3", "--master", master]
     run += ["--conf-from", str(settings), *more]
     own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
     return subprocess.Popen(
         [*COMMAND, *words, *run], env=own | {"PYTHONPATH": str(ROOT / "src")}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
     )  # fmt: skip
 
 
-def with_windows(folder: Path, shared: Path, rows: int) -> list[str]:
-    """A home whose query has windows over a Parquet file; keys 0 to 9, and the values 0, 1, 2 and so on."""
-    (shared / "parquet").mkdir(exist_ok=True)
-    file = shared / "parquet" / "1.parquet"
-    begin = dt.datetime(2024, 3, 1, tzinfo=dt.UTC)
-    times = pa.array([begin + dt.timedelta(milliseconds=n) for n in range(rows)], pa.timestamp("us", "UTC"))
-    numbers = np.arange(rows, dtype=np.int32)
-    pq.write_table(pa.table({"k": numbers % 10, "v": numbers, "at": times}), file, row_group_size=max(1, rows // 6))
-    for path in (shared / "parquet", file):
-        path.chmod(0o755)
+def with_windows(folder: Path, shared: Path, rows: int, files: int = 1) -> list[str]:
+    """A home whose query has windows over Parquet files, of which a batch has one; keys 0 to 9, and the values 0, 1, 2
+    and so on."""
+    given = shared / f"parquet-{rows}-{files}"
+    given.mkdir(exist_ok=True)
+    begin, each = dt.datetime(2024, 3, 1, tzinfo=dt.UTC), rows // files
+    for number in range(files):
+        numbers = np.arange(number * each, (number + 1) * each, dtype=np.int32)
+        times = pa.array([begin + dt.timedelta(milliseconds=int(n)) for n in numbers], pa.timestamp("us", "UTC"))
+        table, file = pa.table({"k": numbers % 10, "v": numbers, "at": times}), given / f"{number:03}.parquet"
+        pq.write_table(table, file, row_group_size=max(1, each // 6))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+        file.chmod(0o755)
+    given.chmod(0o755)
     words = home_of(folder, shared)
-    result = CliRunner().invoke(main, [*words, "run", "-", "--statements-only"], input=WINDOWS.format(shared=shared))
+    result = CliRunner().invoke(main, [*words, "run", "-", "--statements-only"], input=WINDOWS.format(given=given))
     assert result.exit_code == 0, result.output
     return words
 
@@ -236,3 +255,85 @@ def test_tasks_are_refused_with_one_line_where_workers_do_not_reach_the_state(
     _, error = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "it cannot read and write the state at" in error and "Traceback" not in error
+
+
+# Kills ----------------------------------------------------------------------------------------------------------------
+
+KILLS = int(os.environ.get("HEADGATE_KILLS", "3"))
+ROWS, FILES = 24_000, 12
+
+
+def results(out: Path) -> list[tuple[int, int, int]]:
+    """All results, in the order of their keys and counts; each comes once."""
+    lines = (out / "joe" / "joe.sums.jsonl").read_text().splitlines()
+    values = [x["values"] for x in map(json.loads, lines) if "values" in x]
+    return sorted((x["k"], x["n"], x["total"]) for x in values)
+
+
+def expected() -> list[tuple[int, int, int]]:
+    """A sum for each tuple: of its key, up to this tuple."""
+    return sorted((k, n + 1, sum(range(k, k + 10 * n + 1, 10))) for k in range(10) for n in range(ROWS // 10))
+
+
+def processes_of(folder: Path) -> list[int]:
+    """The executors of a cluster and their Python processes, but not the workers that start executors again."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_bytes()
+            ours = os.readlink(process / "cwd").startswith(str(folder))
+            if ours and (b"pyspark.daemon" in line or b"CoarseGrainedExecutorBackend" in line):
+                found.append(int(process.name))
+    return found
+
+
+def no_orphans(state: Path) -> None:
+    """Every segment is named by a version that is kept: the last start removed what attempts had left."""
+    folder = state / "engine" / "state"
+    segments = {name for name in LocalStorage(folder).names() if name.endswith(".arrow")}
+    assert segments and segments <= set[str]().union(*StateFolder(folder)._files.values())
+
+
+def test_workers_that_are_killed_in_mid_batch_lose_nothing_and_repeat_nothing(
+    cluster: tuple[Path, str], shared: Path, environment: Path, tmp_path: Path
+) -> None:
+    folder, master = cluster
+    words, out, state = with_windows(tmp_path, shared, ROWS, FILES), tmp_path / "out", shared / "killed-workers"
+    log, place = tmp_path / "log", ("--state", f"file://{state}")
+    rng, killed = Random(15), 0
+    with log.open("w") as errors:
+        process = in_tasks(["--log-level", "info", *words], master, environment, out, *place, errors=errors.fileno())
+        seen = 0
+        while process.poll() is None:
+            done = log.read_text().count("batch done")
+            mine = processes_of(folder)
+            if killed < KILLS and done > seen and mine:  # in the batch after one that went well
+                with suppress(ProcessLookupError):
+                    os.kill(rng.choice(mine), signal.SIGKILL)
+                    killed, seen = killed + 1, done
+            time.sleep(0.2)
+    assert process.returncode == 0, log.read_text()[-3000:]
+    assert killed == KILLS and results(out) == expected()
+
+
+def test_a_driver_that_is_killed_goes_on_and_repeats_nothing(
+    cluster: tuple[Path, str], shared: Path, environment: Path, tmp_path: Path
+) -> None:
+    words, out, state = with_windows(tmp_path, shared, ROWS, FILES), tmp_path / "out", shared / "killed-drivers"
+    rng, master, place = Random(16), cluster[1], ("--state", f"file://{state}")
+    for number in range(KILLS + 1):
+        log = tmp_path / f"log-{number}"
+        with log.open("w") as errors:
+            process = in_tasks(
+                ["--log-level", "info", *words], master, environment, out, *place, errors=errors.fileno()
+            )
+            after = rng.randrange(1, 3)
+            while process.poll() is None:
+                if number < KILLS and log.read_text().count("batch done") >= after:
+                    time.sleep(rng.random())  # anywhere in the next batch
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                time.sleep(0.1)
+        assert number < KILLS or process.returncode == 0, log.read_text()[-3000:]
+    assert results(out) == expected()
+    no_orphans(state)

@@ -28,6 +28,7 @@ from headgate.ingress.validation import plain_value
 from headgate.labels import Conjunction, Label
 from headgate.labels.text import parse_roles
 from headgate.plan.expressions import Value
+from headgate.server.certificates import own_certificate
 from headgate.service import Headgate
 from headgate.testing.kafka import KafkaBroker
 from headgate.testing.oracle import Tuple, exact
@@ -231,16 +232,23 @@ def flat(line: dict[str, Any]) -> dict[str, Any]:
     return {**line, **line.get("values", {})}
 
 
-def test_a_password_for_kafka_is_shown_nowhere(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_password_for_kafka_is_shown_nowhere(tmp_path: Path, tls: bool) -> None:
     secret = "Tr0ub4dor-und-mehr"
-    with KafkaBroker({"engine": secret}) as broker:
+    files, protocol, trust, trusted = None, "SASL_PLAINTEXT", "", dict[str, str]()
+    if tls:
+        authority = tmp_path / "tls/authority.pem"
+        files, protocol = (*own_certificate(authority.parent, "127.0.0.1"), authority), "SASL_SSL"
+        trust = f"ssl.truststore.type=PEM\nssl.truststore.location={authority}\n"
+        trusted = {"ssl.ca.location": str(authority)}
+    with KafkaBroker({"engine": secret}, files) as broker:
         module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
         properties = tmp_path / "client.properties"
         properties.write_text(
-            f"# the engine's account\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+            f"# the engine's account\nsecurity.protocol={protocol}\nsasl.mechanism=PLAIN\n{trust}"
             f'sasl.jaas.config={module} username="engine" password="{secret}";\n'
         )
-        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "engine"}
+        login = {"security.protocol": protocol, "sasl.mechanism": "PLAIN", "sasl.username": "engine"} | trusted
         ward = Ward(
             tmp_path,
             broker.servers,

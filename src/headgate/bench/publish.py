@@ -152,7 +152,7 @@ def into_kafka(seconds: float, progress: Progress) -> Iterator[Row]:
     """Kafka's producer, with brokers that acknowledge what is on the disk, or in memory."""
     for where, settings in producer.BROKERS.items():
         progress.step(f"Kafka, acknowledged {where}")
-        with KafkaBroker(None, **settings) as broker:
+        with KafkaBroker(None, None, **settings) as broker:
             for size in SIZES:
                 for senders in SENDERS:
                     measured = producer.measure(broker.servers, f"t{size}-{senders}", size, senders, seconds)

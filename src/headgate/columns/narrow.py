@@ -26,6 +26,20 @@ def widened(numbers: Ints) -> Ints:
     return numbers.astype(np.int64, copy=False)
 
 
+def offsets(numbers: Ints) -> tuple[int, Ints]:
+    """The least number, and how far each lies above it, in the narrowest type that holds that; or 0 and the numbers
+    themselves, where they lie too far apart."""
+    least, most = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
+    if most - least >= 1 << 63:
+        return 0, numbers
+    return least, (numbers - least if least else numbers).astype(np.min_scalar_type(most - least))
+
+
+def above(least: int, distances: Ints) -> Ints:
+    """The numbers that `offsets` was given, as 64-bit ones."""
+    return distances.astype(np.int64) + least
+
+
 def used(numbers: Ints, kinds: int) -> Bools:
     """For each kind, whether it occurs."""
     if numbers.dtype == np.uint8 and kinds <= _FEW:

@@ -27,9 +27,12 @@ class Numbered(Protocol):
     def numbers(self, name: str) -> Ints: ...
 
 
-def packed(found: BlockEmitted, tuples: Numbered, *, stateless: bool, alone: bool = False) -> BlockResults:
+def packed(
+    found: BlockEmitted, tuples: Numbered, *, stateless: bool, alone: bool = False, one_block: bool = False
+) -> BlockResults:
     """Convert the results of one view group and block to columns, without the tuples they were computed from. `alone`:
-    the query has no other results, so they need no order."""
+    the query has no other results, so they need no order. `one_block`: those of other partitions only, which have other
+    tuples, and so other instants."""
     emitted, block = found.emitted, found.block
     if found.exceeded:
         nothing = emitted.time
@@ -43,19 +46,22 @@ def packed(found: BlockEmitted, tuples: Numbered, *, stateless: bool, alone: boo
     if stateless:
         order = (tuples.numbers(ARRIVAL)[emitted.rows[0]],)
     elif not alone:
-        order = _order(emitted, tuples)
+        order = _order(emitted, tuples, rows=not one_block)
     return BlockResults(block.query, block.number, found.views, emitted.time, emitted.values, numbers, sets, order)
 
 
-def _order(emitted: Emitted, tuples: Numbered) -> tuple[Ints, ...]:
+def _order(emitted: Emitted, tuples: Numbered, *, rows: bool) -> tuple[Ints, ...]:
+    """With `rows`, the tuples of a result decide after its instant. They always do if instants are slides: several
+    partitions have the same."""
     arrivals, times = tuples.numbers(ARRIVAL), tuples.numbers(TIME)
     nothing = np.zeros(len(emitted), np.int64)
     slides, stream, arrival = nothing + 1, nothing, nothing
     if len(emitted.instant):
         slides, stream = nothing, tuples.numbers(STREAM)[emitted.instant].astype(np.int64)
         arrival = arrivals[emitted.instant]
-    rows = tuple(key[side] for side in emitted.rows for key in (times, arrivals))
-    return emitted.time, slides, stream, arrival, *rows
+        if not rows:
+            return emitted.time, slides, stream, arrival
+    return emitted.time, slides, stream, arrival, *(key[side] for side in emitted.rows for key in (times, arrivals))
 
 
 def result_order(view: View, batches: Sequence[BlockResults]) -> Ints:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ from headgate.execution.processor import Processor
 from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
 from headgate.labels import LEAST, PUBLIC, Clearance, Rules
+from headgate.loops.windows import steps_after
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.tuples import TupleBatch
@@ -42,6 +45,13 @@ class _Nobody:
 
     def result_batches(self, views: Sequence[View], results: Sequence[BlockResults]) -> list[ResultBatch]:  # noqa: ARG002
         return []
+
+
+def is_compiled() -> bool:
+    """Whether machine code is on disk: then `warm` only loads it. It is not where the package was just unpacked, as on
+    the workers of a cluster."""
+    loop: Any = steps_after
+    return any(Path(loop.stats.cache_path or "/dev/null").glob("*.nbi"))
 
 
 def warm() -> None:

@@ -6,9 +6,10 @@ are among the values, so no error repeats a value, and `properties` keeps them i
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from headgate.errors import SourceError
 from headgate.model.stream import StreamDescriptor
@@ -37,6 +38,12 @@ _CLIENT = (
     *("max.partition.fetch.bytes", "request.timeout.ms", "default.api.timeout.ms", "metadata.max.age.ms"),
 )
 """Settings of Kafka's client that a source may have, by the beginning of their names; none names a class."""
+_LOGIN = "sasl.jaas.config"
+_LOGIN_MODULES = tuple(
+    f"org.apache.kafka.common.security.{x}LoginModule"
+    for x in ("plain.Plain", "scram.Scram", "oauthbearer.OAuthBearer")
+)
+_LARGEST_PROPERTIES = 1 << 16
 _USUAL = {
     "kafka.isolation.level": "read_committed",  # messages of an aborted transaction are no tuples
     "kafka.request.timeout.ms": "10000",  # so that a broker that is gone is noticed within seconds
@@ -105,6 +112,7 @@ def client_options(given: Mapping[str, str]) -> dict[str, str]:
     found |= {name: value for name, value in given.items() if name.startswith("kafka.")}
     if "servers" in given:
         found["kafka.bootstrap.servers"] = given["servers"]
+    _check_login(found)
     return found
 
 
@@ -135,14 +143,27 @@ def _parts(descriptor: StreamDescriptor, given: Mapping[str, str]) -> dict[str, 
 
 
 def _read_properties(path: str) -> dict[str, str]:
-    """A file as Kafka's own tools take it (`client.properties`): NAME=VALUE a line, # begins a comment."""
+    """A file as Kafka's own tools take it (`client.properties`): NAME=VALUE a line, # begins a comment. Whoever names
+    it need not be permitted to read it: errors repeat nothing of what is in it."""
     try:
-        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for its writer
+            raise SourceError(f"cannot read the properties `{path}`: it is not a file")
+        with open(path, "rb") as file:
+            lines = [line.strip() for line in file.read(_LARGEST_PROPERTIES).decode().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"cannot read the properties `{path}`: {type(error).__name__}") from None
-    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
-    found = {name.strip(): value.strip() for name, _, value in pairs}
-    for name in found:
-        if not _of_client(f"kafka.{name}"):
-            raise SourceError(f"cannot use the properties `{path}`: a source has no setting `{name}`")
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            if not _of_client(f"kafka.{name.strip()}"):
+                raise SourceError(f"cannot use the properties `{path}`: line {number} is no setting that a source has")
+            found[name.strip()] = value.strip()
     return found
+
+
+def _check_login(options: Mapping[str, str]) -> None:
+    """The setting for logins names a class, which Kafka's client loads: only Kafka's own."""
+    for name, value in options.items():
+        if name.endswith(_LOGIN) and value.split()[:1] not in [[module] for module in _LOGIN_MODULES]:
+            raise SourceError(f"the setting `{_LOGIN}` does not begin with one of Kafka's own login modules")

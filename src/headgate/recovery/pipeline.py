@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -375,7 +376,7 @@ class Pipeline:
         """Takes the next tuples of a stream, which `came` when the clock showed so many milliseconds (None: now). A
         batch whose number was taken before is not taken again. With this batch, all tuples have been taken that came
         before the clock showed `settled` (None: that is not known)."""
-        arrived = self._clock.now()
+        arrived, driver = self._clock.now(), time.thread_time()
         batch = TableBatch(given) if isinstance(given, pa.Table) else given
         self._take(stream, number, batch, int(arrived * 1000) if came is None else came, settled)
         self.counts.lag[stream] = self._clock.now() - arrived
@@ -387,6 +388,7 @@ class Pipeline:
             version=self._version,
             tuples=self.counts.tuples[stream],
             seconds=round(self.counts.lag[stream], 3),
+            driver_seconds=round(time.thread_time() - driver, 3),
             **self._graph.work,
         )
 

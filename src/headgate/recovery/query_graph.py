@@ -6,6 +6,7 @@ change, and labels keep their numbers for as long as the state exists.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -277,13 +278,18 @@ class QueryGraph:
 
     @property
     def work(self) -> dict[str, Any]:
-        """Where the last batch ran, for the log: how many partitions ran in tasks, in how many processes, how many of
-        them were still in memory there, and for how long they ran together."""
+        """Where the last batch ran, for the log: how many partitions ran in tasks, in which processes, how many of
+        them were still in memory there, how many tuples came to them in how many bytes, and for how long they ran
+        together."""
         done = [x for processor in self._processors for x in processor.outcomes]
+        if not done:
+            return {"tasks": 0}
         return {
             "tasks": len(done),
-            "processes": len({x.process for x in done}),
+            "processes": " ".join(f"{process}={count}" for process, count in Counter(x.process for x in done).items()),
             "cached": sum(x.cached for x in done),
+            "moved_tuples": sum(x.came[0] for x in done),
+            "moved_bytes": sum(x.came[1] for x in done),
             "task_seconds": round(sum(x.seconds for x in done), 3),
         }
 

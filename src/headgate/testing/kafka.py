@@ -32,10 +32,14 @@ _MEMORY = "-Xmx512m"
 
 class KafkaBroker:
     """One broker process and its directory; `start` returns when the broker accepts connections, `stop` when both are
-    gone. With `users` a client must log in (SASL PLAIN)."""
+    gone. With `users` a client must log in (SASL PLAIN); with `tls` (PEM files of certificate, key
+    and authority) it speaks TLS."""
 
-    def __init__(self, users: Mapping[str, str] | None = None, **settings: str) -> None:
+    def __init__(
+        self, users: Mapping[str, str] | None = None, tls: tuple[Path, Path, Path] | None = None, **settings: str
+    ) -> None:
         self._users = users or {}
+        self._tls = tls
         self._settings = settings
         self._jars = kafka_folder() / "broker"
         if not list(self._jars.glob("kafka_*.jar")):
@@ -106,7 +110,7 @@ class KafkaBroker:
             self._directory = None
 
     def _configuration(self) -> str:
-        protocol = "SASL_PLAINTEXT" if self._users else "PLAINTEXT"
+        protocol = ("SASL_" if self._users else "") + ("SSL" if self._tls else "PLAINTEXT")
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -126,6 +130,13 @@ class KafkaBroker:
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
         }
+        if self._tls:
+            certificate, key, authority = self._tls
+            store = Path(f"{self._directory}/broker.pem")  # Kafka wants key and certificate in one file
+            store.touch(mode=0o600)
+            store.write_text(key.read_text() + certificate.read_text())
+            for name, file in (("keystore", store), ("truststore", authority)):
+                lines |= {f"ssl.{name}.type": "PEM", f"ssl.{name}.location": str(file)}
         if self._users:
             accounts = "".join(f' user_{name}="{password}"' for name, password in self._users.items())
             name, password = next(iter(self._users.items()))

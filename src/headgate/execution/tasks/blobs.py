@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from headgate.columns.narrow import above, offsets
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY
 
-_SINCE = b"since"
+_NUMBERS = (TIME, ARRIVAL, LABEL, VISIBILITY)
 
 
 def packed_table(table: pa.Table) -> bytes:
@@ -25,29 +26,23 @@ def unpacked_table(blob: bytes) -> pa.Table:
 
 
 def packed_part(table: pa.Table) -> bytes:
-    """Tuples of one stream, without its number; numbers have the narrowest type that holds them, and times count from
-    the first one. INVARIANT: there is at least one tuple."""
-    since = int(table.column(TIME).to_numpy().min())
-    columns = {name: table.column(name) for name in table.column_names if name != STREAM}
-    for name, first in ((TIME, since), (ARRIVAL, 0), (LABEL, 0), (VISIBILITY, 0)):
-        numbers = columns[name].to_numpy() - first
-        columns[name] = pa.array(numbers.astype(np.min_scalar_type(int(numbers.max()))))
-    return packed_table(pa.table(columns).replace_schema_metadata({_SINCE: str(since)}))
+    """Tuples of one stream, without its number; other numbers are offsets in narrow types."""
+    columns, least = {name: table.column(name) for name in table.column_names if name != STREAM}, {}
+    for name in _NUMBERS:
+        first, distances = offsets(columns[name].to_numpy())
+        columns[name], least[name] = pa.array(distances), str(first)
+    return packed_table(pa.table(columns).replace_schema_metadata(least))
 
 
 def unpacked_part(blob: bytes, schema: pa.Schema, stream: int, arrived: int) -> pa.Table:
     """Tuples of the stream with this number, in the schema of partitions; `arrived` is the arrival number of the first
     tuple of their split. Columns of other streams are NULL."""
     packed = unpacked_table(blob)
-    size, first = (
-        packed.num_rows,
-        {TIME: int(packed.schema.metadata[_SINCE]), ARRIVAL: arrived, LABEL: 0, VISIBILITY: 0},
-    )
-    columns = []
+    size, columns = packed.num_rows, []
     for field in schema:
-        if field.name in first:
-            numbers = packed.column(field.name).to_numpy().astype(np.int64) + first[field.name]
-            columns.append(pa.array(numbers, field.type))
+        if field.name in _NUMBERS:
+            least = int(packed.schema.metadata[field.name.encode()]) + (arrived if field.name == ARRIVAL else 0)
+            columns.append(pa.array(above(least, packed.column(field.name).to_numpy()), field.type))
         elif field.name == STREAM:
             columns.append(pa.array(np.full(size, stream, np.int16), field.type))
         elif field.name in packed.column_names:

@@ -70,8 +70,10 @@ def advance_parts(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: 
     if refused is not None:
         return Outcome(name, None, (), refused=refused)
     step = replace(given.step, visibility=index.batch(), identities=index.identities)
-    outcome = worker.advance(plan, step, name, _arriving(plan, given, name, own), files=True)
-    return replace(outcome, splits=splits if name == plan.names[0] else ())
+    arriving = _arriving(plan, given, name, own)
+    outcome = worker.advance(plan, step, name, arriving, files=True)
+    came = arriving.num_rows, sum(len(blob) for _, blob in own)
+    return replace(outcome, splits=splits if name == plan.names[0] else (), came=came)
 
 
 def _refused(splits: Sequence[SplitSummary]) -> TaskRefusal | None:

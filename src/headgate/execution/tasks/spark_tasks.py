@@ -19,7 +19,7 @@ from headgate.execution.tasks import worker
 from headgate.execution.tasks.blobs import packed_table, unpacked_table
 from headgate.execution.tasks.intake import Part, advance_parts, label_texts, read_split
 from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
-from headgate.execution.warm import warm
+from headgate.execution.warm import is_compiled, warm
 from headgate.ingress.splits import Split, tasks_for
 from headgate.logs import event
 from headgate.operators import threads
@@ -138,7 +138,8 @@ def prepare_worker() -> None:
         keep_freed()
         threads.WORTH_IT = 1 << 62
         pa.set_cpu_count(1)
-        warm()
+        if is_compiled():  # or else only what is needed is compiled, when it is
+            warm()
         gc.collect()
         gc.freeze()
 
@@ -163,7 +164,8 @@ def _advance_each(
     prepare_worker()
     for name, blob in given:
         own = _with_tables(pickle.loads(step), tables)  # noqa: S301
-        yield worker.advance(plan.value, own, name, unpacked_table(blob))
+        arriving = unpacked_table(blob)
+        yield replace(worker.advance(plan.value, own, name, arriving), came=(arriving.num_rows, len(blob)))
 
 
 def _read_each(

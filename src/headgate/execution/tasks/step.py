@@ -235,6 +235,8 @@ class Outcome:
     """Whether the partition was still in the worker's memory."""
     work: Mapping[int, Mapping[str, Done]] = field(default_factory=dict)
     """What the steps of the plan did here for each view, by their names."""
+    came: tuple[int, int] = (0, 0)
+    """How many tuples came to it from other processes, and in how many bytes."""
 
 
 class Tasks(Workers, Protocol):

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import time
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -61,7 +62,8 @@ def advance(plan: TaskPlan, step: TaskStep, name: PartitionName, arriving: pa.Ta
         for new, old in visibility.copied:
             origins[new] = origins.get(old, old)
         found = kept.partition.advance(arriving, of_group(plan.group(name[0]), visibility), kept.tables[1])
-        results = [packed(x, tuples, stateless=False) for x, tuples in found]
+        blocks = Counter(block.query for block in (*plan.program.blocks, *plan.program.stateless))
+        results = [packed(x, tuples, stateless=False, one_block=blocks[x.block.query] == 1) for x, tuples in found]
         counted = kept.partition.counted()
         done = {view: since(before.of(origins.get(view, view)), counted.of(view)) for view in views}
         record = recorded(plan, key, kept.partition, step.identities)

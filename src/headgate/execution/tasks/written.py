@@ -7,12 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.narrow import widened
+from headgate.columns.narrow import above, offsets, widened
+from headgate.columns.sorting import Ints
 from headgate.model.results import BlockResults, Written
 from headgate.storage import Storage
 
 WORTH_IT = 10_000
 """From so many results on they are written: fewer pass the driver in less time than a job takes."""
+
+
+_KEYS = "keys"
 
 
 def file_name(key: str, number: int) -> str:
@@ -27,15 +31,19 @@ def is_results_of(run: str, file: str) -> bool:
 def to_file(storage: Storage, file: str, results: BlockResults) -> BlockResults:
     """Write results to a file that need not survive a crash: it is read in the same batch. Their sets of labels stay,
     with how often each occurs."""
-    columns = [results.labels, results.time, *results.order]
-    names = ["labels", "time", *(f"order{x}" for x in range(len(results.order)))]
-    names += [f"value{x}" for x in range(len(results.values))]
-    table = pa.table([*map(pa.array, columns), *results.values], names=names)
+    numbers = {"labels": widened(results.labels), "time": results.time}
+    # mostly the first key is the time itself
+    numbers |= {f"order{x}": key for x, key in enumerate(results.order) if key is not results.time}
+    narrow = {name: offsets(column) for name, column in numbers.items()}
+    columns = {name: pa.array(distances) for name, (_, distances) in narrow.items()}
+    columns |= {f"value{x}": column for x, column in enumerate(results.values)}
+    least = {name: str(first) for name, (first, _) in narrow.items()}
+    table = pa.table(columns).replace_schema_metadata(least | {_KEYS: str(len(results.order))})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     storage.write(file, sink.getvalue(), durable=False)
-    counts = np.bincount(widened(results.labels), minlength=len(results.sets))
+    counts = np.bincount(numbers["labels"], minlength=len(results.sets))
     nothing = np.empty(0, np.int64)
     place = Written(storage, file, tuple(counts.tolist()))
     return replace(results, time=nothing, values=(), labels=nothing, order=(), written=place)
@@ -47,13 +55,17 @@ def read_back(results: BlockResults) -> BlockResults:
         return results
     place = results.written
     table = pa.ipc.open_file(place.storage.read(place.file)).read_all()
-    columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-    numbers = {name: x.to_numpy() for name, x in columns.items() if not name.startswith("value")}
+    known = {name.decode(): int(value) for name, value in table.schema.metadata.items()}
+
+    def numbers(name: str) -> Ints:
+        return above(known[name], table.column(name).to_numpy())
+
+    time, names = numbers("time"), [f"order{x}" for x in range(known[_KEYS])]
     return replace(
         results,
-        time=numbers["time"],
-        values=tuple(x for name, x in columns.items() if name.startswith("value")),
-        labels=numbers["labels"],
-        order=tuple(x for name, x in numbers.items() if name.startswith("order")),
+        time=time,
+        values=tuple(table.column(x).combine_chunks() for x in table.column_names if x.startswith("value")),
+        labels=numbers("labels"),
+        order=tuple(numbers(name) if name in known else time for name in names),
         written=None,
     )

@@ -16,7 +16,7 @@ from headgate.ingress.validation import Whole
 from headgate.labels import Level
 from headgate.levels.child import Share, Start
 from headgate.levels.shepherd import Setting, Shepherd
-from headgate.model.query import ContinuousQuery
+from headgate.model.query import ContinuousQuery, name_at
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.secure import Mode
@@ -29,29 +29,33 @@ PATIENCE = 60.0
 
 
 def with_levels(world: World) -> World:
-    """The same world, in which every user has a level of its own that stays, and queries have different levels. Windows
-    of a cumulative query are shared within a level, so where there is one, all users have the same level."""
+    """The same world, in which every user has a level that stays, and queries have different levels. A cumulative query
+    has a copy for the users of each level, as in the catalog; one that others read is an exact one instead."""
     rng = Random(f"levels {world.seed}")
-    queries = {x.name: x for step in world.steps for x in step.snapshot.queries}
+    queries = {x.name: x for step in world.steps for x in (*step.snapshot.queries, *step.during.queries)}
     users = sorted({x.name for step in world.steps for x in (*step.snapshot.subscribers, *step.during.subscribers)})
-    alike = any(x.mode == Mode.CUMULATIVE for x in queries.values())
-    one = rng.choice(OF_USERS)
-    of_users = {name: one if alike else rng.choice(OF_USERS) for name in users}
+    of_users = {name: rng.choice(OF_USERS) for name in users}
     of_queries = {name: rng.choice(OF_QUERIES) for name in sorted(queries)}
+    read = {stream for x in queries.values() for stream in x.streams}
+    shared = {name for name, x in queries.items() if x.mode == Mode.CUMULATIVE and x.output not in read}
     known: dict[int, CatalogSnapshot] = {}
 
     def subscriber(x: Subscriber) -> Subscriber:
         level = of_users[x.name]
         clearance = None if x.clearance is None else replace(x.clearance, level=level)
-        return replace(x, clearance=clearance, level=str(level))
+        query = name_at(x.query, str(level)) if x.query in shared else x.query
+        return replace(x, query=query, clearance=clearance, level=str(level))
 
-    def query(x: ContinuousQuery) -> ContinuousQuery:
-        return replace(x, level=of_queries[x.name])
+    def copies(x: ContinuousQuery) -> list[ContinuousQuery]:
+        own = replace(x, level=of_queries[x.name])
+        if x.name in shared:
+            return [own.at(str(level)) for level in sorted(set(of_users.values()), key=str)]
+        return [replace(own, mode=Mode.EXACT)]
 
     def snapshot(x: CatalogSnapshot) -> CatalogSnapshot:
         if id(x) not in known:
-            subscribers, own = tuple(map(subscriber, x.subscribers)), tuple(map(query, x.queries))
-            known[id(x)] = replace(x, subscribers=subscribers, queries=own)
+            own = tuple(copy for query in x.queries for copy in copies(query))
+            known[id(x)] = replace(x, subscribers=tuple(map(subscriber, x.subscribers)), queries=own)
         return known[id(x)]
 
     steps = [replace(x, snapshot=snapshot(x.snapshot), during=snapshot(x.during)) for x in world.steps]

@@ -13,7 +13,7 @@ from typing import Protocol
 from headgate.levels.places import Identity
 from headgate.levels.wire import Channel, ChannelClosed
 
-PROGRAM = "headgate.levels.processor"
+COMMAND = (sys.executable, "-I", "-m", "headgate.levels.enter", "headgate.levels.processor")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ Start = Callable[[Path, Identity, Share], Child]
 class ProcessChild:
     """A process of its own, with nothing but its channel and a few settings."""
 
-    def __init__(self, folder: Path, identity: Identity, share: Share, program: str = PROGRAM) -> None:
+    def __init__(self, folder: Path, identity: Identity, share: Share, command: Sequence[str] = COMMAND) -> None:
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-m", "headgate.levels.enter", program],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

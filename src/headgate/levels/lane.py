@@ -148,9 +148,11 @@ class Lane:
             self._changed.notify_all()
         return asked
 
-    @property
-    def waiting(self) -> int:
-        return len(self._asked)
+    def wait(self, seconds: float) -> bool:
+        """Waits until the processor has done everything it was given, or has failed at it; returns whether it did
+        either in this time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._asked or self.fault is not None, seconds)
 
     def stop(self) -> None:
         with self._changed:
@@ -177,6 +179,7 @@ class Lane:
                 self._close()
             pause = FIRST_PAUSE if self._done > before else min(2 * pause, LONGEST_PAUSE)
             with self._changed:
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._stopping, pause)
 
     def _session(self) -> None:

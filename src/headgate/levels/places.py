@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +46,7 @@ class Places:
         self.folder = folder
         self._apart = os.geteuid() == 0 if apart is None else apart
         self._first = _FIRST + zlib.crc32(str(folder.resolve()).encode()) % _HOMES * _EACH
+        self._lock = threading.Lock()
         _made(folder, 0o711)
         _made(folder / "logs", 0o711)
         self._list = folder / "levels.json"
@@ -62,11 +65,12 @@ class Places:
 
     def log(self, levels: frozenset[Level]) -> int:
         """The number of the log of tuples with these levels. It is there when this returns."""
-        text = json.dumps(sorted(map(str, levels)))
-        known = text in self._logs
-        number = self._number(self._logs, text)
-        if not known or not self.log_folder(number).exists():
-            self._given(_made(self.log_folder(number), 0o750), group=self._log_group(number))
+        number = self._number(self._logs, json.dumps(sorted(map(str, levels))))
+        if not self.log_folder(number).exists():
+            new = _made(self.folder / "logs" / f"{number}~", 0o750)
+            self._given(new, group=self._log_group(number))
+            with suppress(OSError):  # another thread made it
+                new.rename(self.log_folder(number))
         return number
 
     def logs(self) -> dict[int, frozenset[Level]]:
@@ -111,16 +115,19 @@ class Places:
             os.chown(path, user, group, follow_symlinks=False)
 
     def _number(self, known: dict[str, int], name: str) -> int:
-        if name not in known:
-            if len(known) >= _EACH // 2:
-                raise OSError(f"there are more than {_EACH // 2} levels with a processor of their own")
-            known[name] = len(known)
-            new = self._list.with_name("levels.json~")
-            with open(new, "w") as file:
-                file.write(json.dumps({"levels": self._levels, "logs": self._logs}))
-                file.flush()
-                os.fsync(file.fileno())
-            new.rename(self._list)
+        with self._lock:
+            return known[name] if name in known else self._new_number(known, name)
+
+    def _new_number(self, known: dict[str, int], name: str) -> int:
+        if len(known) >= _EACH // 2:
+            raise OSError(f"there are more than {_EACH // 2} levels with a processor of their own")
+        known[name] = len(known)
+        new = self._list.with_name("levels.json~")
+        with open(new, "w") as file:
+            file.write(json.dumps({"levels": self._levels, "logs": self._logs}))
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(self._list)
         return known[name]
 
 

@@ -124,7 +124,7 @@ class Processor:
             "time": lambda x: self._pipeline.pass_time(x.facts["settled"]),
             "wait": lambda x: self._pipeline.wait(x.facts["unread"]),
             "resume": lambda x: self._pipeline.resume(x.facts["streams"]),
-            "settle": lambda _: self._pipeline.settle(),
+            "settle": lambda _: self._settle(),
             "end": lambda x: self._pipeline.end(x.facts["unread"]),
             "profile": lambda x: list(map(_plain, self._pipeline.profile(x.facts["query"], x.facts["subscriber"]))),
         }
@@ -140,6 +140,12 @@ class Processor:
                 self._channel.send("done", answer=answer, notices=[str(x) for x in self._pipeline.notices()])
         finally:
             self._pipeline.close()
+
+    def _settle(self) -> None:
+        """Follows a change of rights. It may come long before the next tuples of this level: it is committed, and what
+        has become final is evaluated."""
+        self._pipeline.settle(commit=True)
+        self._pipeline.pass_time({})
 
     def _take(self, asked: Message) -> None:
         heading, tuples = read_record(self._read(self._queue / asked.facts["file"]), self._part)

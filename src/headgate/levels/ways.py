@@ -92,7 +92,7 @@ class Kernelized:
         """The levels of the tuples in each log."""
         self._written: dict[Part, float] = {}
         """When each file was first looked at."""
-        for folder in sorted((places.folder / "logs").iterdir()):
+        for folder in map(places.log_folder, self._levels):
             self._written |= {Part(int(folder.name), path.name): 0.0 for path in folder.glob("*.arrow")}
 
     def write(

@@ -626,15 +626,15 @@ class Pipeline:
             ]
             self._finish(snapshot, ())
 
-    def settle(self) -> None:
+    def settle(self, *, commit: bool = False) -> None:
         """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
-        comes."""
+        comes. With `commit`, a restart does not bring back what was dropped."""
         snapshot = self._snapshots.snapshot()
         if snapshot is not self._kept:
             with self._unharmed():
                 news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._update(snapshot)
-                if news or self._standings.pending:
+                if news or self._standings.pending or commit:
                     self._finish(snapshot, ())
                 self._keep(snapshot)
 

@@ -1,0 +1,179 @@
+"""Lanes: processors that die, rights that are lost, levels that come while the system runs, levels side by side."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from worlds.harness import stream
+
+from headgate.labels import Level, LevelOrder
+from headgate.levels.child import ProcessChild, Share, Start
+from headgate.levels.places import Identity
+from levels.harness import Levels, ThreadChild, closing
+
+NUMBERS = stream("numbers", "n INT")
+SUM = "SELECT COUNT(*) AS n, SUM(n) AS s FROM numbers [ROWS 3]"
+BOTH = pytest.mark.parametrize("architecture", ["replicated", "kernelized"])
+
+
+def bench(home: Path, architecture: str, start: Start = ThreadChild, levels: tuple[str, ...] = ("U", "S")) -> Levels:
+    found = Levels(home, NUMBERS, architecture=architecture, start=start)
+    for level in levels:
+        found.query(f"q{level}", "SELECT n FROM numbers", level=level)
+    found.subscribed(**{f"u{level}": (f"q{level}", "", level) for level in levels})
+    return found
+
+
+@BOTH
+def test_a_processor_that_dies_loses_and_repeats_nothing_and_others_do_not_notice(
+    tmp_path: Path, architecture: str
+) -> None:
+    with closing(bench(tmp_path, architecture)) as levels:
+        shepherd = levels.open_up()
+        high, low = shepherd.lanes[Level("S")], shepherd.lanes[Level("U")]
+        for number in range(12):
+            levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
+            if number % 3 == 2:
+                shepherd.drain()
+                assert high.child is not None
+                high.child.channel.close()
+        shepherd.drain()
+        assert levels.received("uS", "qS") == [(n,) for n in range(24)]
+        assert levels.received("uU", "qU") == [(n,) for n in range(0, 24, 2)]
+        assert high.starts > 4 and low.starts == 1
+
+
+class Grim:
+    """Starts processors, and kills them in the middle of their work: after so many messages to the server."""
+
+    def __init__(self, architecture: str) -> None:
+        self.after, self.count, self.architecture = 3, 0, architecture
+
+    def __call__(self, folder: Path, identity: Identity, share: Share) -> ThreadChild:
+        child = ThreadChild(folder, identity, share)
+        receive, left = child.channel.receive, [self.after]
+
+        def counted() -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                self.count, self.after = self.count + 1, 3 + (self.after * 7 + 1) % 5
+                child.channel.close()
+            return receive()
+
+        child.channel.receive = counted  # type: ignore[assignment, method-assign]
+        return child
+
+
+@BOTH
+def test_a_processor_may_die_at_any_message(tmp_path: Path, architecture: str) -> None:
+    grim = Grim(architecture)
+    with closing(bench(tmp_path, architecture, grim)) as levels:
+        levels.setting = replace(levels.setting, apart=False)
+        shepherd = levels.open_up()
+        for number in range(10):
+            levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
+        shepherd.drain()
+        assert levels.received("uS", "qS") == [(n,) for n in range(20)]
+        assert levels.received("uU", "qU") == [(n,) for n in range(0, 20, 2)]
+        assert grim.count > 4
+
+
+@BOTH
+def test_the_server_goes_on_with_what_waited_in_queues(tmp_path: Path, architecture: str) -> None:
+    with closing(bench(tmp_path, architecture)) as levels:
+        shepherd = levels.open_up()
+        for number in range(5):
+            levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
+        shepherd.close()  # wherever the processors are
+        shepherd = levels.open_up()
+        levels.take("numbers", ("TRUE", 10))
+        shepherd.drain()
+        assert levels.received("uS", "qS") == [(n,) for n in range(11)]
+        assert levels.received("uU", "qU") == [(n,) for n in range(0, 11, 2)]
+
+
+@BOTH
+def test_a_right_that_is_lost_is_lost_although_results_are_computed(tmp_path: Path, architecture: str) -> None:
+    """The processor is stopped between its results and their delivery: rights are lost there."""
+    with closing(bench(tmp_path, architecture)) as levels:
+        shepherd = levels.open_up()
+        levels.take("numbers", ("TRUE AT S", 1))
+        shepherd.drain()
+        high = shepherd.lanes[Level("S")]
+        deliver = high._deliver
+
+        def revoked_meanwhile(message: object) -> None:
+            levels.subscribed(uU=("qU", "", "U"))
+            deliver(message)  # type: ignore[arg-type]
+
+        high._deliver = revoked_meanwhile  # type: ignore[method-assign]
+        levels.take("numbers", ("TRUE AT S", 2), ("TRUE", 3))
+        shepherd.drain()
+        assert levels.received("uS", "qS") == [(1,)]
+        assert levels.received("uU", "qU") == [(3,)]
+
+
+@BOTH
+def test_levels_that_are_created_while_the_system_runs_get_processors(tmp_path: Path, architecture: str) -> None:
+    """Two compartments beside each other, and one level above both."""
+    with closing(bench(tmp_path, architecture, levels=("U",))) as levels:
+        shepherd = levels.open_up()
+        levels.take("numbers", ("TRUE", 0), ("TRUE AT S", 1))
+        shepherd.drain()
+        assert shepherd.lanes.keys() == {Level("U")}
+        order = LevelOrder({"S": frozenset("U"), "A": frozenset("U"), "B": frozenset("U"), "AB": frozenset("AB")})
+        names = ("U", "A", "B", "AB", "S{x}", "S{x, y}")
+        for name in names[1:]:
+            levels.query(f"q{names.index(name)}", "SELECT n FROM numbers", level="U")
+        queries = {name: f"q{names.index(name) or 'U'}" for name in names}
+        from headgate.labels import parse_level
+
+        for name, query in queries.items():
+            levels.queries[query] = replace(levels.queries[query], level=parse_level(name))
+        levels.subscribed(**{f"u{n}": (queries[name], "", "U") for n, name in enumerate(names)})
+        subscribers = tuple(
+            replace(x, clearance=replace(x.clearance, level=parse_level(name)), level=name)  # type: ignore[type-var]
+            for x, name in zip(levels.now.subscribers, names, strict=True)
+        )
+        levels.now = replace(levels.now, rules=replace(levels.now.rules, order=order), subscribers=subscribers)
+        shown = ("TRUE", "TRUE AT A", "TRUE AT B", "TRUE AT A, B", "TRUE AT S{x}", "TRUE AT S{x, y}", "TRUE AT AB")
+        levels.take("numbers", *((label, n) for n, label in enumerate(shown, 10)))
+        shepherd.drain()
+        assert len(shepherd.lanes) == 6
+        found = {name: [x[0] for x in levels.received(f"u{n}", queries[name])] for n, name in enumerate(names)}
+        assert found == {
+            "U": [10],
+            "A": [10, 11],
+            "B": [10, 12],
+            "AB": [10, 11, 12, 13, 16],
+            "S{x}": [10, 14],
+            "S{x, y}": [10, 14, 15],
+        }
+
+
+@pytest.mark.long
+@BOTH
+def test_processors_that_are_killed_under_load_lose_and_repeat_nothing(tmp_path: Path, architecture: str) -> None:
+    """Each of two processors, 20 times, with SIGKILL, whatever it is doing."""
+    with closing(bench(tmp_path, architecture, ProcessChild)) as levels:
+        shepherd = levels.open_up()
+        shepherd.drain()
+        number = 0
+        for turn in range(40):
+            lane = shepherd.lanes[Level(("U", "S")[turn % 2])]
+            for _ in range(5):
+                levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
+                number += 1
+            child = lane.child
+            if isinstance(child, ProcessChild):
+                child._process.send_signal(signal.SIGKILL)
+            if turn % 4 == 3:
+                shepherd.drain()
+        shepherd.drain()
+        assert levels.received("uS", "qS") == [(n,) for n in range(2 * number)]
+        assert levels.received("uU", "qU") == [(n,) for n in range(0, 2 * number, 2)]
+        assert all(lane.starts > 10 for lane in shepherd.lanes.values())
+        print({str(level): lane.starts for level, lane in shepherd.lanes.items()})

@@ -1,0 +1,37 @@
+"""Levels apart against the oracle: random queries over streams and over results at several levels, subscribers who come
+and go, rights that change, restarts."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from levels.replay import one_case
+
+pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
+
+
+def check(first: int, cases: int, folder: Path, architecture: str) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    seed = first
+    while counts["worlds"] < cases:
+        one_case(seed, folder / str(seed), counts, architecture)
+        shutil.rmtree(folder / str(seed), ignore_errors=True)
+        seed += 1
+    assert counts["exact results"] > 2 * cases and counts["worlds with several levels"] > cases / 4
+    assert counts["restart"] > cases / 2
+    return counts
+
+
+@pytest.mark.parametrize("architecture", ["replicated", "kernelized"])
+def test_everyone_receives_what_the_oracle_says(tmp_path: Path, architecture: str) -> None:
+    check(0, 20, tmp_path, architecture)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("architecture", ["replicated", "kernelized"])
+def test_everyone_receives_what_the_oracle_says_in_many_worlds(tmp_path: Path, architecture: str) -> None:
+    print(dict(check(20_000, 1_000, tmp_path, architecture)))

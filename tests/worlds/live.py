@@ -80,7 +80,7 @@ class LiveBench(Bench):
         self.coming: list[tuple[float, str, Sequence[Any]]] = []
         self.received: list[Received] = []
         self.taken: dict[str, list[tuple[int, Sequence[Any]]]] = {}
-        self._begun = self.clock.now()
+        self.begun = self.clock.now()
 
     def due(self, name: str, text: str, deadline: Deadline, *, level: str = "U") -> ContinuousQuery:
         self.queries[name] = replace(self.query(name, text, level=level), deadline=deadline)
@@ -118,21 +118,22 @@ class LiveBench(Bench):
 
     def arrive(self, seconds: float, name: str, rows: Sequence[Any]) -> None:
         """Rows are (label, values in order); their event time is when they come."""
-        self.coming.append((self._begun + seconds, name, rows))
+        self.coming.append((self.begun + seconds, name, rows))
 
     def run(self, seconds: float) -> None:
         """Lets everything happen until so many seconds after the beginning."""
         pipeline = self.pipeline or self.begin()
         self.coming.sort(key=lambda x: x[:2])
-        until = self._begun + seconds
+        until = self.begun + seconds
         while self.clock.now() < until:
             while self.coming and self.coming[0][0] <= self.clock.now():
                 when, name, rows = self.coming.pop(0)
                 self._numbers[name] = self._numbers.get(name, -1) + 1
-                self.taken.setdefault(name, []).append((int(when * 1000), rows))
+                if rows:
+                    self.taken.setdefault(name, []).append((int(when * 1000), rows))
                 pipeline.take(name, self._numbers[name], self._table(name, when, rows), int(when * 1000))
             again = pipeline.work()
-            self._fetch()
+            self.fetch()
             if again is None or again > self.clock.now():
                 next_ = self.coming[0][0] if self.coming else until
                 self.clock.reach(round(min(again or next_, until) * 1e9) + 1000)
@@ -143,7 +144,7 @@ class LiveBench(Bench):
         full = [(*values, moment, label) for label, *values in rows]
         return pa.table({x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(columns)})
 
-    def _fetch(self) -> None:
+    def fetch(self) -> None:
         for x in self.now.subscribers:
             while True:
                 found = list(self.mailbox.fetch(x.name, x.query, self.now))
@@ -151,14 +152,14 @@ class LiveBench(Bench):
                     break
                 self.received += [Received(self.clock.now(), x.name, what) for what in told(found)]
 
-    def of(self, who: str) -> list[Received]:  # type: ignore[override]
+    def by(self, who: str) -> list[Received]:
         return [x for x in self.received if x.who == who]
 
     def values(self, who: str) -> list[object]:
-        return [x.what for x in self.of(who) if isinstance(x.what, tuple)]
+        return [x.what for x in self.by(who) if isinstance(x.what, tuple)]
 
     def notices(self, who: str) -> list[object]:
-        return [x.what for x in self.of(who) if isinstance(x.what, dict)]
+        return [x.what for x in self.by(who) if isinstance(x.what, dict)]
 
 
 def told(batches: Sequence[ResultBatch]) -> list[object]:

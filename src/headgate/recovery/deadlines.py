@@ -218,8 +218,9 @@ class Deadlines:
         live.changed = True
         for first in range(0, max(1, count), step):
             piece = Piece(waiting, first, min(count, first + step), version, deadline)
-            estimate = live.costs.estimate(round(share * (piece.stop - first)))
-            number = governor.release(start, live.level, deadline, estimate, version)
+            kept = round(share * (piece.stop - first))
+            estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
+            number = governor.release(start, live.level, deadline, estimate, version, bound)
             self._note(start, live, "rejected" if number is None else "admitted", piece)
             if number is None:
                 live.leave_out()
@@ -259,6 +260,10 @@ class Deadlines:
         for live in list(self.queries.values()):
             for number in [x for x in live.decided if x < 0]:
                 yield live, live.decided.pop(number)
+
+    def redone(self, now: int, live: LiveQuery, piece: Piece) -> None:
+        """A piece that was recalled is done; its deadline counts no more."""
+        self._note(now, live, "late", piece)
 
     def unasked(self) -> Iterator[tuple[LiveQuery, Piece]]:
         """All that waits, whole, in the version that is in force."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -195,8 +196,7 @@ class Pipeline:
             if rest is not None and rest["meaning"] == live.query.meaning:
                 self._live_states.restore(live, rest, saved.partitions)
         self._feed_live()
-        for live, piece in self._undone(everything=not self._governs):
-            self._finish(snapshot, self._work_on(live, piece))
+        self._catch_up(snapshot, everything=not self._governs)
         if not self._governs:
             self._live.queries.clear()
 
@@ -282,8 +282,7 @@ class Pipeline:
         with self._unharmed():
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
-            for live, piece in self._undone():
-                self._finish(snapshot, self._work_on(live, piece))
+            self._catch_up(snapshot)
             governor = self._live.governor
             if governor is None or not self._live.queries:
                 return None
@@ -309,11 +308,12 @@ class Pipeline:
         """The queries with deadlines, to be looked at."""
         return self._live
 
-    def _undone(self, *, everything: bool = False) -> Iterator[tuple[LiveQuery, Piece]]:
-        """What is to be done whatever time it is."""
-        yield from self._live.undone()
-        if everything:
-            yield from self._live.unasked()
+    def _catch_up(self, snapshot: CatalogSnapshot, *, everything: bool = False) -> None:
+        """Does what is to be done whatever time it is: what was admitted before, or everything that waits."""
+        waiting = self._live.undone()
+        for live, piece in chain(waiting, self._live.unasked()) if everything else waiting:
+            self._finish(snapshot, self._work_on(live, piece))
+            self._live.redone(self._tick(), live, piece)
 
     def _tick(self) -> int:
         """The clock, in nanoseconds; it does not go back."""
@@ -535,8 +535,7 @@ class Pipeline:
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
             self._live.recall()
-            for live, piece in self._undone(everything=True):
-                self._finish(snapshot, self._work_on(live, piece))
+            self._catch_up(snapshot, everything=True)
             found = [*self._isolated(lambda some: self._last(some, unread or {})), *self._live.end()]
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))

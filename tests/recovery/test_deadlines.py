@@ -258,6 +258,7 @@ def test_after_a_crash_what_was_decided_is_done_as_it_was_decided(
     tmp_path: Path, commits: int, committed: bool
 ) -> None:
     first, rng = one(tmp_path, WINDOWED), np.random.default_rng(5)
+    first.storage = None
     first.begin(first.files())
     first.arrive(0, "V", [])
     first.run(0.2)
@@ -273,6 +274,7 @@ def test_after_a_crash_what_was_decided_is_done_as_it_was_decided(
     first.pipeline.close()
 
     second = one(tmp_path, WINDOWED)
+    second.storage = None
     second.clock.advance(60)  # all deadlines have passed
     second.begin(second.files())
     second.taken = first.taken

@@ -35,10 +35,12 @@ MILLISECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Governing:
-    """How deadlines are governed. `seed` decides about samples; None: nobody knows it."""
+    """How deadlines are governed. `seed` decides about samples; None: nobody knows it. `make` makes executors for
+    pieces; None: as for other queries."""
 
     approach: Approach = STRICT
     seed: int | None = None
+    make: Make | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Decision:
 class Deadlines:
     """All queries with deadlines, by query and level of subscribers."""
 
-    def __init__(self, make: Make, limits: Limits | None, governing: Governing) -> None:
+    def __init__(self, make: Make, limits: Limits | None, governing: Governing | None) -> None:
+        governing = governing or Governing()
         self._make, self._limits, self._approach = make, limits, governing.approach
         self.seed = secrets.randbits(62) if governing.seed is None else governing.seed
         self.queries: dict[Key, LiveQuery] = {}

@@ -97,7 +97,7 @@ class Pipeline:
         self._gate = gate
         self._sinks = Destinations(sinks)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock, self._turnstile = threading.Lock(), threading.Lock()
         if place is not None:
             storage = place.below(STATE).storage()
         self._states = StateFolder(storage or home / STATE, self._home.epoch, self._home.check)
@@ -114,7 +114,7 @@ class Pipeline:
         self._graph = QueryGraph(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._governs = governing is not None
-        self._live = Deadlines(make, limits, governing or Governing())
+        self._live = Deadlines(governing.make if governing and governing.make else make, limits, governing)
         self._live_states = LiveStates(self._states)
         self._ticked = 0
         self._snapshot = CatalogSnapshot()
@@ -279,6 +279,8 @@ class Pipeline:
     def work(self) -> float | None:
         """Does the next piece of work of a query with a deadline, if its time has come; returns when to call again, by
         the clock. None: there are no such queries."""
+        if not self._live.queries:
+            return None
         with self._unharmed():
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
@@ -620,7 +622,9 @@ class Pipeline:
         """Runs one step at a time, and none after one that failed: a failed step leaves memory neither in the state
         before it nor in the state after it. Everything can be done again from the written state. A batch that cannot be
         read (SourceError) has changed nothing."""
-        with self._lock:
+        with self._turnstile:
+            self._lock.acquire()  # who waits longest is next: a thread that works all the time keeps nobody out
+        try:
             if self._failed is not None:
                 raise self._failed
             try:
@@ -630,6 +634,8 @@ class Pipeline:
             except BaseException as error:
                 self._failed = error
                 raise
+        finally:
+            self._lock.release()
 
     def _forget_labels(self) -> None:
         """Forgets labels that no tuple in windows or tables has. If a label arrives again, it is parsed again."""

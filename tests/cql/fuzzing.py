@@ -112,6 +112,7 @@ STRINGS = {
     "KEY": [PUBLIC_KEY, PUBLIC_KEY, "ssh-ed25519 AAAA", "-----BEGIN PUBLIC KEY-----", "", "\ud83d"],
     "": ["ROLE", "30", "AVG", "SLIDING", "it's", ""],
 }
+DEADLINES = ["DEADLINE 2 SECONDS", "DEADLINE 1 HOUR QOS (SAMPLE 50 PERCENT, SAMPLE 12.5 PERCENT)"]
 NUMBERS = ["0", "00", "1.0", "1e9", "-1", "2147483648", "999999999999999999", "9" * 19, "9" * 4000, "0.1.2", "0x10"]
 _DAMAGE = Damage(
     pieces=re.compile(r"\s+|[A-Za-z0-9_]+|'[^']*'|\"[^\"]*\"|.", re.DOTALL),
@@ -158,6 +159,8 @@ class Author:
             self.tokens.append(self._name())
         elif name == "rules":
             self.tokens.append(f"$${self.random.choice(RULES)}$$")
+        elif name == "deadline" and self.random.random() < 0.7:
+            self.tokens.append(self.random.choice(DEADLINES))
         elif name == "roles" and fuel <= 0:
             self.tokens.append("nurse")
         elif name in ("query", "blocks"):

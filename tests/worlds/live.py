@@ -4,7 +4,7 @@ operator takes costs time."""
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from headgate.plan.queries import Stream
 from headgate.realtime.handler import Sample
 from headgate.recovery.deadlines import Deadlines, Governing
 from headgate.recovery.pipeline import Pipeline
+from headgate.storage import Content, Storage
 from headgate.testing import ManualClock
 from worlds.harness import Bench
 
@@ -45,6 +46,31 @@ class ExactClock(ManualClock):
 
     def reach(self, nanoseconds: int) -> None:
         self._nanoseconds = max(self._nanoseconds, nanoseconds)
+
+
+class InMemory:
+    """A storage that waits for no disk: the clock of the test does not count that anyway."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def write(self, name: str, content: Content, *, durable: bool = True) -> None:  # noqa: ARG002
+        self.files[name] = bytes(content)
+
+    def commit(self, name: str, content: Content) -> bool:
+        return name not in self.files and self.files.setdefault(name, bytes(content)) is not None
+
+    def read(self, name: str) -> pa.Buffer:
+        if name not in self.files:
+            raise FileNotFoundError(name)
+        return pa.py_buffer(self.files[name])
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.files.pop(name, None)
 
 
 class Costed(LocalExecutor):
@@ -79,8 +105,9 @@ class LiveBench(Bench):
         self.governing: Governing | None = governing or Governing(seed=7)
         self.coming: list[tuple[float, str, Sequence[Any]]] = []
         self.received: list[Received] = []
+        self.storage: Storage | None = InMemory()
         self.taken: dict[str, list[tuple[int, Sequence[Any]]]] = {}
-        self._begun = self.clock.now()
+        self.begun = self.clock.now()
 
     def due(self, name: str, text: str, deadline: Deadline, *, level: str = "U") -> ContinuousQuery:
         self.queries[name] = replace(self.query(name, text, level=level), deadline=deadline)
@@ -102,6 +129,7 @@ class LiveBench(Bench):
             self.clock,
             self.limits,
             self.read_table,
+            storage=self.storage,
             governing=self.governing,
         )
         return self.pipeline
@@ -118,24 +146,25 @@ class LiveBench(Bench):
 
     def arrive(self, seconds: float, name: str, rows: Sequence[Any]) -> None:
         """Rows are (label, values in order); their event time is when they come."""
-        self.coming.append((self._begun + seconds, name, rows))
+        self.coming.append((self.begun + seconds, name, rows))
 
     def run(self, seconds: float) -> None:
         """Lets everything happen until so many seconds after the beginning."""
         pipeline = self.pipeline or self.begin()
         self.coming.sort(key=lambda x: x[:2])
-        until = self._begun + seconds
+        until = self.begun + seconds
         while self.clock.now() < until:
             while self.coming and self.coming[0][0] <= self.clock.now():
                 when, name, rows = self.coming.pop(0)
                 self._numbers[name] = self._numbers.get(name, -1) + 1
-                self.taken.setdefault(name, []).append((int(when * 1000), rows))
+                if rows:
+                    self.taken.setdefault(name, []).append((int(when * 1000), rows))
                 pipeline.take(name, self._numbers[name], self._table(name, when, rows), int(when * 1000))
             again = pipeline.work()
-            self._fetch()
+            self.fetch()
             if again is None or again > self.clock.now():
                 next_ = self.coming[0][0] if self.coming else until
-                self.clock.reach(round(min(again or next_, until) * 1e9) + 1000)
+                self.clock.reach(round(min(again or next_, next_, until) * 1e9) + 1000)
 
     def _table(self, name: str, when: float, rows: Sequence[Any]) -> pa.Table:
         columns = next(x.columns for x in self.streams if x.name == name)
@@ -143,7 +172,7 @@ class LiveBench(Bench):
         full = [(*values, moment, label) for label, *values in rows]
         return pa.table({x: pa.array([row[n] for row in full], ARROW[y]) for n, (x, y) in enumerate(columns)})
 
-    def _fetch(self) -> None:
+    def fetch(self) -> None:
         for x in self.now.subscribers:
             while True:
                 found = list(self.mailbox.fetch(x.name, x.query, self.now))
@@ -151,14 +180,14 @@ class LiveBench(Bench):
                     break
                 self.received += [Received(self.clock.now(), x.name, what) for what in told(found)]
 
-    def of(self, who: str) -> list[Received]:  # type: ignore[override]
+    def by(self, who: str) -> list[Received]:
         return [x for x in self.received if x.who == who]
 
     def values(self, who: str) -> list[object]:
-        return [x.what for x in self.of(who) if isinstance(x.what, tuple)]
+        return [x.what for x in self.by(who) if isinstance(x.what, tuple)]
 
     def notices(self, who: str) -> list[object]:
-        return [x.what for x in self.of(who) if isinstance(x.what, dict)]
+        return [x.what for x in self.by(who) if isinstance(x.what, dict)]
 
 
 def told(batches: Sequence[ResultBatch]) -> list[object]:

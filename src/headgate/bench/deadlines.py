@@ -112,7 +112,7 @@ def run(quick: bool, progress: Progress) -> Report:
         [
             f"The query takes {rate:,.0f} tuples a second at full QoS; {LOAD * rate:,.0f} a second came.",
             f"Deadline 2 s; versions of the query: {', '.join(map(str, reversed(_DUE.versions)))}.",
-            f"With control {governed.overruns} transactions outlasted a quantum by {governed.longest:.0f} ms at most.",
+            f"With control, {governed.overruns} pieces outlasted their quantum, by {governed.longest:.0f} ms at most.",
         ],
         environment("numpy", "pyarrow", "duckdb", "numba"),
         plots(governed.samples, LEVELS),

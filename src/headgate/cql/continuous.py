@@ -75,10 +75,7 @@ def _create_query(c: Cursor, at: Position) -> CreateQuery | CreateQueryAs:
     output = name(c, "the name of a stream") if c.take_word("OUTPUT") else None
     cumulative = c.take_word("CUMULATIVE")
     chosen = cumulative or c.take_word("EXACT")
-    at_deadline = c.token.offset
     deadline = read_deadline(c) if c.take_word("DEADLINE") else None
-    if deadline is not None and cumulative:
-        raise fail(c.text, at_deadline, "a cumulative query has no deadline", "its readers share what it computes")
     if not c.take_word("AS"):
         before = [] if output or chosen or deadline else ["`READING`", "`OUTPUT`"]
         modes = [] if chosen or deadline else ["`EXACT`", "`CUMULATIVE`"]

@@ -86,7 +86,7 @@ class Governor:
         self._sampled = 0
         self._quantum = -1
         """When the quantum began that was begun last, since the origin."""
-        self._estimates: dict[int, int] = {}
+        self._bounds: dict[int, int] = {}
 
     def declare(self, level: Level, shares: Sequence[Sequence[float]]) -> None:
         """The versions of all queries at a level: for each query the share of the full work that each version takes,
@@ -133,26 +133,30 @@ class Governor:
         quality = state.groups[int(state.levels[self.lattice.number(level)]["group"])]["quality"]
         return min(int(float(quality) * (versions - 1) + 1e-9), versions - 1)
 
-    def release(self, now: int, level: Level, deadline: int, estimate: int, version: int = 0) -> int | None:
-        """A transaction arrives: its number if it is admitted. One whose deadline has passed is not."""
+    def release(
+        self, now: int, level: Level, deadline: int, estimate: int, version: int = 0, bound: int = 0
+    ) -> int | None:
+        """A transaction arrives: its number if it is admitted. One whose deadline has passed is not. It begins only
+        where its `bound` (or its estimate, if that is more) fits."""
         k, began = self.lattice.number(level), now - self._origin
         if deadline <= now:
             self.handler.state.levels[k]["submitted"] += 1
             return None
         estimate = min(max(1, estimate), LONGEST)
+        bound = min(max(estimate, bound), LONGEST)
         t = admit(self.handler.state, began, k, deadline - self._origin, float(estimate), version, int(NOBODY))
         if t == NOBODY:
             return None
-        self._estimates[t] = estimate
+        self._bounds[t] = bound
         begin(self.handler.state, began, t, -1, READ, _UNENDING)
         return int(t)
 
     def expired(self, now: int) -> list[int]:
         """The transactions whose deadline has passed; they are over."""
         expire(self.handler.state, now - self._origin)
-        over = [t for t in self._estimates if not self.handler.state.transactions[t]["state"]]
+        over = [t for t in self._bounds if not self.handler.state.transactions[t]["state"]]
         for t in over:
-            del self._estimates[t]
+            del self._bounds[t]
         return over
 
     def next(self, now: int) -> int | None:
@@ -163,7 +167,7 @@ class Governor:
             return None  # it is over: begin the next first
         left = end - (now - self._origin)
         for level in (int(k) for k in state.chains[slot] if k >= 0):
-            if state.queue_count[level] and self._estimates[t := int(state.queue[level, 0])] <= left:
+            if state.queue_count[level] and self._bounds[t := int(state.queue[level, 0])] <= left:
                 return t
         return None
 
@@ -176,5 +180,5 @@ class Governor:
             self.overruns = Overrun(self.overruns.count + 1, max(self.overruns.longest, began - end))
         timely = bool(began <= state.transactions[t]["deadline"])
         (commit if timely else miss)(state, began, t)
-        del self._estimates[t]
+        del self._bounds[t]
         return timely

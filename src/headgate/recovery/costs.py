@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-FIRST_FIXED, FIRST_EACH = 5_000_000, 100_000
-"""Nanoseconds, before anything was measured, and a guess of the fixed part while all pieces have one size."""
+FIRST_FIXED, FIRST_EACH = 5_000_000, 1_000_000
+"""Nanoseconds, before anything was measured: rather too much, so that nothing outlasts its quantum. The first is also a
+guess of the fixed part while all pieces have one size."""
 MOST_TUPLES = 10_000
 _WEIGHT = 0.1
 """Of the newest measurement in each mean."""
@@ -15,9 +16,14 @@ class Costs:
     def __init__(self) -> None:
         self._n = self._c = self._nn = self._nc = 0.0
         self._weight = 0.0
+        self._excess = 0.0
+        """By how much of the estimate more was needed, in the mean."""
 
     def measured(self, tuples: int, spent: int) -> None:
         """So many tuples took so many nanoseconds."""
+        if self._weight:
+            more = max(0.0, spent / self.estimate(tuples) - 1)
+            self._excess += _WEIGHT * (min(more, 1.0) - self._excess)
         self._weight += _WEIGHT * (1 - self._weight)
         for name, value in (("_n", tuples), ("_c", spent), ("_nn", tuples * tuples), ("_nc", tuples * spent)):
             before = getattr(self, name)
@@ -40,6 +46,10 @@ class Costs:
         """In nanoseconds."""
         fixed, each = self._line
         return max(1, int(fixed + each * tuples))
+
+    def bound(self, tuples: int) -> int:
+        """What it hardly exceeds, in nanoseconds."""
+        return int(self.estimate(tuples) * (1.05 + 3 * self._excess))
 
     def tuples_in(self, nanoseconds: int, most: int) -> int:
         """How many tuples are to be done at once so that it takes so long, `most` where the fixed part is large."""

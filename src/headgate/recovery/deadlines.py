@@ -35,10 +35,12 @@ MILLISECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Governing:
-    """How deadlines are governed. `seed` decides about samples; None: nobody knows it."""
+    """How deadlines are governed. `seed` decides about samples; None: nobody knows it. `make` makes executors for
+    pieces; None: as for other queries."""
 
     approach: Approach = STRICT
     seed: int | None = None
+    make: Make | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Decision:
 class Deadlines:
     """All queries with deadlines, by query and level of subscribers."""
 
-    def __init__(self, make: Make, limits: Limits | None, governing: Governing) -> None:
+    def __init__(self, make: Make, limits: Limits | None, governing: Governing | None) -> None:
+        governing = governing or Governing()
         self._make, self._limits, self._approach = make, limits, governing.approach
         self.seed = secrets.randbits(62) if governing.seed is None else governing.seed
         self.queries: dict[Key, LiveQuery] = {}
@@ -218,8 +221,9 @@ class Deadlines:
         live.changed = True
         for first in range(0, max(1, count), step):
             piece = Piece(waiting, first, min(count, first + step), version, deadline)
-            estimate = live.costs.estimate(round(share * (piece.stop - first)))
-            number = governor.release(start, live.level, deadline, estimate, version)
+            kept = round(share * (piece.stop - first))
+            estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
+            number = governor.release(start, live.level, deadline, estimate, version, bound)
             self._note(start, live, "rejected" if number is None else "admitted", piece)
             if number is None:
                 live.leave_out()
@@ -259,6 +263,10 @@ class Deadlines:
         for live in list(self.queries.values()):
             for number in [x for x in live.decided if x < 0]:
                 yield live, live.decided.pop(number)
+
+    def redone(self, now: int, live: LiveQuery, piece: Piece) -> None:
+        """A piece that was recalled is done; its deadline counts no more."""
+        self._note(now, live, "late", piece)
 
     def unasked(self) -> Iterator[tuple[LiveQuery, Piece]]:
         """All that waits, whole, in the version that is in force."""

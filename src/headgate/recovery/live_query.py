@@ -22,6 +22,7 @@ from headgate.model.results import ResultBatch, notice
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import ViewCounts
+from headgate.realtime.arrays import Floats
 from headgate.recovery.costs import Costs
 from headgate.recovery.messages import ALL_TAKEN, LEFT_OUT, of_version
 from headgate.recovery.query_graph import Make, QueryGraph
@@ -164,16 +165,17 @@ class LiveQuery:
         return [*ended, *told, *found]
 
     def kept(self, piece: Piece) -> Bools:
-        """Which tuples of the batch the piece takes. Each is taken or not by a secret draw of its own, so a sample
-        tells nothing of tuples that are hidden."""
+        """Which tuples of the batch the piece takes."""
         chosen = np.zeros(len(piece.waiting.tuples.times), np.bool_)
-        chosen[piece.start : piece.stop] = True
         share = self.deadline.versions[piece.version].sample
-        if share < 1:
-            name = hashlib.sha256(repr(self.key).encode()).digest()
-            seed = [self.seed, int.from_bytes(name[:8]), piece.waiting.number, piece.start]
-            chosen[piece.start : piece.stop] = np.random.default_rng(seed).random(piece.stop - piece.start) < share
+        chosen[piece.start : piece.stop] = self.draws(piece.waiting.number, piece.start, piece.stop) < share
         return chosen
+
+    def draws(self, batch: int, start: int, stop: int) -> Floats:
+        """A number below 1 for each of these tuples: it is in a sample of every larger share. Draws are secret and
+        depend on nothing but the place of a tuple, so a sample tells nothing of tuples that are hidden."""
+        name = hashlib.sha256(repr(self.key).encode()).digest()
+        return np.random.default_rng([self.seed, int.from_bytes(name[:8]), batch, start]).random(stop - start)
 
     def _change(self, version: int) -> list[ResultBatch]:
         """Another version comes into force. If it is another query, the windows of the one before become final, and its

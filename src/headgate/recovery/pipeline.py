@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -100,7 +101,7 @@ class Pipeline:
         self._snapshots = snapshots
         self._sinks = Destinations(sinks)
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock, self._turnstile = threading.Lock(), threading.Lock()
         if place is not None:
             storage = place.below(STATE).storage()
         self._states = StateFolder(storage or home / STATE, self._home.epoch, self._home.check)
@@ -117,7 +118,7 @@ class Pipeline:
         self._graph = QueryGraph(make, limits)
         self._ingress: dict[str, Ingress] = {}
         self._governs = governing is not None
-        self._live = Deadlines(make, limits, governing or Governing())
+        self._live = Deadlines(governing.make if governing and governing.make else make, limits, governing)
         self._live_states = LiveStates(self._states)
         self._ticked = 0
         self._snapshot = CatalogSnapshot()
@@ -199,8 +200,7 @@ class Pipeline:
             if rest is not None and rest["meaning"] == live.query.meaning:
                 self._live_states.restore(live, rest, saved.partitions)
         self._feed_live()
-        for live, piece in self._undone(everything=not self._governs):
-            self._finish(snapshot, self._work_on(live, piece))
+        self._catch_up(snapshot, everything=not self._governs)
         if not self._governs:
             self._live.queries.clear()
 
@@ -283,11 +283,12 @@ class Pipeline:
     def work(self) -> float | None:
         """Does the next piece of work of a query with a deadline, if its time has come; returns when to call again, by
         the clock. None: there are no such queries."""
+        if not self._live.queries:
+            return None
         with self._unharmed():
             snapshot = self._snapshots.snapshot()
             self._update(snapshot)
-            for live, piece in self._undone():
-                self._finish(snapshot, self._work_on(live, piece))
+            self._catch_up(snapshot)
             governor = self._live.governor
             if governor is None or not self._live.queries:
                 return None
@@ -313,11 +314,12 @@ class Pipeline:
         """The queries with deadlines, to be looked at."""
         return self._live
 
-    def _undone(self, *, everything: bool = False) -> Iterator[tuple[LiveQuery, Piece]]:
-        """What is to be done whatever time it is."""
-        yield from self._live.undone()
-        if everything:
-            yield from self._live.unasked()
+    def _catch_up(self, snapshot: CatalogSnapshot, *, everything: bool = False) -> None:
+        """Does what is to be done whatever time it is: what was admitted before, or everything that waits."""
+        waiting = self._live.undone()
+        for live, piece in chain(waiting, self._live.unasked()) if everything else waiting:
+            self._finish(snapshot, self._work_on(live, piece))
+            self._live.redone(self._tick(), live, piece)
 
     def _tick(self) -> int:
         """The clock, in nanoseconds; it does not go back."""
@@ -571,8 +573,7 @@ class Pipeline:
             snapshot = self._snapshots.snapshot()
             self._update(snapshot)
             self._live.recall()
-            for live, piece in self._undone(everything=True):
-                self._finish(snapshot, self._work_on(live, piece))
+            self._catch_up(snapshot, everything=True)
             found = [*self._isolated(lambda some: self._last(some, unread or {})), *self._live.end()]
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
@@ -657,7 +658,9 @@ class Pipeline:
         """Runs one step at a time, and none after one that failed: a failed step leaves memory neither in the state
         before it nor in the state after it. Everything can be done again from the written state. A batch that cannot be
         read (SourceError) has changed nothing."""
-        with self._lock:
+        with self._turnstile:
+            self._lock.acquire()  # who waits longest is next: a thread that works all the time keeps nobody out
+        try:
             if self._failed is not None:
                 raise self._failed
             try:
@@ -667,6 +670,8 @@ class Pipeline:
             except BaseException as error:
                 self._failed = error
                 raise
+        finally:
+            self._lock.release()
 
     def _forget_labels(self) -> None:
         """Forgets labels that no tuple in windows or tables has. If a label arrives again, it is parsed again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from logging import WARNING
 from pathlib import Path
@@ -136,7 +136,7 @@ class Processing:
                 read_table=self._read_table,
                 place=place,
                 take_over=take_over,
-                governing=governing,
+                governing=None if governing is None else replace(governing, make=_beside_the_driver),
             )
         headgate.engine = self._pipeline
         self._runner = Runner(lambda: self._spark, home, self._pipeline, clock)
@@ -282,6 +282,11 @@ class Processing:
     def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         found = self._headgate.snapshots.inputs()[descriptor.name]
         return read_table(self._spark, StreamSource(descriptor, found.format, dict(found.options)))
+
+
+def _beside_the_driver(_: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
+    """Pieces are small, and a task would cost more than their work."""
+    return LocalExecutor(program, schema, evaluate)
 
 
 def _reasons(failed: Mapping[str, SourceError]) -> dict[str, str]:

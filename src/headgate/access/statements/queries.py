@@ -14,7 +14,7 @@ from headgate.access.queries import as_stream, check_depth, stored_query, whole_
 from headgate.access.query_rights import check_rights, check_running, consented
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
-from headgate.cql.deadlines import Deadline
+from headgate.cql.deadlines import FULL, MOST_VERSIONS, SHORTEST, Deadline, time_text
 from headgate.cql.queries import QuerySyntax
 from headgate.cql.statements import Limit, Name, Statement, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError
@@ -54,7 +54,7 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
     check_depth([thing.id for thing in bound.inputs], q.state.objects.get)
     _check_no_deadline(q, bound.inputs)
     if x.deadline is not None:
-        _check_deadline(q, x.deadline, known, bound)
+        _check_deadline(q, x, x.deadline, known, bound)
     if x.cumulative:
         for thing in bound.inputs:
             if not consented(q, thing):
@@ -95,8 +95,18 @@ def _check_no_deadline(q: Request, inputs: list[r.Object]) -> None:
             )
 
 
-def _check_deadline(q: Request, deadline: Deadline, known: r.Object | None, bound: BoundFor) -> None:
+def _check_deadline(
+    q: Request, x: c.CreateQueryAs, deadline: Deadline, known: r.Object | None, bound: BoundFor
+) -> None:
     """Refuses what could not say what it left out, and versions that the query cannot have."""
+    if x.cumulative:
+        raise Conflict("cannot set a deadline: the query is cumulative", hint="its readers share what it computes")
+    if deadline.milliseconds < SHORTEST:
+        raise Conflict(
+            f"cannot set a deadline of {time_text(deadline.milliseconds)}: the least is {time_text(SHORTEST)}"
+        )
+    if len(deadline.lower) > MOST_VERSIONS:
+        raise Conflict(f"cannot have {len(deadline.lower)} versions below the full one: the most is {MOST_VERSIONS}")
     if q.principal.level.compartments:
         raise Conflict("cannot set a deadline at a level with compartments: only plain levels have a share of time")
     for thing in bound.inputs:
@@ -105,6 +115,8 @@ def _check_deadline(q: Request, deadline: Deadline, known: r.Object | None, boun
     if known is not None and known.query.deadline is None:  # whether others read it is not for everybody to know
         raise Conflict(f"cannot set a deadline: {shown(known)} has none", hint="drop it and create it anew")
     for version in deadline.lower:
+        if not 0 < version.sample <= 1 or version == FULL:
+            raise Conflict(f"cannot take {version}: a sample is more than 0 and less than 100 percent")
         lower(version_of(bound.query, version))
 
 

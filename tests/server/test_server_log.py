@@ -32,7 +32,7 @@ FILES: dict[str, bytes] = {
     "orc/a.orc": b"ORC CANARY-8 is no ORC",
     "gz/a.json.gz": b"CANARY-9 is not packed",
 }
-SCRIPT = f"""CREATE ROLE nurse; CREATE USER ned PASSWORD '{PASSWORD}'; GRANT ROLE nurse TO USER ned;
+SCRIPT = f"""CREATE ROLE nurse; CREATE USER ned PASSWORD '{PASSWORD}'; GRANT ROLE nurse TO USER ned, joe;
 CREATE STREAM json (a INT, w STRING) SOURCE json (path = '{{0}}/json');
 CREATE STREAM csv (a INT, w STRING, p STRING) ROLES FROM p SOURCE csv (path = '{{0}}/csv', header = 'true');
 CREATE STREAM parquet (a INT, w STRING) SOURCE parquet (path = '{{0}}/parquet');
@@ -84,6 +84,7 @@ def test_the_log_of_a_server_holds_no_value_whatever_is_wrong(tmp_path: Path) ->
         certificate = home / "tls" / "authority.pem"
         with connect(address, "joe", PASSWORD, certificate=certificate) as joe:
             joe.execute(SCRIPT.format(data))
+        with connect(address, "joe", PASSWORD, certificate=certificate) as joe:
             for stream in STREAMS:
                 joe.execute(f"SUBSCRIBE TO joe.{stream}")
             token = bytes.fromhex((home / "metrics.token").read_text()).hex()
@@ -100,7 +101,11 @@ def test_the_log_of_a_server_holds_no_value_whatever_is_wrong(tmp_path: Path) ->
             next(x for x in joe.subscribe("joe.sent") if x.values is not None)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        try:
+            process.wait(60)
+        finally:
+            process.kill()
+            process.wait()
     text = told.read_text()
     assert "cannot be read" in text and "batch done" in text
     assert [line for line in text.splitlines() if MARK in line] == []

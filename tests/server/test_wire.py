@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import httpx
 from conftest import PASSWORD
-from websockets.sync.client import connect
 
 from headgate.protocol import JSON_LINES
 from server.serving import Server, events
+from server.websockets_client import socket_at
 
 MARK = "unmistakable-value-of-a-tuple"
 
@@ -87,8 +87,8 @@ def test_a_capture_shows_no_tuple_password_token_or_name(server: Server) -> None
             with client.stream("GET", "/v1/streams/root.wire/results", headers=ned) as results:
                 assert next(events(results.iter_lines()))["data"]["values"] == {"text": MARK}
         address = f"wss://127.0.0.1:{capture.port}/v1/streams/root.wire/results"
-        with connect(address, ssl=context, additional_headers=ned, compression=None) as websocket:
-            assert MARK in str(websocket.recv(20))
+        with socket_at(address, context, ned) as websocket:
+            assert MARK in websocket.recv(20)
         seen = bytes(capture.seen)
     assert len(seen) > 5000
     for secret in (MARK, PASSWORD, *tokens.values(), "Bearer", "root.wire", "SUBSCRIBE", "nurse"):

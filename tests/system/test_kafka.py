@@ -163,10 +163,15 @@ def received(client: dict[str, Any], topic: str, partitions: int) -> list[dict[s
                     key, value, offset = message.key(), message.value(), message.offset()
                     assert isinstance(key, bytes) and value is not None and offset is not None
                     found[key], read = json.loads(value), offset + 1
-        keys = sorted(found, key=lambda key: tuple(map(int, key.decode().split("/")[-2:])))
-        return [found[key] for key in keys]
+        return [found[key] for key in sorted(found, key=_number)]
     finally:
         consumer.close()
+
+
+def _number(key: bytes) -> tuple[bool, int]:
+    """Of a result; notices come after results, and have numbers of their own."""
+    number = key.decode().rpartition("/")[2]
+    return number.startswith("notice"), int(number.removeprefix("notice "))
 
 
 def results(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

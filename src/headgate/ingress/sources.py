@@ -250,7 +250,8 @@ def _plain_path(path: str) -> str:
 def _causes(error: Exception) -> Iterator[Any]:
     """An error, its Java exception, and the causes of that."""
     yield error
-    cause: Any = getattr(error, "java_exception", None)
+    # PySpark keeps it in one place or the other, by how it came to know of the error
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     with suppress(Exception):
         while cause is not None:
             yield cause

@@ -38,7 +38,7 @@ from headgate.model.rejected import RejectedRows
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.recovery.counts import Counts
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 30.0
 """Seconds before a processor that died is started again; each time longer, until it has done something."""
 MOST_NOTICES = 1000
 
@@ -128,14 +128,15 @@ class Lane:
     def ask(self, kind: str, **facts: Any) -> Future[Any]:
         return self._post(Asked(kind, facts)).answer
 
-    def pass_time(self, settled: Mapping[str, int]) -> None:
-        """Of several looks at the clock that wait, only the last matters."""
+    def pass_time(self, settled: Mapping[str, int], *, commit: bool = False) -> None:
+        """Of several looks at the clock that wait, only the last matters. With `commit`, a restart does not forget
+        it."""
         with self._changed:
             last = self._asked[-1] if len(self._asked) > 1 else None
-            if last is not None and last.kind == "time":
-                last.facts = {"settled": {**last.facts["settled"], **settled}}
+            if last is not None and last.kind == "time" and not commit:
+                last.facts = {**last.facts, "settled": {**last.facts["settled"], **settled}}
                 return
-        self.ask("time", settled=dict(settled))
+        self.ask("time", settled=dict(settled), commit=commit)
 
     def follow(self) -> None:
         """Has the processor follow a change of rights even if no tuples come."""
@@ -148,11 +149,11 @@ class Lane:
             self._changed.notify_all()
         return asked
 
-    def wait(self, seconds: float) -> bool:
-        """Waits until the processor has done everything it was given, or has failed at it; returns whether it did
-        either in this time."""
+    def wait(self, seconds: float, *, fails: bool = False) -> bool:
+        """Waits until the processor has done everything it was given, or `fails` at it; returns whether it did in this
+        time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._asked or self.fault is not None, seconds)
+            return self._changed.wait_for(lambda: not self._asked or (fails and self.fault is not None), seconds)
 
     def stop(self) -> None:
         with self._changed:

@@ -25,7 +25,7 @@ from headgate.errors import ColumnsChanged, SourceError
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.validation import Ingress
-from headgate.labels import LEAST, Level
+from headgate.labels import LEAST, Level, parse_level
 from headgate.levels.child import Share, Start
 from headgate.levels.lane import Lane, Surroundings
 from headgate.levels.outlet import Outlet
@@ -139,12 +139,14 @@ class Shepherd:
             return
         if snapshot.rules != self._snapshot.rules or snapshot.descriptors != self._snapshot.descriptors:
             self._begin_ingress(snapshot)
-        order = snapshot.rules.order
-        for level in sorted(levels_in(snapshot) - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
+        order, levels = snapshot.rules.order, levels_in(snapshot)
+        self._way.order = order
+        if not self._lanes:  # a level that nobody subscribes to any more still has to forget those who did
+            levels |= set(map(parse_level, self._places.levels))
+        for level in sorted(levels - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
             self._lanes[level] = self._lane(level, snapshot)
             self._lanes[level].start(self._way.logs_of)
         self._snapshot = snapshot
-        self._way.order = order
 
     def _begin_ingress(self, snapshot: CatalogSnapshot) -> None:
         self._dictionary, self._ingress = Dictionary(), {}
@@ -212,7 +214,7 @@ class Shepherd:
             if settled is not None:
                 for lane in self._readers(stream):
                     if lane not in [x for x, _ in handed]:
-                        lane.pass_time({stream: settled})
+                        lane.pass_time({stream: settled}, commit=True)
 
     def _read(self, stream: str, batch: SourceBatch, now: int) -> tuple[TupleBatch, list[RejectedRows], int]:
         """The valid tuples of a batch with their labels, the rejected rows, and how many there were."""

@@ -7,9 +7,10 @@ import ctypes
 import os
 import socket
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from headgate.levels.wire import Channel
 
@@ -40,7 +41,7 @@ def main(channel: Channel) -> None:
 Look = Callable[[str, bytes], None]
 
 
-def files(asked: dict, look: Look) -> None:  # type: ignore[type-arg]
+def files(asked: Mapping[str, Any], look: Look) -> None:
     """Every file of the machine that was changed lately, and every one of the home folder."""
     for top in ("/", asked["home"]):
         for folder, folders, names in os.walk(top):
@@ -52,7 +53,7 @@ def files(asked: dict, look: Look) -> None:  # type: ignore[type-arg]
             _read(path, look, "shared folder", 0.0)
 
 
-def neighbours(_: dict, look: Look) -> None:  # type: ignore[type-arg]
+def neighbours(_: Mapping[str, Any], look: Look) -> None:
     """Folders beside the own one, by their names, which are no secret."""
     up = [Path(*[".."] * n) for n in range(5)]
     names = [f"{n:015}.arrow" for n in range(10)]
@@ -62,7 +63,7 @@ def neighbours(_: dict, look: Look) -> None:  # type: ignore[type-arg]
             _read(path, look, "neighbour", 0.0)
 
 
-def processes(asked: dict, look: Look) -> None:  # type: ignore[type-arg]
+def processes(asked: Mapping[str, Any], look: Look) -> None:
     """Environment, arguments, open files and memory of the server and of other processors."""
     for pid in asked["pids"]:
         for name in ("environ", "cmdline", "comm", "cwd", "root"):
@@ -81,7 +82,7 @@ def processes(asked: dict, look: Look) -> None:  # type: ignore[type-arg]
             look("arguments of others", Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
-def sockets(asked: dict, look: Look) -> None:  # type: ignore[type-arg]
+def sockets(asked: Mapping[str, Any], look: Look) -> None:
     for address in (("127.0.0.1", asked["port"]), asked["unix"], f"\0{asked['abstract']}"):
         family = socket.AF_INET if isinstance(address, (tuple, list)) else socket.AF_UNIX
         with suppress(OSError), socket.socket(family) as client:

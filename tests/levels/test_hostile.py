@@ -40,9 +40,9 @@ main()
 
 
 @contextmanager
-def answering(family: int, address: object, text: str) -> Iterator[socket.socket]:
+def answering(family: int, address: tuple[str, int] | str, text: str) -> Iterator[socket.socket]:
     """A server of this machine that tells a secret to whoever connects."""
-    with socket.socket(family) as listening:  # type: ignore[call-overload]
+    with socket.socket(family) as listening:
         listening.bind(address)
         listening.listen()
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from worlds.harness import stream
 
-from headgate.labels import Level, LevelOrder
-from headgate.levels.child import ProcessChild, Share, Start
-from headgate.levels.places import Identity
-from levels.harness import Levels, ThreadChild, closing
+from headgate.labels import Level, LevelOrder, parse_level
+from headgate.levels.child import ProcessChild, Start
+from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
 SUM = "SELECT COUNT(*) AS n, SUM(n) AS s FROM numbers [ROWS 3]"
@@ -46,39 +45,17 @@ def test_a_processor_that_dies_loses_and_repeats_nothing_and_others_do_not_notic
         assert high.starts > 4 and low.starts == 1
 
 
-class Grim:
-    """Starts processors, and kills them in the middle of their work: after so many messages to the server."""
-
-    def __init__(self, architecture: str) -> None:
-        self.after, self.count, self.architecture = 3, 0, architecture
-
-    def __call__(self, folder: Path, identity: Identity, share: Share) -> ThreadChild:
-        child = ThreadChild(folder, identity, share)
-        receive, left = child.channel.receive, [self.after]
-
-        def counted() -> object:
-            left[0] -= 1
-            if left[0] < 0:
-                self.count, self.after = self.count + 1, 3 + (self.after * 7 + 1) % 5
-                child.channel.close()
-            return receive()
-
-        child.channel.receive = counted  # type: ignore[assignment, method-assign]
-        return child
-
-
 @BOTH
 def test_a_processor_may_die_at_any_message(tmp_path: Path, architecture: str) -> None:
-    grim = Grim(architecture)
-    with closing(bench(tmp_path, architecture, grim)) as levels:
-        levels.setting = replace(levels.setting, apart=False)
+    dying = Dying(1)
+    with closing(bench(tmp_path, architecture, dying)) as levels:
         shepherd = levels.open_up()
         for number in range(10):
             levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
         shepherd.drain()
         assert levels.received("uS", "qS") == [(n,) for n in range(20)]
         assert levels.received("uU", "qU") == [(n,) for n in range(0, 20, 2)]
-        assert grim.count > 4
+        assert dying.deaths > 2
 
 
 @BOTH
@@ -109,7 +86,7 @@ def test_a_right_that_is_lost_is_lost_although_results_are_computed(tmp_path: Pa
             levels.subscribed(uU=("qU", "", "U"))
             deliver(message)  # type: ignore[arg-type]
 
-        high._deliver = revoked_meanwhile  # type: ignore[method-assign, assignment]
+        high._deliver = revoked_meanwhile  # type: ignore[method-assign]
         levels.take("numbers", ("TRUE AT S", 2), ("TRUE", 3))
         shepherd.drain()
         assert levels.received("uS", "qS") == [(1,)]
@@ -129,8 +106,6 @@ def test_levels_that_are_created_while_the_system_runs_get_processors(tmp_path: 
         for name in names[1:]:
             levels.query(f"q{names.index(name)}", "SELECT n FROM numbers", level="U")
         queries = {name: f"q{names.index(name) or 'U'}" for name in names}
-        from headgate.labels import parse_level
-
         for name, query in queries.items():
             levels.queries[query] = replace(levels.queries[query], level=parse_level(name))
         levels.subscribed(**{f"u{n}": (queries[name], "", "U") for n, name in enumerate(names)})

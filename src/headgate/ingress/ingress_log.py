@@ -24,9 +24,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.access.definitions import PUBLISH as PUBLISH
 from headgate.errors import Conflict, HeadgateError, StoreError
 from headgate.logs import event, failure
+from headgate.protocol import PUBLISH as PUBLISH
 
 MOST_PRODUCERS = 1_000
 """Producers of one user in one stream: their sequence numbers are kept for ever."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from worlds.harness import stream
 
 from headgate.labels import Level, LevelOrder, parse_level
-from headgate.levels.child import ProcessChild, Start
+from headgate.levels.child import ProcessChild, Share, Start
+from headgate.levels.lane import FULL, ROOM
+from headgate.levels.places import Identity
 from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
@@ -91,6 +94,36 @@ def test_a_right_that_is_lost_is_lost_although_results_are_computed(tmp_path: Pa
         shepherd.drain()
         assert levels.received("uS", "qS") == [(1,)]
         assert levels.received("uU", "qU") == [(3,)]
+
+
+@BOTH
+def test_a_level_with_too_much_waiting_goes_without_and_says_so(tmp_path: Path, architecture: str) -> None:
+    """The processor of S cannot start for a while. U is not concerned."""
+    dead = threading.Event()
+    dead.set()
+
+    def start(folder: Path, identity: Identity, share: Share) -> ThreadChild:
+        if dead.is_set() and folder.parent.name == "1":
+            raise OSError
+        return ThreadChild(folder, identity, share)
+
+    with closing(bench(tmp_path, architecture, start)) as levels:
+        share = {"S": Share(backlog=1), "U": Share()}
+        levels.setting = replace(levels.setting, share=lambda level, _: share[level.name])
+        shepherd = levels.open_up()
+        for number in range(4):
+            levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
+        shepherd.lanes[Level("U")].ask("settle").result()
+        assert levels.received("uU", "qU") == [(0,), (2,), (4,), (6,)]
+        dead.clear()
+        shepherd.drain()
+        levels.take("numbers", ("TRUE", 8), ("TRUE AT S", 9))
+        shepherd.drain()
+        assert levels.received("uU", "qU") == [(0,), (2,), (4,), (6,), (8,)]
+        assert levels.received("uS", "qS") == [(0,), (1,), (8,), (9,)]
+        words = [x.word for x in levels.sinks[Level("S")].found if x.word]
+        assert words == [{"waits": FULL}, {"continues": f"{ROOM}; 6 tuples left out"}]
+        assert not [x for x in levels.sinks[Level("U")].found if x.word]
 
 
 @BOTH

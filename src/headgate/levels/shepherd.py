@@ -247,10 +247,23 @@ class Shepherd:
         used, codes = np.unique(arrivals.labels, return_inverse=True)
         kinds = tuple(self._dictionary.labels[x] for x in used.tolist())
         tuples = Tuples(arrivals.times, codes.astype(np.int64), kinds, arrivals.columns)
-        handed = self._way.write(self._next, heading, tuples, self._readers(heading.stream))
+        handed = self._way.write(self._next, heading, tuples, self._with_room(heading.stream, tuples))
         if len(self._dictionary.labels) > MOST_LABELS:
             self._begin_ingress(self._snapshot)
         return handed
+
+    def _with_room(self, stream: str, tuples: Tuples) -> list[Lane]:
+        """The lanes that read a stream and may take more. A level that has too much waiting goes without these tuples;
+        no other level notices."""
+        found, order = list[Lane](), self._snapshot.rules.order
+        for lane in self._readers(stream):
+            if lane.has_room:
+                found.append(lane)
+                continue
+            seen = np.array([may_read(order, lane.level, kind) for kind in tuples.kinds])[tuples.codes]
+            if seen.any():
+                lane.leave_out(stream, int(np.count_nonzero(seen)))
+        return found
 
     def _commit(self, following: int) -> None:
         refused, self._refused = self._refused, []

@@ -24,6 +24,7 @@ BENCHES: dict[str, tuple[str, str]] = {
         "headgate.bench.kafka",
         "How fast tuples come from Kafka, beside bare Spark queries over the same topic.",
     ),
+    "architectures": ("headgate.bench.architectures", "What it costs to keep levels apart (paper 002, section 3.2)."),
     "star": ("headgate.bench.star", "Deadlines without covert channels: the experiments of paper 004."),
     "sendlog": ("headgate.bench.sendlog.bench", "What signed rules cost: best paths (paper 003), policy decisions."),
     "sendlog-overlays": ("headgate.bench.sendlog.overlays", "What signed overlays and provenance cost (paper 003)."),

@@ -179,7 +179,13 @@ class Lane:
             self._changed.notify_all()
         return asked
 
-    def wait(self, seconds: float, *, fails: bool = False) -> bool:
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes that went through the channels of its processors."""
+        child = self.child
+        return self.copied + (child.channel.sent + child.channel.received if child is not None else 0)
+
+    def wait(self, seconds: float | None, *, fails: bool = False) -> bool:
         """Waits until the processor has done everything it was given, or `fails` at it; returns whether it did in this
         time."""
         with self._changed:

@@ -344,9 +344,19 @@ class Shepherd:
             answer.result()
 
     def drain(self) -> None:
-        """Waits until every processor has done what it was given."""
+        """Waits until every processor has done what it was given, and has followed the rights of now."""
         for answer in [lane.ask("settle") for lane in self.lanes.values()]:
             answer.result()
+
+    def wait_for_processors(self) -> None:
+        """Waits until every processor has done what it was given."""
+        for lane in self.lanes.values():
+            lane.wait(None)
+
+    @property
+    def copied(self) -> int:
+        """Bytes of tuples written for processors, and what went through their channels."""
+        return self._way.copied + sum(lane.bytes_copied for lane in self.lanes.values())
 
     # Tables -----------------------------------------------------------------------------------------------------------
 

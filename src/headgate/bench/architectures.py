@@ -42,8 +42,7 @@ _NOTES = [
     "Latency: the median time from handing over a batch until all results of it are out, one batch at a time.",
     "Memory: proportional set size of all processes together, with the bench itself.",
     "Copied: bytes of tuples written for processors, and through their pipes.",
-    "Trusted lines: lines of Headgate's modules that the process imports which decides; server and access, which all"
-    " have, are left out.",
+    "Trusted lines: of the modules that the deciding process imports; server and access, which all have, are left out.",
 ]
 
 

@@ -47,12 +47,8 @@ def snapshot(levels: int, queries: int) -> CatalogSnapshot:
     has its own constants. Each has one subscriber, of its level."""
     names = level_names(levels)
     made = [_query(number, names[number % levels], number // levels) for number in range(queries)]
-    descriptors = {
-        x.name: StreamDescriptor(
-            x.name, (*x.columns, (_TIME, Type.TIMESTAMP), (_LEVEL, Type.STRING)), _TIME, {"LEVEL": _LEVEL}
-        )
-        for x in STREAMS.values()
-    }
+    more, labels = ((_TIME, Type.TIMESTAMP), (_LEVEL, Type.STRING)), {"LEVEL": _LEVEL}
+    descriptors = {x.name: StreamDescriptor(x.name, (*x.columns, *more), _TIME, labels) for x in STREAMS.values()}
     sources = frozenset(STREAMS)
     subscribers = tuple(
         Subscriber(f"s{x.name}", x.name, Clearance(frozenset(), x.level, sources), level=str(x.level)) for x in made
@@ -82,8 +78,7 @@ class Soldiers:
             _LEVEL: self._levels.take(pa.array(drawn.integers(0, len(self._levels), size))),
         }
         places = pa.array(["3E", "4E", "5E"])
-        vitals = {
-            name: pa.array(drawn.normal(mean, 20, size).astype(np.int32)) for name, mean in (("bp", 110), ("pr", 80))
-        }
+        means = {"bp": 110, "pr": 80}
+        vitals = {name: pa.array(drawn.normal(mean, 20, size).astype(np.int32)) for name, mean in means.items()}
         where = {name: places.take(pa.array(drawn.integers(0, 3, size))) for name in ("lat", "lon")}
         return {"Vitals": pa.table(common | vitals), "Position": pa.table(common | where)}

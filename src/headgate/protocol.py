@@ -8,6 +8,8 @@ JSON_LINES, ARROW_STREAM, EVENTS = "application/x-ndjson", "application/vnd.apac
 PRODUCER, SEQUENCE, SIGNATURE = "Headgate-Producer", "Headgate-Sequence", "Headgate-Signature"
 POSITION, BEGINNING = "Last-Event-ID", "Headgate-Position"
 """Where a reader goes on; and, in the answer, where its results begin."""
+PUBLISH = "publish"
+"""The source of a stream that senders publish to."""
 SUBPROTOCOL, SUBPROTOCOL_BEARER = "v1.headgate", "bearer.headgate."
 """What a WebSocket speaks, and how a browser names its token beside it."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from worlds.harness import RULES, Bench, Row
@@ -19,7 +20,7 @@ from headgate.levels.child import ProcessChild, Share, Start
 from headgate.levels.places import Identity
 from headgate.levels.processor import serve
 from headgate.levels.shepherd import Setting, Shepherd
-from headgate.levels.wire import Channel
+from headgate.levels.wire import Channel, Message
 from headgate.model.results import ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.plan.queries import Stream
@@ -48,6 +49,29 @@ class ThreadChild:
         """Its channel ends, so it ends with its next message."""
         self.channel.close()
         self._thread.join()
+
+
+class Dying:
+    """Starts processors in threads that die in the middle of their work: after some messages to the server."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = Random(f"deaths {seed}")
+        self.deaths = 0
+
+    def __call__(self, folder: Path, identity: Identity, share: Share) -> ThreadChild:
+        child, left = ThreadChild(folder, identity, share), self._rng.choice((2, 3, 4, 5, 6, 8, 12, 100))
+        receive = child.channel.receive
+
+        def counted() -> Message:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                self.deaths += 1
+                child.channel.close()
+            return receive()
+
+        child.channel.receive = counted  # type: ignore[method-assign]
+        return child
 
 
 class Kept(Sink):
@@ -92,7 +116,7 @@ class Levels(Bench):
         self, home: Path, *streams: Stream, architecture: str = "replicated", start: Start = ThreadChild
     ) -> None:
         super().__init__(home, *streams)
-        self.setting = Setting(architecture, start, lambda *_: Share(), apart=start is not ThreadChild)
+        self.setting = Setting(architecture, start, lambda *_: Share(), apart=start is ProcessChild)
         self.sinks: dict[Level | None, Kept] = {}
         self.shepherd: Shepherd | None = None
 

@@ -109,7 +109,7 @@ class LevelReplay:
         self.snapshots = OwnSnapshots(world.steps[0].snapshot)
         self.numbers: Counter[str] = Counter()
         self.content = world.steps[0].content
-        self.setting = Setting(architecture, start, lambda *_: Share(), apart=start is not ThreadChild)
+        self.setting = Setting(architecture, start, lambda *_: Share(), apart=False)
         self.shepherd = self.fresh()
 
     def fresh(self) -> Shepherd:
@@ -135,8 +135,7 @@ class LevelReplay:
             self.snapshots.now, self.snapshots.during = step.snapshot, step.during
             self._do(step)
         for level, lane in self.shepherd.lanes.items():
-            assert lane.wait(PATIENCE), f"{level} goes on and on"
-            assert step.lost or lane.fault is None, f"{level}: {lane.fault!r}"
+            assert lane.wait(PATIENCE, fails=step.lost), f"{level} goes on and on"
         return self.sink
 
     def _do(self, step: Step) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,3 +50,11 @@ def test_every_architecture_gives_the_same_results(tmp_path: Path, architecture:
         shepherd.end()
         assert {who: list(apart.received(who, query)) for who, (query, *_) in WHO.items()} == expected
     assert expected["uTS"] != expected["uS"] != expected["uU"]
+
+
+def test_the_program_of_a_processor_knows_no_store_and_no_server() -> None:
+    """What it imports is what could harm a level: nothing of it decides about rights of users or holds keys."""
+    script = "import sys, headgate.levels.processor; print(*(x for x in sys.modules if x.startswith('headgate.')))"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    packages = {name.split(".")[1] for name in found}
+    assert packages.isdisjoint({"access", "sendlog", "service", "server", "client", "cli"}), sorted(packages)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from worlds.harness import stream
@@ -41,7 +40,7 @@ main()
 
 
 @contextmanager
-def answering(family: int, address: Any, text: str) -> Iterator[socket.socket]:
+def answering(family: int, address: tuple[str, int] | str, text: str) -> Iterator[socket.socket]:
     """A server of this machine that tells a secret to whoever connects."""
     with socket.socket(family) as listening:
         listening.bind(address)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import signal
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from worlds.harness import stream
 
-from headgate.labels import Level, LevelOrder
+from headgate.labels import Level, LevelOrder, parse_level
 from headgate.levels.child import ProcessChild, Share, Start
+from headgate.levels.lane import FULL, ROOM
 from headgate.levels.places import Identity
-from levels.harness import Levels, ThreadChild, closing
+from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
 SUM = "SELECT COUNT(*) AS n, SUM(n) AS s FROM numbers [ROWS 3]"
@@ -46,39 +48,17 @@ def test_a_processor_that_dies_loses_and_repeats_nothing_and_others_do_not_notic
         assert high.starts > 4 and low.starts == 1
 
 
-class Grim:
-    """Starts processors, and kills them in the middle of their work: after so many messages to the server."""
-
-    def __init__(self, architecture: str) -> None:
-        self.after, self.count, self.architecture = 3, 0, architecture
-
-    def __call__(self, folder: Path, identity: Identity, share: Share) -> ThreadChild:
-        child = ThreadChild(folder, identity, share)
-        receive, left = child.channel.receive, [self.after]
-
-        def counted() -> object:
-            left[0] -= 1
-            if left[0] < 0:
-                self.count, self.after = self.count + 1, 3 + (self.after * 7 + 1) % 5
-                child.channel.close()
-            return receive()
-
-        child.channel.receive = counted  # type: ignore[assignment, method-assign]
-        return child
-
-
 @BOTH
 def test_a_processor_may_die_at_any_message(tmp_path: Path, architecture: str) -> None:
-    grim = Grim(architecture)
-    with closing(bench(tmp_path, architecture, grim)) as levels:
-        levels.setting = replace(levels.setting, apart=False)
+    dying = Dying(1)
+    with closing(bench(tmp_path, architecture, dying)) as levels:
         shepherd = levels.open_up()
         for number in range(10):
             levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
         shepherd.drain()
         assert levels.received("uS", "qS") == [(n,) for n in range(20)]
         assert levels.received("uU", "qU") == [(n,) for n in range(0, 20, 2)]
-        assert grim.count > 4
+        assert dying.deaths > 2
 
 
 @BOTH
@@ -117,6 +97,36 @@ def test_a_right_that_is_lost_is_lost_although_results_are_computed(tmp_path: Pa
 
 
 @BOTH
+def test_a_level_with_too_much_waiting_goes_without_and_says_so(tmp_path: Path, architecture: str) -> None:
+    """The processor of S cannot start for a while. U is not concerned."""
+    dead = threading.Event()
+    dead.set()
+
+    def start(folder: Path, identity: Identity, share: Share) -> ThreadChild:
+        if dead.is_set() and folder.parent.name == "1":
+            raise OSError
+        return ThreadChild(folder, identity, share)
+
+    with closing(bench(tmp_path, architecture, start)) as levels:
+        share = {"S": Share(backlog=1), "U": Share()}
+        levels.setting = replace(levels.setting, share=lambda level, _: share[level.name])
+        shepherd = levels.open_up()
+        for number in range(4):
+            levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
+        shepherd.lanes[Level("U")].ask("settle").result()
+        assert levels.received("uU", "qU") == [(0,), (2,), (4,), (6,)]
+        dead.clear()
+        shepherd.drain()
+        levels.take("numbers", ("TRUE", 8), ("TRUE AT S", 9))
+        shepherd.drain()
+        assert levels.received("uU", "qU") == [(0,), (2,), (4,), (6,), (8,)]
+        assert levels.received("uS", "qS") == [(0,), (1,), (8,), (9,)]
+        words = [x.word for x in levels.sinks[Level("S")].found if x.word]
+        assert words == [{"waits": FULL}, {"continues": f"{ROOM}; 6 tuples left out"}]
+        assert not [x for x in levels.sinks[Level("U")].found if x.word]
+
+
+@BOTH
 def test_levels_that_are_created_while_the_system_runs_get_processors(tmp_path: Path, architecture: str) -> None:
     """Two compartments beside each other, and one level above both."""
     with closing(bench(tmp_path, architecture, levels=("U",))) as levels:
@@ -129,8 +139,6 @@ def test_levels_that_are_created_while_the_system_runs_get_processors(tmp_path: 
         for name in names[1:]:
             levels.query(f"q{names.index(name)}", "SELECT n FROM numbers", level="U")
         queries = {name: f"q{names.index(name) or 'U'}" for name in names}
-        from headgate.labels import parse_level
-
         for name, query in queries.items():
             levels.queries[query] = replace(levels.queries[query], level=parse_level(name))
         levels.subscribed(**{f"u{n}": (queries[name], "", "U") for n, name in enumerate(names)})
@@ -164,16 +172,14 @@ def test_processors_that_are_killed_under_load_lose_and_repeat_nothing(tmp_path:
         number = 0
         for turn in range(40):
             lane = shepherd.lanes[Level(("U", "S")[turn % 2])]
+            lane.ask("settle").result()  # it runs
             for _ in range(5):
                 levels.take("numbers", ("TRUE", 2 * number), ("TRUE AT S", 2 * number + 1))
                 number += 1
-            child = lane.child
-            if isinstance(child, ProcessChild):
-                child._process.send_signal(signal.SIGKILL)
-            if turn % 4 == 3:
-                shepherd.drain()
+            assert isinstance(lane.child, ProcessChild)
+            lane.child._process.send_signal(signal.SIGKILL)
         shepherd.drain()
         assert levels.received("uS", "qS") == [(n,) for n in range(2 * number)]
         assert levels.received("uU", "qU") == [(n,) for n in range(0, 2 * number, 2)]
-        assert all(lane.starts > 10 for lane in shepherd.lanes.values())
+        assert all(lane.starts > 20 for lane in shepherd.lanes.values())
         print({str(level): lane.starts for level, lane in shepherd.lanes.items()})

@@ -9,20 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from levels.harness import Dying, ThreadChild
 from levels.replay import one_case
 
 pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
 
 
 def check(first: int, cases: int, folder: Path, architecture: str) -> Counter[str]:
+    """In every second world, processors die while they work."""
     counts: Counter[str] = Counter()
     seed = first
     while counts["worlds"] < cases:
-        one_case(seed, folder / str(seed), counts, architecture)
+        dying = Dying(seed)
+        one_case(seed, folder / str(seed), counts, architecture, dying if seed % 2 else ThreadChild)
+        counts["deaths"] += dying.deaths
         shutil.rmtree(folder / str(seed), ignore_errors=True)
         seed += 1
     assert counts["exact results"] > 2 * cases and counts["worlds with several levels"] > cases / 4
-    assert counts["restart"] > cases / 2
+    assert counts["restart"] > cases / 2 and counts["deaths"] > cases
     return counts
 
 

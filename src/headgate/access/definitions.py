@@ -15,13 +15,14 @@ from typing import Any
 from headgate.cql.deadlines import Deadline, Version
 from headgate.cql.statements import Limit
 from headgate.labels import Semantics
+from headgate.protocol import PUBLISH as PUBLISH
 
 Parameters = tuple[tuple[str, Limit], ...]
 """Parameters of an operator, or the limits on them, sorted by name."""
 
 
-PUBLISH, SIGNED = "publish", "signed"
-"""The source of a stream that senders publish to, and its option: every request must have a signature."""
+SIGNED = "signed"
+"""An option of a stream that senders publish to: every request must have a signature."""
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.access.definitions import PUBLISH as PUBLISH
 from headgate.clock import Clock, SystemClock
 from headgate.errors import Conflict, HeadgateError, StoreError
 from headgate.logs import event, failure
+from headgate.protocol import PUBLISH as PUBLISH
 
 MOST_PRODUCERS = 10_000
 """Producers of one user in one stream. If there are more, those that sent nothing for a while are forgotten."""

@@ -12,7 +12,7 @@ import pickle
 import re
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -35,12 +35,17 @@ from headgate.levels.wire import Message
 from headgate.logs import event, failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
+from headgate.model.results import notice
 from headgate.model.snapshot import CatalogSnapshot
+from headgate.plain import counted
 from headgate.recovery.counts import RunCounts
+from headgate.recovery.messages import note
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 30.0
 """Seconds before a processor that died is started again; each time longer, until it has done something."""
 MOST_NOTICES = 1000
+FULL = "your level has too many tuples waiting: further ones are left out"
+ROOM = "your level takes tuples again"
 
 
 class ProcessorFailed(Exception):
@@ -108,6 +113,10 @@ class Lane:
         self.missing: Sequence[str] = ()
         self.fault: BaseException | None = None
         """Why its processor was last started again; kept until it has done something."""
+        self.left_out: Counter[str] = Counter()
+        """By stream: tuples that found no room."""
+        self._without: dict[str, int] = {}
+        """By stream: tuples left out since readers were told that some are."""
         self.copied = 0
         """Bytes that went through the channels of earlier processors."""
         self._thread = threading.Thread(target=self._work, name=f"lane {level}", daemon=True)
@@ -120,22 +129,44 @@ class Lane:
             self.hand(number, logs_of(self.queue.read(number)))
         self._thread.start()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether more tuples may wait: that depends on this level's own backlog alone."""
+        return not self.share.backlog or self.queue.size < self.share.backlog
+
+    def leave_out(self, stream: str, tuples: int) -> None:
+        """Counts tuples for which there is no room. Readers are told when that begins, and how many there were when it
+        ends."""
+        if stream not in self._without:
+            event("levels", "tuples are left out", level=WARNING, processor=str(self.level), stream=stream)
+            self._tell(stream, waits=FULL)
+        self._without[stream] = self._without.get(stream, 0) + tuples
+        self.left_out[stream] += tuples
+
+    def _tell(self, stream: str, **word: str) -> None:
+        self._post(Asked("tell", {"stream": stream, "word": word}))
+        if self._around.stream_levels().get(stream) == self.level:
+            self._around.tell([note(stream, text) for text in word.values()])
+
     def hand(self, number: int, logs: frozenset[int] = frozenset(), stream: str = "") -> None:
         """Hands over a record of the queue."""
+        if (left := self._without.pop(stream, None)) is not None:
+            self._tell(stream, continues=f"{ROOM}; {counted(left, 'tuple')} left out")
         facts = {"number": number, "file": file_of(number), "stream": stream}
         self._post(Asked("take", facts, number=number, logs=logs))
 
     def ask(self, kind: str, **facts: Any) -> Future[Any]:
         return self._post(Asked(kind, facts)).answer
 
-    def pass_time(self, settled: Mapping[str, int]) -> None:
-        """Of several looks at the clock that wait, only the last matters."""
+    def pass_time(self, settled: Mapping[str, int], *, commit: bool = False) -> None:
+        """Of several looks at the clock that wait, only the last matters. With `commit`, a restart does not forget
+        it."""
         with self._changed:
             last = self._asked[-1] if len(self._asked) > 1 else None
-            if last is not None and last.kind == "time":
-                last.facts = {"settled": {**last.facts["settled"], **settled}}
+            if last is not None and last.kind == "time" and not commit:
+                last.facts = {**last.facts, "settled": {**last.facts["settled"], **settled}}
                 return
-        self.ask("time", settled=dict(settled))
+        self.ask("time", settled=dict(settled), commit=commit)
 
     def follow(self) -> None:
         """Has the processor follow a change of rights even if no tuples come."""
@@ -148,11 +179,17 @@ class Lane:
             self._changed.notify_all()
         return asked
 
-    def wait(self, seconds: float) -> bool:
-        """Waits until the processor has done everything it was given, or has failed at it; returns whether it did
-        either in this time."""
+    @property
+    def bytes_copied(self) -> int:
+        """Bytes that went through the channels of its processors."""
+        child = self.child
+        return self.copied + (child.channel.sent + child.channel.received if child is not None else 0)
+
+    def wait(self, seconds: float | None, *, fails: bool = False) -> bool:
+        """Waits until the processor has done everything it was given, or `fails` at it; returns whether it did in this
+        time."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._asked or self.fault is not None, seconds)
+            return self._changed.wait_for(lambda: not self._asked or (fails and self.fault is not None), seconds)
 
     def stop(self) -> None:
         with self._changed:
@@ -213,6 +250,9 @@ class Lane:
     def _do(self, asked: Asked) -> None:
         assert self.child is not None  # noqa: S101
         now = self.gate.snapshot()
+        if asked.kind == "tell":
+            self._notify(now, asked)
+            return
         if now is not self._told:
             self.child.channel.send("snapshot", pickle.dumps(now))
             self._told = now
@@ -221,6 +261,12 @@ class Lane:
         self.notices += [str(x) for x in done.facts.get("notices", ())]
         if asked.kind == "profile":
             asked.facts = {"found": done.facts.get("answer")}
+
+    def _notify(self, now: CatalogSnapshot, asked: Asked) -> None:
+        assert self._outlet is not None  # noqa: S101
+        told = [notice((name,), query, **asked.facts["word"]) for name, query in now.concerned(asked.facts["stream"])]
+        if told:
+            self._outlet.commit(self._outlet.known, told)
 
     def _finish(self, asked: Asked) -> None:
         if asked.number is not None:

@@ -19,7 +19,6 @@ import json
 import os
 import threading
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +45,7 @@ class Places:
         self.folder = folder
         self._apart = os.geteuid() == 0 if apart is None else apart
         self._first = _FIRST + zlib.crc32(str(folder.resolve()).encode()) % _HOMES * _EACH
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         _made(folder, 0o711)
         _made(folder / "logs", 0o711)
         self._list = folder / "levels.json"
@@ -65,13 +64,13 @@ class Places:
 
     def log(self, levels: frozenset[Level]) -> int:
         """The number of the log of tuples with these levels. It is there when this returns."""
-        number = self._number(self._logs, json.dumps(sorted(map(str, levels))))
-        if not self.log_folder(number).exists():
-            new = _made(self.folder / "logs" / f"{number}~", 0o750)
-            self._given(new, group=self._log_group(number))
-            with suppress(OSError):  # another thread made it
+        with self._lock:
+            number = self._number(self._logs, json.dumps(sorted(map(str, levels))))
+            if not self.log_folder(number).exists():
+                new = _made(self.folder / "logs" / f"{number}~", 0o750)
+                self._given(new, group=self._log_group(number))
                 new.rename(self.log_folder(number))
-        return number
+            return number
 
     def logs(self) -> dict[int, frozenset[Level]]:
         """The levels of the tuples in each log."""

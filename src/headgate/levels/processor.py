@@ -121,7 +121,7 @@ class Processor:
         )
         self._acts: Mapping[str, Callable[[Message], Any]] = {
             "take": self._take,
-            "time": lambda x: self._pipeline.pass_time(x.facts["settled"]),
+            "time": self._pass_time,
             "wait": lambda x: self._pipeline.wait(x.facts["unread"]),
             "resume": lambda x: self._pipeline.resume(x.facts["streams"]),
             "settle": lambda _: self._settle(),
@@ -144,8 +144,16 @@ class Processor:
     def _settle(self) -> None:
         """Follows a change of rights. It may come long before the next tuples of this level: it is committed, and what
         has become final is evaluated."""
-        self._pipeline.settle(commit=True)
+        self._pipeline.settle()
+        self._pipeline.commit()
         self._pipeline.pass_time({})
+
+    def _pass_time(self, asked: Message) -> None:
+        """With `commit`, a batch said how late it is that had no tuples for this level."""
+        self._pipeline.settle()  # those who have just come follow this clock too
+        self._pipeline.pass_time(asked.facts["settled"])
+        if asked.facts["commit"]:
+            self._pipeline.commit()
 
     def _take(self, asked: Message) -> None:
         heading, tuples = read_record(self._read(self._queue / asked.facts["file"]), self._part)

@@ -25,7 +25,7 @@ from headgate.errors import ColumnsChanged, SourceError
 from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.validation import Ingress
-from headgate.labels import LEAST, Level
+from headgate.labels import LEAST, Level, parse_level
 from headgate.levels.child import Share, Start
 from headgate.levels.lane import Lane, Surroundings
 from headgate.levels.outlet import Outlet
@@ -139,12 +139,14 @@ class Shepherd:
             return
         if snapshot.rules != self._snapshot.rules or snapshot.descriptors != self._snapshot.descriptors:
             self._begin_ingress(snapshot)
-        order = snapshot.rules.order
-        for level in sorted(levels_in(snapshot) - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
+        order, levels = snapshot.rules.order, levels_in(snapshot)
+        self._way.order = order
+        if not self._lanes:  # a level that nobody subscribes to any more still has to forget those who did
+            levels |= set(map(parse_level, self._places.levels))
+        for level in sorted(levels - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
             self._lanes[level] = self._lane(level, snapshot)
             self._lanes[level].start(self._way.logs_of)
         self._snapshot = snapshot
-        self._way.order = order
 
     def _begin_ingress(self, snapshot: CatalogSnapshot) -> None:
         self._dictionary, self._ingress = Dictionary(), {}
@@ -212,7 +214,7 @@ class Shepherd:
             if settled is not None:
                 for lane in self._readers(stream):
                     if lane not in [x for x, _ in handed]:
-                        lane.pass_time({stream: settled})
+                        lane.pass_time({stream: settled}, commit=True)
 
     def _read(self, stream: str, batch: SourceBatch, now: int) -> tuple[TupleBatch, list[RejectedRows], int]:
         """The valid tuples of a batch with their labels, the rejected rows, and how many there were."""
@@ -245,10 +247,23 @@ class Shepherd:
         used, codes = np.unique(arrivals.labels, return_inverse=True)
         kinds = tuple(self._dictionary.labels[x] for x in used.tolist())
         tuples = Tuples(arrivals.times, codes.astype(np.int64), kinds, arrivals.columns)
-        handed = self._way.write(self._next, heading, tuples, self._readers(heading.stream))
+        handed = self._way.write(self._next, heading, tuples, self._with_room(heading.stream, tuples))
         if len(self._dictionary.labels) > MOST_LABELS:
             self._begin_ingress(self._snapshot)
         return handed
+
+    def _with_room(self, stream: str, tuples: Tuples) -> list[Lane]:
+        """The lanes that read a stream and may take more. A level that has too much waiting goes without these tuples;
+        no other level notices."""
+        found, order = list[Lane](), self._snapshot.rules.order
+        for lane in self._readers(stream):
+            if lane.has_room:
+                found.append(lane)
+                continue
+            seen = np.array([may_read(order, lane.level, kind) for kind in tuples.kinds])[tuples.codes]
+            if seen.any():
+                lane.leave_out(stream, int(np.count_nonzero(seen)))
+        return found
 
     def _commit(self, following: int) -> None:
         refused, self._refused = self._refused, []
@@ -329,9 +344,19 @@ class Shepherd:
             answer.result()
 
     def drain(self) -> None:
-        """Waits until every processor has done what it was given."""
+        """Waits until every processor has done what it was given, and has followed the rights of now."""
         for answer in [lane.ask("settle") for lane in self.lanes.values()]:
             answer.result()
+
+    def wait_for_processors(self) -> None:
+        """Waits until every processor has done what it was given."""
+        for lane in self.lanes.values():
+            lane.wait(None)
+
+    @property
+    def copied(self) -> int:
+        """Bytes of tuples written for processors, and what went through their channels."""
+        return self._way.copied + sum(lane.bytes_copied for lane in self.lanes.values())
 
     # Tables -----------------------------------------------------------------------------------------------------------
 

@@ -627,15 +627,22 @@ class Pipeline:
             ]
             self._finish(snapshot, ())
 
-    def settle(self, *, commit: bool = False) -> None:
+    def commit(self) -> None:
+        """Commits what has changed since the last batch: rights, subscribers, time. A restart does not undo it."""
+        with self._unharmed():
+            snapshot = self._snapshots.snapshot()
+            self._update(snapshot)
+            self._finish(snapshot, ())
+
+    def settle(self) -> None:
         """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
-        comes. With `commit`, a restart does not bring back what was dropped."""
+        comes."""
         snapshot = self._snapshots.snapshot()
         if snapshot is not self._kept:
             with self._unharmed():
                 news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._update(snapshot)
-                if news or self._standings.pending or commit:
+                if news or self._standings.pending:
                     self._finish(snapshot, ())
                 self._keep(snapshot)
 

@@ -1,0 +1,187 @@
+"""`headgate bench architectures`: what it costs to keep levels apart (paper 002, section 3.2).
+
+The same tuples and queries go through one trusted processor, through replicated and through kernelized ones. Replicated
+and kernelized processors are processes of their own, with users of their own if the bench runs as root.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+
+from headgate.bench.battlefield import Soldiers, snapshot
+from headgate.bench.harness import Plot, Progress, Report, Row, environment
+from headgate.bench.pipelines import Unchanging
+from headgate.clock import SystemClock
+from headgate.egress.mailbox import Mailbox
+from headgate.execution.executors import LocalExecutor
+from headgate.expressions.duck import evaluate
+from headgate.labels import Level
+from headgate.levels.child import ProcessChild, Share
+from headgate.levels.shepherd import Setting, Shepherd
+from headgate.model.snapshot import CatalogSnapshot
+from headgate.recovery.pipeline import Pipeline
+
+_BATCH, _WARM = 2_000, 2
+_TRUSTED = {
+    "trusted": ("headgate.recovery.pipeline", "headgate.execution.executors", "headgate.expressions.duck"),
+    "apart": ("headgate.levels.shepherd", "headgate.levels.child", "headgate.levels.enter"),
+}
+_NOTES = [
+    f"Streams and queries of paper 002, Table 1; batches of {_BATCH:,} tuples of each of two streams, without Spark.",
+    "Tuples per second: by the clock, from the first batch until all results are out; processors had started before.",
+    "Latency: the median time from handing over a batch until all results of it are out, one batch at a time.",
+    "Memory: proportional set size of all processes together, with the bench itself.",
+    "Copied: bytes of tuples written for processors, and through their pipes.",
+    "Trusted lines: of the modules that the deciding process imports; server and access, which all have, are left out.",
+]
+
+
+def run(quick: bool, progress: Progress) -> Report:
+    sizes = [(2, 8)] if quick else [(2, 1), (2, 8), (2, 200), (4, 8), (4, 200), (8, 8), (8, 200)]
+    batches = 4 if quick else 10
+    progress.expect(3 * len(sizes))
+    lines = {name: trusted_lines(modules) for name, modules in _TRUSTED.items()}
+    rows: list[Row] = []
+    for levels, queries in sizes:
+        for architecture in ("trusted", "replicated", "kernelized"):
+            progress.step(f"{architecture}, {levels} levels, {queries} queries")
+            rows.append(_row(architecture, levels, queries, batches, lines))
+    return Report(
+        title="Levels in one processor, and apart",
+        rows=rows,
+        notes=_NOTES,
+        environment=environment("numpy", "pyarrow", "duckdb"),
+        plots=[_plot(rows)],
+    )
+
+
+def _row(architecture: str, levels: int, queries: int, batches: int, lines: Mapping[str, int]) -> Row:
+    catalog, soldiers = snapshot(levels, queries), Soldiers(levels)
+    with ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        engine: _Trusted | _Apart
+        engine = _Trusted(home, catalog) if architecture == "trusted" else _Apart(home, catalog, architecture)
+        stack.callback(engine.close)
+        for _ in range(_WARM):
+            engine.take(soldiers.batch(_BATCH))
+            engine.wait()
+        before, begin = engine.copied, time.perf_counter()
+        for _ in range(batches):
+            engine.take(soldiers.batch(_BATCH))
+        engine.wait()
+        taken, copied = time.perf_counter() - begin, engine.copied - before
+        delays = list[float]()
+        for _ in range(batches):
+            start = time.perf_counter()
+            engine.take(soldiers.batch(_BATCH))
+            engine.wait()
+            delays.append(time.perf_counter() - start)
+        return {
+            "architecture": architecture,
+            "levels": levels,
+            "queries": queries,
+            "tuples per s": round(2 * _BATCH * batches / taken),
+            "latency (ms)": round(1000 * median(delays), 1),
+            "memory (MB)": round(sum(map(_memory, (*engine.pids(), "self"))) / 1e6),
+            "copied (bytes per tuple)": round(copied / (2 * _BATCH * batches), 1),
+            "results": engine.results(),
+            "trusted lines": lines["trusted" if architecture == "trusted" else "apart"],
+        }
+
+
+class _Trusted:
+    copied = 0
+
+    def __init__(self, home: Path, catalog: CatalogSnapshot) -> None:
+        self._pipeline = Pipeline(
+            home,
+            Unchanging(catalog),
+            lambda _, program, schema: LocalExecutor(program, schema, evaluate),
+            [Mailbox(10)],
+            SystemClock(),
+        )
+        self._numbers = count()
+        self.close: Callable[[], None] = self._pipeline.close
+
+    def take(self, batch: Mapping[str, pa.Table]) -> None:
+        number = next(self._numbers)
+        for stream, table in batch.items():
+            self._pipeline.take(stream, number, table)
+
+    def wait(self) -> None:
+        """Everything is done when a batch is taken."""
+
+    def pids(self) -> list[str]:
+        return []
+
+    def results(self) -> int:
+        return sum(self._pipeline.counts.results.values())
+
+
+class _Apart:
+    def __init__(self, home: Path, catalog: CatalogSnapshot, architecture: str) -> None:
+        boxes: dict[Level | None, Mailbox] = {}
+        self._shepherd = Shepherd(
+            home,
+            Unchanging(catalog),
+            lambda level: [boxes.setdefault(level, Mailbox(10))],
+            SystemClock(),
+            Setting(architecture, ProcessChild, lambda *_: Share()),
+        )
+        self._numbers = count()
+        self.close: Callable[[], None] = self._shepherd.close
+
+    def take(self, batch: Mapping[str, pa.Table]) -> None:
+        number = next(self._numbers)
+        for stream, table in batch.items():
+            self._shepherd.take(stream, number, table)
+
+    def wait(self) -> None:
+        self._shepherd.wait_for_processors()
+
+    @property
+    def copied(self) -> int:
+        return self._shepherd.copied
+
+    def pids(self) -> list[str]:
+        children = (lane.child for lane in self._shepherd.lanes.values())
+        return [str(child.pid) for child in children if isinstance(child, ProcessChild)]
+
+    def results(self) -> int:
+        return sum(self._shepherd.counts.results.values())
+
+
+def _memory(pid: str) -> int:
+    found = Path(f"/proc/{pid}/smaps_rollup").read_text().split("Pss:")[1]
+    return int(found.split()[0]) * 1024
+
+
+def trusted_lines(modules: tuple[str, ...]) -> int:
+    """The lines of all modules of Headgate that a process has after it imported these, without blank ones."""
+    script = (
+        f"import sys, {', '.join(modules)}\n"
+        "files = [m.__file__ for n, m in sys.modules.items() if n.split('.')[0] == 'headgate' and m.__file__]\n"
+        "print(sum(bool(line.strip()) for file in files for line in open(file, encoding='utf-8')))"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return int(found.stdout)
+
+
+def _plot(rows: list[Row]) -> Plot:
+    series: dict[str, list[tuple[float, float]]] = {}
+    most = max(int(str(row["queries"])) for row in rows)
+    for row in rows:
+        if row["queries"] == most:
+            point = float(str(row["levels"])), float(str(row["tuples per s"]))
+            series.setdefault(str(row["architecture"]), []).append(point)
+    return Plot(f"{most} queries", "levels", "tuples per second", series)

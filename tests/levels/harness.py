@@ -16,10 +16,10 @@ from worlds.harness import RULES, Bench, Row
 
 from headgate.egress.sinks import Sink, Verify
 from headgate.labels import Level
-from headgate.levels.child import ProcessChild, Share, Start
-from headgate.levels.places import Identity
+from headgate.levels.child import ProcessChild, Resources, Start
+from headgate.levels.folders import Identity
 from headgate.levels.processor import serve
-from headgate.levels.shepherd import Setting, Shepherd
+from headgate.levels.shepherd import LevelsSetting, Shepherd
 from headgate.levels.wire import Channel, Message
 from headgate.model.results import ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
@@ -31,7 +31,7 @@ class ThreadChild:
 
     missing: Sequence[str] = ()
 
-    def __init__(self, folder: Path, identity: Identity, share: Share) -> None:  # noqa: ARG002
+    def __init__(self, folder: Path, identity: Identity, share: Resources) -> None:  # noqa: ARG002
         (theirs, to_them), (ours, to_us) = os.pipe(), os.pipe()
         self.channel = Channel(os.fdopen(ours, "rb"), os.fdopen(to_them, "wb"))
         other = Channel(os.fdopen(theirs, "rb"), os.fdopen(to_us, "wb"))
@@ -58,7 +58,7 @@ class Dying:
         self._rng = Random(f"deaths {seed}")
         self.deaths = 0
 
-    def __call__(self, folder: Path, identity: Identity, share: Share) -> ThreadChild:
+    def __call__(self, folder: Path, identity: Identity, share: Resources) -> ThreadChild:
         child, left = ThreadChild(folder, identity, share), self._rng.choice((2, 3, 4, 5, 6, 8, 12, 100))
         receive = child.channel.receive
 
@@ -116,7 +116,7 @@ class Levels(Bench):
         self, home: Path, *streams: Stream, architecture: str = "replicated", start: Start = ThreadChild
     ) -> None:
         super().__init__(home, *streams)
-        self.setting = Setting(architecture, start, lambda *_: Share(), apart=start is ProcessChild)
+        self.setting = LevelsSetting(architecture, start, lambda *_: Resources(), apart=start is ProcessChild)
         self.sinks: dict[Level | None, Kept] = {}
         self.shepherd: Shepherd | None = None
 

@@ -14,8 +14,8 @@ from worlds.pipeline_worlds import Author, Step, World
 from headgate.egress.sinks import Sink, Verify
 from headgate.ingress.validation import RawBatch
 from headgate.labels import Level
-from headgate.levels.child import Share, Start
-from headgate.levels.shepherd import Setting, Shepherd
+from headgate.levels.child import Resources, Start
+from headgate.levels.shepherd import LevelsSetting, Shepherd
 from headgate.model.query import ContinuousQuery, name_at
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
@@ -109,7 +109,7 @@ class LevelReplay:
         self.snapshots = OwnSnapshots(world.steps[0].snapshot)
         self.numbers: Counter[str] = Counter()
         self.content = world.steps[0].content
-        self.setting = Setting(architecture, start, lambda *_: Share(), apart=False)
+        self.setting = LevelsSetting(architecture, start, lambda *_: Resources(), apart=False)
         self.shepherd = self.fresh()
 
     def fresh(self) -> Shepherd:

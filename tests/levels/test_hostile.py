@@ -17,8 +17,8 @@ import pytest
 from worlds.harness import stream
 
 from headgate.labels import Level
-from headgate.levels.child import ProcessChild, Share
-from headgate.levels.places import Identity, Places
+from headgate.levels.child import ProcessChild, Resources
+from headgate.levels.folders import Identity, LevelFolders
 from levels.harness import Levels, closing
 
 pytestmark = [
@@ -93,7 +93,7 @@ class Attack:
         assert shepherd is not None
         folder = shepherd._places.of(Level(level))
         command = [sys.executable, "-I", "-c", START.format(str(Path(__file__).parent))]
-        child = ProcessChild(folder / "own", identity, Share(), command)
+        child = ProcessChild(folder / "own", identity, Resources(), command)
         try:
             pids = [os.getpid(), *(x.child.pid for x in shepherd.lanes.values() if isinstance(x.child, ProcessChild))]
             child.channel.send(
@@ -136,7 +136,7 @@ def test_a_hostile_processor_finds_nothing_of_other_levels(attack: Attack) -> No
 
 def test_the_folders_of_levels_are_for_their_users_alone(attack: Attack) -> None:
     assert attack.levels.shepherd is not None
-    places: Places = attack.levels.shepherd._places
+    places: LevelFolders = attack.levels.shepherd._places
     for level in LEVELS:
         folder, user = places.of(Level(level)), places.identity(Level(level)).user
         assert (folder / "own").stat().st_uid == user and (folder / "own").stat().st_mode & 0o777 == 0o700

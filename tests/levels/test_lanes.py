@@ -11,9 +11,9 @@ import pytest
 from worlds.harness import stream
 
 from headgate.labels import Level, LevelOrder, parse_level
-from headgate.levels.child import ProcessChild, Share, Start
+from headgate.levels.child import ProcessChild, Resources, Start
+from headgate.levels.folders import Identity
 from headgate.levels.lane import FULL, ROOM
-from headgate.levels.places import Identity
 from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
@@ -102,13 +102,13 @@ def test_a_level_with_too_much_waiting_goes_without_and_says_so(tmp_path: Path, 
     dead = threading.Event()
     dead.set()
 
-    def start(folder: Path, identity: Identity, share: Share) -> ThreadChild:
+    def start(folder: Path, identity: Identity, share: Resources) -> ThreadChild:
         if dead.is_set() and folder.parent.name == "1":
             raise OSError
         return ThreadChild(folder, identity, share)
 
     with closing(bench(tmp_path, architecture, start)) as levels:
-        share = {"S": Share(backlog=1), "U": Share()}
+        share = {"S": Resources(backlog=1), "U": Resources()}
         levels.setting = replace(levels.setting, share=lambda level, _: share[level.name])
         shepherd = levels.open_up()
         for number in range(4):

@@ -16,7 +16,7 @@ from worlds.live import CHAIN, LiveBench
 from headgate.cql.deadlines import FULL, Deadline, Version
 from headgate.labels import Level, parse_label
 from headgate.realtime.settings import OPEN
-from headgate.recovery.deadlines import Decision, Governing
+from headgate.recovery.deadlines import Governing, PieceDecision
 from headgate.recovery.live_query import LiveQuery
 from headgate.recovery.messages import LEFT_OUT, of_version
 from headgate.testing.oracle import Tuple, exact
@@ -97,7 +97,7 @@ def test_without_control_the_highest_level_misses_most(tmp_path: Path) -> None:
     assert ratio(bench, "S") > 90 > 50 > ratio(bench, "C") * 0.5
 
 
-def seen(bench: LiveBench, level: str) -> tuple[list[Decision], list[Any]]:
+def seen(bench: LiveBench, level: str) -> tuple[list[PieceDecision], list[Any]]:
     """All that happens to a level: its decisions with their times, what its reader receives, and when."""
     return [x for x in bench.deadlines.decisions if x.key[1] == level], bench.by(f"reader{level}")
 
@@ -116,7 +116,7 @@ def test_a_level_feels_nothing_of_higher_levels_event_by_event(tmp_path: Path, s
 def test_tuples_that_a_level_may_not_see_do_not_change_what_it_is_admitted(tmp_path: Path) -> None:
     """One stream with tuples of two levels: those above are no work of the level below."""
 
-    def run(home: Path, high: int) -> tuple[list[Decision], list[Any]]:
+    def run(home: Path, high: int) -> tuple[list[PieceDecision], list[Any]]:
         bench = LiveBench(home, stream("V", VITALS))
         bench.due("qU", PLAIN, SAMPLED)
         bench.subscribed_at(readerU=("qU", "", "U"))
@@ -161,13 +161,13 @@ def oracle(bench: LiveBench, version: Version, rows: Sequence[tuple[int, Any]]) 
     return [x.values for x in found]
 
 
-def taken(bench: LiveBench) -> list[tuple[Decision, list[tuple[int, Any]]]]:
+def taken(bench: LiveBench) -> list[tuple[PieceDecision, list[tuple[int, Any]]]]:
     """The tuples of each piece that was done, after sampling, in order."""
     (live,) = bench.deadlines.queries.values()
     return taken_by(bench, live, [x for x in bench.deadlines.decisions if x.word == "done"])
 
 
-def taken_by(bench: LiveBench, live: LiveQuery, done: Sequence[Decision]) -> list[tuple[Decision, list[Any]]]:
+def taken_by(bench: LiveBench, live: LiveQuery, done: Sequence[PieceDecision]) -> list[tuple[PieceDecision, list[Any]]]:
     found = []
     for x in done:
         when, rows = bench.taken["V"][x.batch - 1]

@@ -26,8 +26,8 @@ from headgate.egress.mailbox import Mailbox
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import Level
-from headgate.levels.child import ProcessChild, Share
-from headgate.levels.shepherd import Setting, Shepherd
+from headgate.levels.child import ProcessChild, Resources
+from headgate.levels.shepherd import LevelsSetting, Shepherd
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.recovery.pipeline import Pipeline
 
@@ -136,7 +136,7 @@ class _Apart:
             Unchanging(catalog),
             lambda level: [boxes.setdefault(level, Mailbox(10))],
             SystemClock(),
-            Setting(architecture, ProcessChild, lambda *_: Share()),
+            LevelsSetting(architecture, ProcessChild, lambda *_: Resources()),
         )
         self._numbers = count()
         self.close: Callable[[], None] = self._shepherd.close

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from headgate.levels.places import Identity
+from headgate.levels.folders import Identity
 from headgate.levels.wire import Channel, ChannelClosed
 
 COMMAND = (sys.executable, "-I", "-m", "headgate.levels.enter", "headgate.levels.processor")
 
 
 @dataclass(frozen=True)
-class Share:
+class Resources:
     """What a level may use. `nice` is the priority of its processor: greater is lower. `memory` is its limit in bytes;
     0: none. `backlog` is how many bytes of tuples may wait for it; 0: any number."""
 
@@ -36,14 +36,14 @@ class Child(Protocol):
         ...
 
 
-Start = Callable[[Path, Identity, Share], Child]
+Start = Callable[[Path, Identity, Resources], Child]
 """Starts a processor that works in this folder."""
 
 
 class ProcessChild:
     """A process of its own, with nothing but its channel and a few settings."""
 
-    def __init__(self, folder: Path, identity: Identity, share: Share, command: Sequence[str] = COMMAND) -> None:
+    def __init__(self, folder: Path, identity: Identity, share: Resources, command: Sequence[str] = COMMAND) -> None:
         self._process = subprocess.Popen(  # noqa: S603
             command,
             stdin=subprocess.PIPE,

@@ -26,9 +26,9 @@ from headgate.egress.sinks import Sink
 from headgate.errors import SourceError
 from headgate.labels import Level
 from headgate.levels.checked import NotAsAgreed, late_in, results_in, whole_number
-from headgate.levels.child import Child, Share, Start
+from headgate.levels.child import Child, Resources, Start
+from headgate.levels.folders import Identity
 from headgate.levels.outlet import Outlet
-from headgate.levels.places import Identity
 from headgate.levels.queues import Queue, file_of
 from headgate.levels.restricted import OfLevel
 from headgate.levels.wire import Message
@@ -71,7 +71,7 @@ class Surroundings:
 
 
 @dataclass
-class Asked:
+class LaneRequest:
     """Something that the processor is to do: a message. A record has a number and the logs that it is in."""
 
     kind: str
@@ -93,12 +93,12 @@ class Lane:
         gate: OfLevel,
         sinks: Callable[[], Sequence[Sink]],
         identity: Callable[[], tuple[Identity, frozenset[int]]],
-        share: Share,
+        share: Resources,
         around: Surroundings,
     ) -> None:
         self.level, self.queue, self.gate, self.share = level, queue, gate, share
         self._folder, self._sinks, self._identity, self._around = folder, sinks, identity, around
-        self._asked: deque[Asked] = deque()
+        self._asked: deque[LaneRequest] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         self._told = CatalogSnapshot()
@@ -144,7 +144,7 @@ class Lane:
         self.left_out[stream] += tuples
 
     def _tell(self, stream: str, **word: str) -> None:
-        self._post(Asked("tell", {"stream": stream, "word": word}))
+        self._post(LaneRequest("tell", {"stream": stream, "word": word}))
         if self._around.stream_levels().get(stream) == self.level:
             self._around.tell([note(stream, text) for text in word.values()])
 
@@ -153,10 +153,10 @@ class Lane:
         if (left := self._without.pop(stream, None)) is not None:
             self._tell(stream, continues=f"{ROOM}; {counted(left, 'tuple')} left out")
         facts = {"number": number, "file": file_of(number), "stream": stream}
-        self._post(Asked("take", facts, number=number, logs=logs))
+        self._post(LaneRequest("take", facts, number=number, logs=logs))
 
     def ask(self, kind: str, **facts: Any) -> Future[Any]:
-        return self._post(Asked(kind, facts)).answer
+        return self._post(LaneRequest(kind, facts)).answer
 
     def pass_time(self, settled: Mapping[str, int], *, commit: bool = False) -> None:
         """Of several looks at the clock that wait, only the last matters. With `commit`, a restart does not forget
@@ -173,7 +173,7 @@ class Lane:
         if self.gate.snapshot() is not self._told:
             self.ask("settle")
 
-    def _post(self, asked: Asked) -> Asked:
+    def _post(self, asked: LaneRequest) -> LaneRequest:
         with self._changed:
             self._asked.append(asked)
             self._changed.notify_all()
@@ -242,12 +242,12 @@ class Lane:
             self._finish(asked)
         self.child.channel.send("stop")
 
-    def _next(self) -> Asked | None:
+    def _next(self) -> LaneRequest | None:
         with self._changed:
             self._changed.wait_for(lambda: self._stopping or self._asked)
             return None if self._stopping else self._asked[0]
 
-    def _do(self, asked: Asked) -> None:
+    def _do(self, asked: LaneRequest) -> None:
         assert self.child is not None  # noqa: S101
         now = self.gate.snapshot()
         if asked.kind == "tell":
@@ -262,13 +262,13 @@ class Lane:
         if asked.kind == "profile":
             asked.facts = {"found": done.facts.get("answer")}
 
-    def _notify(self, now: CatalogSnapshot, asked: Asked) -> None:
+    def _notify(self, now: CatalogSnapshot, asked: LaneRequest) -> None:
         assert self._outlet is not None  # noqa: S101
         told = [notice((name,), query, **asked.facts["word"]) for name, query in now.concerned(asked.facts["stream"])]
         if told:
             self._outlet.commit(self._outlet.known, told)
 
-    def _finish(self, asked: Asked) -> None:
+    def _finish(self, asked: LaneRequest) -> None:
         if asked.number is not None:
             self._done = max(self._done, asked.number)
             self.queue.remove(asked.number)

@@ -40,7 +40,7 @@ QUEUE, LOGS = Path("../queue"), Path("../../logs")
 """As the processor finds them from its own folder, which it works in."""
 
 
-class Told:
+class LastSnapshot:
     """The catalog as the server told it last."""
 
     def __init__(self, snapshot: CatalogSnapshot) -> None:
@@ -102,14 +102,14 @@ class ToServer(Sink):
         """Nothing is held here."""
 
 
-class Processor:
+class LevelProcessor:
     """`read` reads a file of the queue or of a log."""
 
     def __init__(self, channel: Channel, folder: Path, read: Callable[[Path], bytes]) -> None:
         self._channel, self._read = channel, read
         self._queue, self._logs = folder / QUEUE, folder / LOGS
         begin = _expect(channel, "begin")
-        self._gate = Told(pickle.loads(begin.parts[0]))  # noqa: S301
+        self._gate = LastSnapshot(pickle.loads(begin.parts[0]))  # noqa: S301
         self._pipeline = Pipeline(
             folder / "engine",
             self._gate,
@@ -186,7 +186,7 @@ def _plain(counts: ViewCounts) -> list[Any]:
 def serve(channel: Channel, folder: Path) -> None:
     """Runs until the server says stop or ends; tells it why if it fails. The folder is the processor's own."""
     try:
-        Processor(channel, folder, Path.read_bytes).run()
+        LevelProcessor(channel, folder, Path.read_bytes).run()
     except ChannelClosed:
         return
     except Exception as error:

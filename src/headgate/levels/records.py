@@ -24,7 +24,7 @@ _META = b"headgate"
 
 
 @dataclass(frozen=True)
-class Tuples:
+class LabelledTuples:
     """Labelled tuples of one stream, in the order of their arrival: `kinds[codes[i]]` is the label of the i-th."""
 
     times: Ints
@@ -35,13 +35,13 @@ class Tuples:
     def __len__(self) -> int:
         return len(self.times)
 
-    def where(self, rows: Ints) -> Tuples:
+    def where(self, rows: Ints) -> LabelledTuples:
         """These tuples, with their own labels only."""
         used, codes = np.unique(self.codes[rows], return_inverse=True)
         kinds = tuple(self.kinds[x] for x in used.tolist())
         chosen = pa.array(rows)
         columns = {name: column.take(chosen) for name, column in self.columns.items()}
-        return Tuples(self.times[rows], codes.astype(np.int64), kinds, columns)
+        return LabelledTuples(self.times[rows], codes.astype(np.int64), kinds, columns)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Part:
     file: str
 
 
-def write_tuples(heading: Heading, tuples: Tuples) -> bytes:
+def write_tuples(heading: Heading, tuples: LabelledTuples) -> bytes:
     names = list(tuples.columns)
     arrays = [pa.array(tuples.times, pa.int64()), pa.array(tuples.codes, pa.int64()), *tuples.columns.values()]
     return _written(_heading(heading) | {"columns": names, "labels": plain_labels(tuples.kinds)}, arrays)
@@ -75,7 +75,7 @@ def write_order(heading: Heading, parts: Sequence[Part], order: Ints) -> bytes:
     return _written(_heading(heading) | {"parts": [[x.log, x.file] for x in parts]}, [pa.array(order, pa.int16())])
 
 
-def read_record(content: bytes, part: Callable[[Part], bytes]) -> tuple[Heading, Tuples]:
+def read_record(content: bytes, part: Callable[[Part], bytes]) -> tuple[Heading, LabelledTuples]:
     facts, arrays = _read(content)
     heading = Heading(facts["stream"], facts["came"], facts["settled"])
     if "parts" not in facts:
@@ -94,10 +94,10 @@ def parts_of(content: bytes) -> list[Part]:
     return [Part(log, file) for log, file in _read(content)[0].get("parts", ())]
 
 
-def _together(parts: Sequence[Tuples]) -> Tuples:
+def _together(parts: Sequence[LabelledTuples]) -> LabelledTuples:
     starts = np.cumsum([0, *(len(x.kinds) for x in parts)])
     codes = [x.codes + start for x, start in zip(parts, starts.tolist(), strict=False)]
-    return Tuples(
+    return LabelledTuples(
         np.concatenate([x.times for x in parts]),
         np.concatenate(codes),
         tuple(kind for x in parts for kind in x.kinds),
@@ -124,7 +124,7 @@ def _read(content: bytes) -> tuple[dict[str, Any], list[pa.Array]]:
     return facts, [column.combine_chunks() for column in table.columns]
 
 
-def _tuples(facts: Mapping[str, Any], arrays: Sequence[pa.Array]) -> Tuples:
+def _tuples(facts: Mapping[str, Any], arrays: Sequence[pa.Array]) -> LabelledTuples:
     times, codes, *columns = arrays
     kinds = tuple(labels_of(facts["labels"]))
-    return Tuples(times.to_numpy(), codes.to_numpy(), kinds, dict(zip(facts["columns"], columns, strict=True)))
+    return LabelledTuples(times.to_numpy(), codes.to_numpy(), kinds, dict(zip(facts["columns"], columns, strict=True)))

@@ -26,12 +26,12 @@ from headgate.ingress.batches import SourceBatch, TableBatch
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.validation import Ingress
 from headgate.labels import LEAST, Level, parse_level
-from headgate.levels.child import Share, Start
+from headgate.levels.child import Resources, Start
+from headgate.levels.folders import LevelFolders
 from headgate.levels.lane import Lane, Surroundings
 from headgate.levels.outlet import Outlet
-from headgate.levels.places import Places
 from headgate.levels.queues import Queue
-from headgate.levels.records import Heading, Tuples
+from headgate.levels.records import Heading, LabelledTuples
 from headgate.levels.restricted import OfLevel, level_of, levels_in, may_read
 from headgate.levels.ways import Way, make_way
 from headgate.logs import event
@@ -53,7 +53,7 @@ SinksOf = Callable[[Level | None], Sequence[Sink]]
 
 
 @dataclass(frozen=True)
-class Setting:
+class LevelsSetting:
     """architecture: `replicated` or `kernelized`
     start: starts a processor
     share: what a level may use; of each level alone, whatever others do
@@ -63,7 +63,7 @@ class Setting:
 
     architecture: str
     start: Start
-    share: Callable[[Level, CatalogSnapshot], Share]
+    share: Callable[[Level, CatalogSnapshot], Resources]
     stream_levels: Callable[[], Mapping[str, Level]] = dict
     apart: bool | None = None
 
@@ -93,14 +93,14 @@ class Shepherd:
         gate: SnapshotSource,
         sinks: SinksOf,
         clock: Clock,
-        setting: Setting,
+        setting: LevelsSetting,
         limits: Limits | None = None,
         read_table: ReadTable = no_tables,
     ) -> None:
         self._gate, self._sinks, self._clock, self._setting = gate, sinks, clock, setting
         self._limits, self._read_table = limits or Limits(), read_table
         self._lock = threading.RLock()
-        self._places = Places(home / "levels", apart=setting.apart)
+        self._places = LevelFolders(home / "levels", apart=setting.apart)
         self._way: Way = make_way(setting.architecture, self._places)
         self._dictionary = Dictionary()
         self._ingress: dict[str, Ingress] = {}
@@ -246,13 +246,13 @@ class Shepherd:
             return []
         used, codes = np.unique(arrivals.labels, return_inverse=True)
         kinds = tuple(self._dictionary.labels[x] for x in used.tolist())
-        tuples = Tuples(arrivals.times, codes.astype(np.int64), kinds, arrivals.columns)
+        tuples = LabelledTuples(arrivals.times, codes.astype(np.int64), kinds, arrivals.columns)
         handed = self._way.write(self._next, heading, tuples, self._with_room(heading.stream, tuples))
         if len(self._dictionary.labels) > MOST_LABELS:
             self._begin_ingress(self._snapshot)
         return handed
 
-    def _with_room(self, stream: str, tuples: Tuples) -> list[Lane]:
+    def _with_room(self, stream: str, tuples: LabelledTuples) -> list[Lane]:
         """The lanes that read a stream and may take more. A level that has too much waiting goes without these tuples;
         no other level notices."""
         found, order = list[Lane](), self._snapshot.rules.order

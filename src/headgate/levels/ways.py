@@ -14,10 +14,10 @@ import numpy as np
 from headgate.columns.sorting import Ints
 from headgate.errors import Conflict
 from headgate.labels import Level, LevelOrder
+from headgate.levels.folders import Identity, LevelFolders
 from headgate.levels.lane import Lane
-from headgate.levels.places import Identity, Places
 from headgate.levels.queues import file_of, sync_folder, write_shared
-from headgate.levels.records import Heading, Part, Tuples, parts_of, read_record, write_order, write_tuples
+from headgate.levels.records import Heading, LabelledTuples, Part, parts_of, read_record, write_order, write_tuples
 from headgate.levels.restricted import may_read
 
 KEPT_SECONDS = 60.0
@@ -31,7 +31,7 @@ class Way(Protocol):
     """Bytes written."""
 
     def write(
-        self, number: int, heading: Heading, tuples: Tuples, lanes: Sequence[Lane]
+        self, number: int, heading: Heading, tuples: LabelledTuples, lanes: Sequence[Lane]
     ) -> list[tuple[Lane, frozenset[int]]]:
         """Writes a batch, which counts when its number is committed. Returns the lanes that get something of it, and
         the logs that it is in."""
@@ -49,13 +49,13 @@ class Way(Protocol):
 
 
 class Replicated:
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LevelFolders) -> None:
         self._places = places
         self.order = LevelOrder()
         self.copied = 0
 
     def write(
-        self, number: int, heading: Heading, tuples: Tuples, lanes: Sequence[Lane]
+        self, number: int, heading: Heading, tuples: LabelledTuples, lanes: Sequence[Lane]
     ) -> list[tuple[Lane, frozenset[int]]]:
         """Levels that see the same tuples get the same bytes."""
         written: dict[tuple[bool, ...], bytes] = {}
@@ -84,7 +84,7 @@ class Replicated:
 
 
 class Kernelized:
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LevelFolders) -> None:
         self._places = places
         self.order = LevelOrder()
         self.copied = 0
@@ -96,7 +96,7 @@ class Kernelized:
             self._written |= {Part(int(folder.name), path.name): 0.0 for path in folder.glob("*.arrow")}
 
     def write(
-        self, number: int, heading: Heading, tuples: Tuples, lanes: Sequence[Lane]
+        self, number: int, heading: Heading, tuples: LabelledTuples, lanes: Sequence[Lane]
     ) -> list[tuple[Lane, frozenset[int]]]:
         logs = [self._log(kind.levels) for kind in tuples.kinds]
         of_tuples = np.array(logs, np.int64)[tuples.codes]
@@ -114,7 +114,7 @@ class Kernelized:
                 found.append((lane, frozenset(own)))
         return found
 
-    def _part(self, number: int, heading: Heading, tuples: Tuples, log: int) -> Part:
+    def _part(self, number: int, heading: Heading, tuples: LabelledTuples, log: int) -> Part:
         part, folder = Part(log, file_of(number)), self._places.log_folder(log)
         content = write_tuples(heading, tuples)
         write_shared(folder / part.file, content, lambda path: self._places.close_to_others(path, log=log))
@@ -177,7 +177,7 @@ def _order(of_tuples: Ints, logs: Sequence[int]) -> Ints:
     return np.asarray(found[found >= 0], np.int64)
 
 
-def make_way(architecture: str, places: Places) -> Way:
+def make_way(architecture: str, places: LevelFolders) -> Way:
     match architecture:
         case "replicated":
             return Replicated(places)

@@ -24,7 +24,7 @@ from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import DeadlineCounts, LevelCounts
 from headgate.realtime.settings import STRICT, Approach
-from headgate.recovery.live_query import Key, LiveQuery, Piece, Waiting, as_table, at_level, nothing
+from headgate.recovery.live_query import Key, LiveQuery, WaitingTuples, WorkPiece, as_table, at_level, nothing
 from headgate.recovery.query_graph import Make
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Governing:
 
 
 @dataclass(frozen=True)
-class Decision:
+class PieceDecision:
     """What became of a piece, for tests and the log: `admitted`, `rejected`, `done`, `missed` or `late`."""
 
     time: int
@@ -65,7 +65,7 @@ class Deadlines:
         self.seed = secrets.randbits(62) if governing.seed is None else governing.seed
         self.queries: dict[Key, LiveQuery] = {}
         self.governor: Governor | None = None
-        self.decisions: deque[Decision] = deque(maxlen=10_000)
+        self.decisions: deque[PieceDecision] = deque(maxlen=10_000)
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """By query, level and what became of tuples: pieces."""
         self._levels: dict[str, Level] = {}
@@ -165,7 +165,7 @@ class Deadlines:
                 tuples = live.own_numbers(seen, labels)
                 live.batches += 1
                 live.changed = True
-                live.inbox.append(Waiting(live.batches, write(as_table(tuples)), tuples, came, floors))
+                live.inbox.append(WaitingTuples(live.batches, write(as_table(tuples)), tuples, came, floors))
             elif floors:
                 self._pass_time(live, came, floors)
 
@@ -180,7 +180,7 @@ class Deadlines:
             return
         if live.graph.is_due(own):
             live.batches += 1
-            live.inbox.append(Waiting(live.batches, "", nothing(next(iter(own))), came, own))
+            live.inbox.append(WaitingTuples(live.batches, "", nothing(next(iter(own))), came, own))
         else:
             live.graph.pass_time(own)
         live.changed = True
@@ -208,7 +208,7 @@ class Deadlines:
                 self._decide(self.queries[key], x, start)
         return start
 
-    def _decide(self, live: LiveQuery, waiting: Waiting, start: int) -> None:
+    def _decide(self, live: LiveQuery, waiting: WaitingTuples, start: int) -> None:
         """Cuts a batch into pieces that each fit into a quantum, and asks for each whether it is admitted."""
         from headgate.realtime.governor import LONGEST, PIECE
 
@@ -220,7 +220,7 @@ class Deadlines:
         count, step = len(waiting.tuples.times), live.costs.tuples_in(PIECE, LONGEST // 2)
         live.changed = True
         for first in range(0, max(1, count), step):
-            piece = Piece(waiting, first, min(count, first + step), version, deadline)
+            piece = WorkPiece(waiting, first, min(count, first + step), version, deadline)
             kept = round(share * (piece.stop - first))
             estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
             number = governor.release(start, live.level, deadline, estimate, version, bound)
@@ -231,7 +231,7 @@ class Deadlines:
                 live.decided[number] = piece
                 self._running[number] = live.key
 
-    def next(self, now: int) -> tuple[int, LiveQuery, Piece] | None:
+    def next(self, now: int) -> tuple[int, LiveQuery, WorkPiece] | None:
         """The work that may be done at this moment."""
         governor = self.governor
         while governor is not None and (number := governor.next(now)) is not None:
@@ -240,13 +240,13 @@ class Deadlines:
             governor.done(now, number, 0)
         return None
 
-    def _taken(self, number: int) -> tuple[LiveQuery, Piece] | None:
+    def _taken(self, number: int) -> tuple[LiveQuery, WorkPiece] | None:
         """A piece that waits no longer; None: its query is gone, or is another one."""
         live = self.queries.get(self._running.pop(number, ("", "")))
         piece = None if live is None else live.decided.pop(number, None)
         return None if live is None or piece is None else (live, piece)
 
-    def done(self, now: int, number: int, live: LiveQuery, piece: Piece, spent: int) -> None:
+    def done(self, now: int, number: int, live: LiveQuery, piece: WorkPiece, spent: int) -> None:
         assert self.governor is not None  # noqa: S101
         live.costs.measured(int(live.kept(piece).sum()), spent)
         timely = self.governor.done(now, number, spent)
@@ -258,27 +258,27 @@ class Deadlines:
             live.decided = {-1 - place: piece for place, piece in enumerate(live.decided.values())}
         self._running.clear()
 
-    def undone(self) -> Iterator[tuple[LiveQuery, Piece]]:
+    def undone(self) -> Iterator[tuple[LiveQuery, WorkPiece]]:
         """What was admitted and recalled, in order, to be done now; each leaves the state with its results."""
         for live in list(self.queries.values()):
             for number in [x for x in live.decided if x < 0]:
                 yield live, live.decided.pop(number)
 
-    def redone(self, now: int, live: LiveQuery, piece: Piece) -> None:
+    def redone(self, now: int, live: LiveQuery, piece: WorkPiece) -> None:
         """A piece that was recalled is done; its deadline counts no more."""
         self._note(now, live, "late", piece)
 
-    def unasked(self) -> Iterator[tuple[LiveQuery, Piece]]:
+    def unasked(self) -> Iterator[tuple[LiveQuery, WorkPiece]]:
         """All that waits, whole, in the version that is in force."""
         for live in list(self.queries.values()):
             while live.inbox:
                 x = live.inbox.pop(0)
-                yield live, Piece(x, 0, len(x.tuples.times), live.version, 0)
+                yield live, WorkPiece(x, 0, len(x.tuples.times), live.version, 0)
 
-    def _note(self, now: int, live: LiveQuery, word: str, piece: Piece) -> None:
+    def _note(self, now: int, live: LiveQuery, word: str, piece: WorkPiece) -> None:
         self.counts[(*live.key, word)] += 1
         self.decisions.append(
-            Decision(now, live.key, word, piece.waiting.number, piece.start, piece.stop, piece.version)
+            PieceDecision(now, live.key, word, piece.waiting.number, piece.start, piece.stop, piece.version)
         )
 
     # Graphs -----------------------------------------------------------------------------------------------------------

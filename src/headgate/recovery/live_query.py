@@ -33,7 +33,7 @@ TIME, LABEL = "\x1ftime", "\x1flabel"
 
 
 @dataclass(frozen=True, eq=False)
-class Waiting:
+class WaitingTuples:
     """Tuples of one batch that a query has not taken yet; `number` counts its batches, `file` of the state holds them,
     `came` is when they came, in milliseconds of the clock, `floors` are the watermarks that the clock gives streams
     after them."""
@@ -49,10 +49,10 @@ class Waiting:
 
 
 @dataclass(frozen=True)
-class Piece:
+class WorkPiece:
     """The tuples of one transaction: these rows of a batch that came, in this version. `last`: no more come of it."""
 
-    waiting: Waiting
+    waiting: WaitingTuples
     start: int
     stop: int
     version: int
@@ -76,8 +76,8 @@ class LiveQuery:
     seed: int
     graph: QueryGraph = field(init=False)
     costs: Costs = field(default_factory=Costs)
-    inbox: list[Waiting] = field(default_factory=list)
-    decided: dict[int, Piece] = field(default_factory=dict)
+    inbox: list[WaitingTuples] = field(default_factory=list)
+    decided: dict[int, WorkPiece] = field(default_factory=dict)
     batches: int = 0
     """How many batches came so far."""
     version: int = field(init=False)
@@ -153,7 +153,7 @@ class LiveQuery:
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def run(self, piece: Piece) -> list[ResultBatch]:
+    def run(self, piece: WorkPiece) -> list[ResultBatch]:
         """Does the work of a piece: its results, after the notices that they need."""
         self.changed = True
         told = self._told(piece.version)
@@ -164,7 +164,7 @@ class LiveQuery:
         found = self.graph.batch(arrivals, clock=piece.waiting.came, floors=floors)
         return [*ended, *told, *found]
 
-    def kept(self, piece: Piece) -> Bools:
+    def kept(self, piece: WorkPiece) -> Bools:
         """Which tuples of the batch the piece takes."""
         chosen = np.zeros(len(piece.waiting.tuples.times), np.bool_)
         share = self.deadline.versions[piece.version].sample

@@ -9,7 +9,7 @@ from typing import Any
 from headgate.columns.sorting import distinct
 from headgate.execution.partitions import PartitionName
 from headgate.labels import Label
-from headgate.recovery.live_query import Key, LiveQuery, Piece, Waiting, nothing, of_table
+from headgate.recovery.live_query import Key, LiveQuery, WaitingTuples, WorkPiece, nothing, of_table
 from headgate.recovery.state import StateFolder
 
 PREFIX = "deadline\x1d"
@@ -88,12 +88,12 @@ class LiveStates:
         live.batches = plain["batches"]
         live.leaves_out, live.left_out = plain["told"]
         waiting = {
-            number: Waiting(number, file, self._tuples(stream, file), came, floors)
+            number: WaitingTuples(number, file, self._tuples(stream, file), came, floors)
             for number, file, stream, came, floors in plain["waiting"]
         }
         live.inbox = [waiting[number] for number in plain["inbox"]]
         live.decided = {
-            -1 - place: Piece(waiting[number], start, stop, version, 0)
+            -1 - place: WorkPiece(waiting[number], start, stop, version, 0)
             for place, (number, start, stop, version) in enumerate(plain["decided"])
         }
 

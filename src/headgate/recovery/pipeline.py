@@ -50,7 +50,7 @@ from headgate.recovery.deadlines import Deadlines, Governing
 from headgate.recovery.destinations import Destinations, Staged
 from headgate.recovery.home import CHECKPOINTS, STATE, Home
 from headgate.recovery.isolation import Served
-from headgate.recovery.live_query import LiveQuery, Piece
+from headgate.recovery.live_query import LiveQuery, WorkPiece
 from headgate.recovery.live_state import PREFIX, LiveStates
 from headgate.recovery.messages import (
     CONTINUES,
@@ -326,7 +326,7 @@ class Pipeline:
         self._ticked = max(self._ticked, int(self._clock.now() * 1e9))
         return self._ticked
 
-    def _work_on(self, live: LiveQuery, piece: Piece) -> list[ResultBatch]:
+    def _work_on(self, live: LiveQuery, piece: WorkPiece) -> list[ResultBatch]:
         found = self._live_step(live, partial(live.run, piece)) or []
         if live.graph.late:
             self.counts.late[piece.waiting.tuples.stream] += live.graph.late

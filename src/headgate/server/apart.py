@@ -9,8 +9,8 @@ from headgate.egress.level_logs import LevelLogs
 from headgate.egress.owner_files import OwnerFiles
 from headgate.egress.sinks import Sink
 from headgate.labels import Level
-from headgate.levels.child import ProcessChild, Share
-from headgate.levels.shepherd import Setting
+from headgate.levels.child import ProcessChild, Resources
+from headgate.levels.shepherd import LevelsSetting
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.service import Headgate
 from headgate.service.folders import Folders
@@ -30,10 +30,10 @@ def levels_apart(
             return [OwnerFiles(owners, Folders(headgate))]
         return [OwnerFiles(home / "level-owners" / folder_of(level), Folders(headgate)), logs.of(str(level))]
 
-    def share(level: Level, snapshot: CatalogSnapshot) -> Share:
-        return Share(min(_LOWEST, _STEP * height(level, snapshot)), memory, backlog)
+    def share(level: Level, snapshot: CatalogSnapshot) -> Resources:
+        return Resources(min(_LOWEST, _STEP * height(level, snapshot)), memory, backlog)
 
-    setting = Setting(architecture, ProcessChild, share, headgate.snapshots.stream_levels)
+    setting = LevelsSetting(architecture, ProcessChild, share, headgate.snapshots.stream_levels)
     return LevelsApart(setting, sinks)
 
 

@@ -32,7 +32,7 @@ from headgate.ingress.sources import PACKED_AT_MOST, StreamSource, read_table
 from headgate.ingress.spark import LOCAL, session_beside, spark_session
 from headgate.ingress.spark_settings import SparkSettings
 from headgate.ingress.validation import RawBatch
-from headgate.levels.shepherd import Setting, Shepherd, SinksOf
+from headgate.levels.shepherd import LevelsSetting, Shepherd, SinksOf
 from headgate.logs import event
 from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
@@ -75,7 +75,7 @@ class Execution:
 class LevelsApart:
     """A processor for each level, and the sinks for its results."""
 
-    setting: Setting
+    setting: LevelsSetting
     sinks: SinksOf
 
 

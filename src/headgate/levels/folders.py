@@ -38,7 +38,7 @@ class Identity:
     groups: tuple[int, ...] = ()
 
 
-class Places:
+class LevelFolders:
     """`apart`: whether each level gets a user of its own; None: if this process may do that."""
 
     def __init__(self, folder: Path, *, apart: bool | None = None) -> None:

@@ -133,6 +133,7 @@ def test_every_command_that_a_document_shows_is_run() -> None:
 
 
 BY_TESTS = {
+    "deadlines": "tests/cli/test_deadlines.py",
     "admin": "tests/cli/test_admin.py",
     "demo": "tests/test_demo.py",
     "demo exchange": "tests/test_documents.py",

@@ -104,7 +104,7 @@ def test_bytes_that_are_not_text_end_no_query(by: str, tmp_path: Path) -> None:
     assert found.fetched("bob", "r") == [(1, "B")]
     assert found.fetched("ann", "q") == [(1, "y"), (2, READ)]
     (rejected,) = map(json.loads, (tmp_path / "out" / "owner" / "s.rejected.jsonl").read_text().splitlines())
-    assert (rejected["reason"], rejected["values"]["policy"]) == (NO_LABEL, READ)
+    assert (rejected["reason"], rejected["values"]["policy"]) == (f"{NO_LABEL}: `policy`: unexpected `\ufffd`", READ)
 
 
 def test_a_batch_that_ingress_cannot_take_affects_its_stream_alone(

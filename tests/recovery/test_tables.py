@@ -273,9 +273,10 @@ def test_bad_rows_of_a_table_are_for_its_owner(bench: Bench) -> None:
     bench.take("vitals", ("TRUE", 4, 120), ("TRUE", 5, 121))
     bench.end()
     assert bench.fetched("doc", "q") == []
+    unfinished = "`policy`: expected a role, `(`, `TRUE` or `FALSE`, found the end of the text"
     assert refused(bench, "wards") == [
-        {"reason": NO_LABEL, "values": {"pat": 4, "ward": "north", "policy": "doctor &"}},
-        {"reason": NO_LABEL, "values": {"pat": 5, "ward": "south", "policy": None}},
+        {"reason": f"{NO_LABEL}: {unfinished}", "values": {"pat": 4, "ward": "north", "policy": "doctor &"}},
+        {"reason": f"{NO_LABEL}: `policy` has no text", "values": {"pat": 5, "ward": "south", "policy": None}},
     ]
 
 

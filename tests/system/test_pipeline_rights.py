@@ -185,7 +185,7 @@ FAULTS: dict[str, tuple[type, str, Callable[..., object]]] = {
     "results go to the wrong view": (ResultFilter, "result_batches", _to_the_next),
     "labels of columns are forgotten": (View, "column_labels", lambda *_: ()),
     "what is lost comes back": (VisibilityPolicy, "both", lambda _, before, now: max(before, now)),
-    "views forget when they part": (VisibilityIndex, "part", _forgetful),
+    "views forget when they part": (VisibilityIndex, "split_view", _forgetful),
     "results of others are read by all": (VisibilityIndex, "_for_some", lambda _, number, __: number),
 }
 

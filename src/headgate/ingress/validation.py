@@ -154,7 +154,7 @@ class Ingress:
         labels, readable = self._labels(batch)
         if not readable.all():
             batch = self._without(batch, pa.array(~readable), NO_LABEL, rejected)
-            rejected[-1] = replace(rejected[-1], details=[*map(self._fault, rejected[-1].rows)])
+            rejected = self.explained(rejected)
             times, labels = times.filter(pa.array(readable)), labels[readable]
         columns = {name: fitting(batch.column(name), ARROW[type_]) for name, type_ in self._descriptor.columns}
         moments = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
@@ -214,6 +214,13 @@ class Ingress:
         known = self._numbers(texts)
         numbers = known[kind] if len(texts) else np.empty(0, np.int64)
         return numbers, np.ones(len(kind), np.bool_) if (known >= 0).all() else numbers >= 0
+
+    def explained(self, rejected: Sequence[RejectedRows]) -> list[RejectedRows]:
+        """The same rows, where labels cannot be read with the reason why."""
+        return [
+            replace(x, details=[*map(self._fault, x.rows)]) if x.reason == NO_LABEL and not x.details else x
+            for x in rejected
+        ]
 
     def _fault(self, row: Mapping[str, object]) -> str:
         """Why the label of a rejected row cannot be read."""

@@ -232,7 +232,7 @@ class Shepherd:
 
         decoded = batch.decoded(pushdown(), now, register)
         if decoded is not None:
-            return decoded.arrivals, list(decoded.rejected), decoded.tuples
+            return decoded.arrivals, ingress.explained(decoded.rejected), decoded.tuples
         whole = batch.all_rows()
         if not set(names).issubset(whole.table.column_names):
             raise ColumnsChanged(f"the columns of stream {stream} have changed")

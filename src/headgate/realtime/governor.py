@@ -33,7 +33,7 @@ LONGEST = 9 * QUANTUM // 10
 """The longest estimate that is believed: more would never fit, and its measurement may have been a hiccup."""
 MOST_RESERVED = 0.5
 """The levels above others have this share of the time for themselves at most, however many they are."""
-START = 30.0
+START = 15.0
 """The limit on the sum of estimates that controllers start with, in percent: estimates are measured, so it may be more
 than one transaction."""
 KEPT_SAMPLES = 720

@@ -422,7 +422,7 @@ class Pipeline:
                 self._done[stream] = number
                 self.counts.batches += 1
                 self.counts.unseen[stream] += decoded.unseen
-                self._reject(decoded.rejected)
+                self._reject(self._ingress[stream].explained(decoded.rejected))
                 results = self._results(decoded.arrivals, now, settled)
                 self._finish(snapshot, [*self._resumed(stream), *results])
                 self.counts.tuples[stream] += decoded.tuples

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from headgate.access import parameters
 from headgate.access import rows as r
@@ -20,8 +21,10 @@ from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
 from headgate.labels.levels import LEAST
 from headgate.lexing import quote
-from headgate.plan.analysis import DeadlineCounts
 from headgate.sendlog.values import shown_fact
+
+if TYPE_CHECKING:
+    from headgate.plan.analysis import DeadlineCounts
 
 Rows = Iterable[tuple[str, ...]]
 _NEWEST = 50

@@ -183,3 +183,11 @@ def spark() -> Iterator[SparkSession]:
 def no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     """`fsync` does nothing: power does not fail in tests, and disks are slow."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def usual_record_batches(request: pytest.FixtureRequest) -> None:
+    """Commands that other tests ran in this process set the session to one record batch for each partition."""
+    if "spark" in request.fixturenames:
+        spark = request.getfixturevalue("spark")
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")

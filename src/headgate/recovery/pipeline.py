@@ -639,7 +639,7 @@ class Pipeline:
         """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
         comes."""
         snapshot = self._snapshots.snapshot()
-        if snapshot is not self._kept:
+        if snapshot is not self._kept or self._standings.pending:
             with self._unharmed():
                 news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._update(snapshot)

@@ -391,8 +391,7 @@ class Operations:
             return Connection(token, standing, start, rendering(_columns(thing)))
 
         connection = await asyncio.to_thread(find)
-        use = lambda: self._headgate.use(token)  # noqa: E731
-        return Results(self._dispatcher, connection, self._parts.settings, use, follow=follow)
+        return Results(self._dispatcher, connection, self._parts.settings, follow=follow)
 
     # Operation --------------------------------------------------------------------------------------------------------
 

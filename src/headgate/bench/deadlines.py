@@ -47,7 +47,9 @@ SECONDS, OPEN_SECONDS, QUICK_SECONDS = 600.0, 120.0, 15.0
 EVERY = 0.5
 """How often, in seconds, a batch of each stream comes."""
 _DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))
-_TEXT = "SELECT a.k, COUNT(*) AS n, SUM(b.v) AS s FROM {0} [ROWS 1000] a, {0} [ROWS 1000] b WHERE a.k = b.k GROUP BY a.k"
+_TEXT = (
+    "SELECT a.k, COUNT(*) AS n, SUM(b.v) AS s FROM {0} [ROWS 1000] a, {0} [ROWS 1000] b WHERE a.k = b.k GROUP BY a.k"
+)
 _COLUMNS = (("k", Type.INT), ("v", Type.INT))
 _SETTLED = 80.0
 _PROMISE = 5.0

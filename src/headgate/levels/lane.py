@@ -120,7 +120,14 @@ class Lane:
     # For the shepherd -------------------------------------------------------------------------------------------------
 
     def start(self, logs_of: Callable[[bytes], frozenset[int]]) -> None:
-        """`logs_of` says which logs a record is in."""
+        """`logs_of` says which logs a record is in. When it returns, readers can go on from the positions that they had
+        before the server was started."""
+        try:
+            self._open()
+        except Exception as error:  # the thread tries again
+            failure(
+                "levels", "the results of a level cannot be read yet", error, level=WARNING, processor=str(self.level)
+            )
         for number in self.queue.numbers():
             content = self.queue.read(number)
             self.hand(number, logs_of(content), summary_of(content)[0])
@@ -198,6 +205,7 @@ class Lane:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+        self._close()
 
     # The thread -------------------------------------------------------------------------------------------------------
 
@@ -220,10 +228,14 @@ class Lane:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._stopping, pause)
 
-    def _session(self) -> None:
-        """The life of one processor."""
+    def _open(self) -> None:
         self._outlet = Outlet(self._folder / "outlet", self.gate, self._sinks())
         self._outlet.counts = self.counts
+
+    def _session(self) -> None:
+        """The life of one processor."""
+        if self._outlet is None:
+            self._open()
         identity, self._logs = self._identity()
         self.starts += 1
         self.child = self._around.start(self._folder / "own", identity, self.share)

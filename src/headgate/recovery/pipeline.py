@@ -299,9 +299,10 @@ class Pipeline:
             if found is None:
                 return governor.next_quantum(now) / 1e9
             number, live, piece = found
+            begun = self._tick()  # what was decided before is not part of the work
             self._finish(snapshot, self._work_on(live, piece))
             done = self._tick()
-            self._live.done(done, number, live, piece, done - now)
+            self._live.done(done, number, live, piece, done - begun)
             self.counts.due = self._live.status()
             return done / 1e9
 

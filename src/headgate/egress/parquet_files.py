@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -55,18 +55,32 @@ def result_batch_of(table: pa.Table, labels: pa.Table, subscriber: str, query: s
 
 
 def write(table: pa.Table, name: str, folder: int) -> None:
+    """Writes rows to a file."""
+    begin(table, name, folder)()
+
+
+def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
     """Writes rows to a file, whose bytes follow from the rows alone: of the labels, only those that occur are in it, in
-    the order in which they do."""
+    the order in which they do. The file has its name once it is on disk: the returned function waits for that."""
     at = table.column_names.index(_LABEL)
     labels = table.column(at).cast(pa.string()).combine_chunks().dictionary_encode()
     rows = table.set_column(at, _LABEL, labels).combine_chunks()
-    with open(new_file(f"{name}.new", folder), "wb") as file:
-        # plain encoding: these files are read whole, so dictionaries and statistics cost more than they save
-        options = {"compression": "snappy", "use_dictionary": _REPEATED, "write_statistics": False}
+    # plain encoding: these files are read whole, so dictionaries and statistics cost more than they save
+    options = {"compression": "snappy", "use_dictionary": _REPEATED, "write_statistics": False}
+    file = open(new_file(f"{name}.new", folder), "wb")  # noqa: SIM115
+    try:
         pq.write_table(rows, file, row_group_size=ROWS, **options)
         file.flush()
-        os.fsync(file.fileno())
-    os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        file.close()
+        raise
+
+    def finish() -> None:
+        with file:
+            os.fsync(file.fileno())
+        os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    return finish
 
 
 def read(name: str, folder: int) -> pa.Table:

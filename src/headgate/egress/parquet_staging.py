@@ -7,7 +7,9 @@ continues the file that is not full yet. Every attempt has names of its own; tho
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +27,9 @@ STAGED = ".staged"
 """The folder, beside those of readers, for files that are not published."""
 WORTH_SHARING = 8 * files.ROWS
 """From twice so many results of one reader on, several tasks stage them."""
+
+_FLUSHED_AT_ONCE, _OPEN_AT_ONCE = 4, 32
+"""How many files of a reader are written to disk side by side, and how many may wait for that."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,20 @@ def _written(
     places: Ints,
     waiting: int,
 ) -> list[StagedFile]:
-    """Write these files; `table` has their rows and no others, `last` those that the first file of all has already."""
-    parts = []
-    for number, (begin, end) in enumerate(cuts):
-        part = StagedFile(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
-        rows = table.slice(begin - cuts[0][0], end - begin)
-        files.write(rows if begin or last is None else files.joined([last, rows]), part.name, waiting)
-        parts.append(part)
+    """Write these files; `table` has their rows and no others, `last` those that the first file of all has already.
+    While one goes to disk, the next ones are made."""
+    parts, waiting_for_disk = list[StagedFile](), deque[Future[None]]()
+    with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as threads:
+        for number, (begin, end) in enumerate(cuts):
+            part = StagedFile(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
+            rows = table.slice(begin - cuts[0][0], end - begin)
+            whole = rows if begin or last is None else files.joined([last, rows])
+            waiting_for_disk.append(threads.submit(files.begin(whole, part.name, waiting)))
+            if len(waiting_for_disk) > _OPEN_AT_ONCE:
+                waiting_for_disk.popleft().result()
+            parts.append(part)
+        for written in waiting_for_disk:
+            written.result()
     return parts
 
 

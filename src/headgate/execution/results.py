@@ -11,6 +11,7 @@ import numpy as np
 from headgate.columns.narrow import positions_of, renumbered, used
 from headgate.columns.sorting import Ints, repeated, same
 from headgate.labels import Rules
+from headgate.loops.merging import MERGED, merge
 from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
@@ -96,13 +97,8 @@ def _by_instants(keys: Sequence[Ints], sizes: Sequence[int]) -> Ints | None:
     None if results of several batches have one instant, and the tuples of their rows must decide."""
     if not keys:
         return None
-    order = np.lexsort(keys[::-1])
-    batch = np.repeat(np.arange(len(sizes)), sizes)[order]
-    meet = batch[1:] != batch[:-1]
-    for key in keys:
-        ordered = key[order]
-        meet &= ordered[1:] == ordered[:-1]
-    return None if meet.any() else order
+    order, other = np.empty((2, len(keys[0])), np.int64)
+    return order if merge(np.stack(keys), np.cumsum(sizes), order, other) == MERGED else None
 
 
 def moments_of(view: View, batch: BlockResults) -> Ints:

@@ -31,8 +31,10 @@ _REPEATED = [_LABEL, _BLOCK]
 
 def table_of(result_batch: ResultBatch, address: Address) -> pa.Table:
     """The rows as the reader at this address sees them."""
-    kinds = pa.array(shown_kinds(result_batch.kinds, address.named), pa.string())
-    labels = pa.DictionaryArray.from_arrays(pa.array(result_batch.labels.astype(np.int32)), kinds)
+    shown = shown_kinds(result_batch.kinds, address.named)
+    texts = {text: number for number, text in enumerate(dict.fromkeys(shown))}  # several may look the same
+    numbers = np.array([texts[text] for text in shown], np.int32)[result_batch.labels]
+    labels = pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(list(texts), pa.string()))
     times = pa.array(result_batch.times, pa.timestamp("ms", "UTC"))
     own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(result_batch.blocks.astype(np.int8))}
     return pa.table([*own.values(), *result_batch.values], names=[*own, *address.columns[: len(result_batch.values)]])
@@ -62,9 +64,7 @@ def write(table: pa.Table, name: str, folder: int) -> None:
 def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
     """Writes rows to a file, whose bytes follow from the rows alone: of the labels, only those that occur are in it, in
     the order in which they do. The file has its name once it is on disk: the returned function waits for that."""
-    at = table.column_names.index(_LABEL)
-    labels = table.column(at).cast(pa.string()).combine_chunks().dictionary_encode()
-    rows = table.set_column(at, _LABEL, labels).combine_chunks()
+    rows = table.set_column(table.column_names.index(_LABEL), _LABEL, _in_order(table.column(_LABEL)))
     # plain encoding: these files are read whole, so dictionaries and statistics cost more than they save
     options = {"compression": "snappy", "use_dictionary": _REPEATED, "write_statistics": False}
     file = open(new_file(f"{name}.new", folder), "wb")  # noqa: SIM115
@@ -81,6 +81,18 @@ def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
         os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
 
     return finish
+
+
+def _in_order(labels: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The labels with a dictionary of those that occur, in the order in which they do."""
+    whole = labels.combine_chunks()
+    numbers, texts = whole.indices.to_numpy(), whole.dictionary
+    first = np.full(len(texts), len(numbers))
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # of several places the last one stays
+    there = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(numbers))]
+    places = np.zeros(len(texts), np.int32)
+    places[there] = np.arange(len(there))
+    return pa.DictionaryArray.from_arrays(pa.array(places[numbers]), texts.take(pa.array(there)))
 
 
 def read(name: str, folder: int) -> pa.Table:

@@ -54,13 +54,13 @@ class StagedFiles:
 
     rows: how many rows the reader has before them
     lost: the last file, if it is not as it was written, and what happened to it
-    name: what the names of their files begin with; one more file of this name holds the exact labels
+    labels: the files that hold the exact labels of all their new rows, in order
     """
 
     parts: Sequence[StagedFile]
     rows: int
     lost: tuple[str, str] | None = None
-    name: str = ""
+    labels: tuple[str, ...] = ()
 
 
 def labels_file(name: str) -> str:
@@ -149,23 +149,29 @@ class Staging:
 
 def stage_there(work: Staging) -> StagedFiles:
     """In a task: read the results, put them in order, write the reader's files."""
-    (parts, order), query, kinds = work.gathering.ordered(), work.gathering.query, work.gathering.kinds
+    gathering, query, kinds = work.gathering, work.gathering.query, work.gathering.kinds
     folder, name = ResultFolder(work.folder), f"{work.name}-{secrets.token_hex(4)}"
-    nothing = files.table_of(joined(query, parts, order[:0], kinds), work.address)
+    parts = gathering.chosen()
+    nothing = files.table_of(joined(query, parts, np.empty(0, np.int64), kinds), work.address)
     with folder.reporting(work.place):
         last, start, lost = _last_file(folder, work.place, work.before, nothing)
-    cuts = files.file_ranges(start, len(order))
+    cuts = files.file_ranges(start, sum(map(len, parts)))
     cuts = cuts[work.share * len(cuts) // work.shares : (work.share + 1) * len(cuts) // work.shares]
+    if not cuts:
+        return StagedFiles([], start, lost)
+    first, end = cuts[0][0], cuts[-1][1]
+    own = joined(query, *gathering.between(parts, first, end), kinds)
     with folder.reporting(STAGED), folder.inside(STAGED) as here:
-        if work.share == 0:
-            labels = np.concatenate([part.labels for part in parts])[order]
-            files.write_labels(labels, kinds, labels_file(name), here)
-        own = order[cuts[0][0] : cuts[-1][1]] if cuts else order[:0]
-        table = files.table_of(joined(query, parts, own, kinds), work.address)
-        written = _written(cuts, table, last, start, name, np.arange(len(order)), here)
-    return StagedFiles(written, start, lost, name)
+        files.write_labels(own.labels, kinds, labels_file(name), here)
+        table = files.table_of(own, work.address)
+        written = _written(cuts, table, last, start, name, np.arange(end), here)
+    return StagedFiles(written, start, lost, (labels_file(name),))
 
 
 def together(shares: Sequence[StagedFiles]) -> StagedFiles:
     """What all shares of a reader's results have staged."""
-    return replace(shares[0], parts=[part for share in shares for part in share.parts])
+    return replace(
+        shares[0],
+        parts=[part for share in shares for part in share.parts],
+        labels=tuple(file for share in shares for file in share.labels),
+    )

@@ -20,6 +20,7 @@ from headgate.egress.folder import known_file, new_file
 from headgate.egress.sinks import Address, shown_kinds
 from headgate.labels import Label
 from headgate.labels.plain import labels_of, plain_labels
+from headgate.loops.dictionary import by_occurrence
 from headgate.model.results import ResultBatch
 
 ROWS = 16_384
@@ -65,8 +66,15 @@ def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
     """Writes rows to a file, whose bytes follow from the rows alone: of the labels, only those that occur are in it, in
     the order in which they do. The file has its name once it is on disk: the returned function waits for that."""
     rows = table.set_column(table.column_names.index(_LABEL), _LABEL, _in_order(table.column(_LABEL)))
-    # plain encoding: these files are read whole, so dictionaries and statistics cost more than they save
-    options = {"compression": "snappy", "use_dictionary": _REPEATED, "write_statistics": False}
+    # These files are read whole, so dictionaries and statistics cost more than they save. Whole numbers are written as
+    # their differences, which are small already.
+    whole = [x.name for x in rows.schema if _is_whole(x.type) and x.name not in _REPEATED]
+    options = {
+        "compression": {x: "none" if x in whole else "snappy" for x in rows.column_names},
+        "use_dictionary": _REPEATED,
+        "column_encoding": dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
+        "write_statistics": False,
+    }
     file = open(new_file(f"{name}.new", folder), "wb")  # noqa: SIM115
     try:
         pq.write_table(rows, file, row_group_size=ROWS, **options)
@@ -83,16 +91,17 @@ def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
     return finish
 
 
+def _is_whole(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) or (pa.types.is_integer(type_) and type_.bit_width >= 32))
+
+
 def _in_order(labels: pa.ChunkedArray) -> pa.DictionaryArray:
     """The labels with a dictionary of those that occur, in the order in which they do."""
     whole = labels.combine_chunks()
     numbers, texts = whole.indices.to_numpy(), whole.dictionary
-    first = np.full(len(texts), len(numbers))
-    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # of several places the last one stays
-    there = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(numbers))]
-    places = np.zeros(len(texts), np.int32)
-    places[there] = np.arange(len(there))
-    return pa.DictionaryArray.from_arrays(pa.array(places[numbers]), texts.take(pa.array(there)))
+    found, (places, order) = np.empty(len(numbers), np.int32), np.full((2, len(texts)), -1, np.int32)
+    count = by_occurrence(numbers, found, places, order)
+    return pa.DictionaryArray.from_arrays(pa.array(found), texts.take(pa.array(order[:count])))
 
 
 def read(name: str, folder: int) -> pa.Table:

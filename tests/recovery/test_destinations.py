@@ -45,8 +45,9 @@ def test_results_that_one_sink_gets_again_after_a_crash_are_counted(
         raise _Killed
 
     pipeline = bench.begin(*sinks)
-    with monkeypatch.context() as patched, pytest.raises(_Killed):
-        patched.setattr(Pipeline, "_deliver", killed)
+    monkeypatch.setattr(Pipeline, "_deliver", killed)
+    with pytest.raises(_Killed):
         bench.take("s", ("nurse", 1), ("nurse", 2))
+    monkeypatch.undo()
     pipeline.close()
     assert list(bench.begin(*sinks).counts.results.values()) == [2]

@@ -92,7 +92,7 @@ def test_readers_can_go_on_as_soon_as_the_server_is_ready(tmp_path: Path) -> Non
         shepherd.close()
         restored = []
         for level, sink in levels.sinks.items():
-            sink.restore = lambda *_, level=level, **__: restored.append(level)  # type: ignore[method-assign, misc]
+            sink.restore = lambda *_, level=level, **__: restored.append(level)  # type: ignore[method-assign]
         levels.setting = replace(levels.setting, start=start)
         levels.open_up()
         assert set(restored) == {None, Level("U"), Level("S")}

@@ -43,7 +43,7 @@ _NOTES = [
     "The engine keeps these sources apart: windows wait for order, and selections without a window do not.",
     "Q3 with Q4 and Q5 goes beyond the paper (bp > 50 follows from bp > 120), but a plan has one set of streams.",
     "Queries of two levels share nothing in any architecture: a plan has one level.",
-    "In the trusted processor subscribers of several levels share the plan of one query; apart, each level computes it.",
+    "Trusted: subscribers of several levels share the plan of one query. Apart: each level computes it for its own.",
 ]
 
 

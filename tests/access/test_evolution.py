@@ -108,6 +108,18 @@ def test_a_replacement_that_readers_cannot_follow_is_refused(sqlite_system: Syst
     assert dict(described(sqlite_system, "QUERY q"))["text"] == "SELECT * FROM s"
 
 
+def test_a_replacement_keeps_the_mode(sqlite_system: System) -> None:
+    """Readers of a cumulative query are served by level: their subscriptions would be others."""
+    sqlite_system.run(WARD)
+    sqlite_system.run("ALTER STREAM s ALLOW CUMULATIVE; CREATE QUERY shared CUMULATIVE AS SELECT a FROM s")
+    says = "cannot replace query root.q: it is exact, and the new one is cumulative "
+    with pytest.raises(Conflict, match=says):
+        sqlite_system.run("CREATE OR REPLACE QUERY q CUMULATIVE AS SELECT * FROM s")
+    says = "cannot replace query root.shared: it is cumulative, and the new one is exact "
+    with pytest.raises(Conflict, match=says):
+        sqlite_system.run("CREATE OR REPLACE QUERY shared AS SELECT a FROM s")
+
+
 def test_a_replacement_needs_the_rights_of_a_new_query(sqlite_system: System) -> None:
     system = sqlite_system
     system.run(WARD)

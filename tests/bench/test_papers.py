@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.bench import BENCHES
-from headgate.bench.harness import Plot, Progress, Report
+from headgate.bench.harness import Plot, Progress, Report, Row
 from headgate.bench.papers import PAPERS, papers, span
 from headgate.bench.sharing import TABLE_2
 
@@ -49,7 +49,7 @@ def test_pages_have_ours_beside_theirs_and_name_what_could_not_be_run(
 
 
 def test_a_span_is_of_the_rows_that_are_meant() -> None:
-    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": None, "b": "x"}, {"a": 3.25, "b": "x"}]
+    rows: list[Row] = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": None, "b": "x"}, {"a": 3.25, "b": "x"}]
     assert span("a", "ns", b="x")(Report("r", rows)) == "1 to 3.25 ns"
 
 

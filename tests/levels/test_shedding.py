@@ -213,5 +213,5 @@ def test_what_was_shed_stays_shed_after_a_restart_of_the_server(tmp_path: Path, 
             levels.take("numbers", ("TRUE AT S", number))
         scene.dead.clear()
         shepherd.drain()
-        found = [n for (n,) in levels.received("uS", "qS")]
+        found = [int(str(n)) for (n,) in levels.received("uS", "qS")]
         assert found == sorted(set(found)) and 0 in found and 8 in found and len(found) < 9

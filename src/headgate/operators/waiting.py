@@ -34,6 +34,8 @@ class Waiting:
     def __init__(self, store: TupleStore) -> None:
         self._store = store
         self._runs: list[_Run] = []
+        self._found: dict[tuple[int, int], Ints] = {}
+        """What was asked for since runs changed last: view groups mostly have the same watermarks."""
         self.latest = NO_TIME
 
     def add(self, tuples: Ints, latest: Ints | None = None) -> None:
@@ -42,6 +44,7 @@ class Waiting:
         if len(tuples):
             tuples = self._store.in_order(tuples)
             self._runs.append(_Run(tuples, self._store.numbers(TIME)[tuples]))
+            self._found = {}
         last = tuples[-1:] if latest is None else latest
         if len(last):
             self.latest = max(self.latest, int(self._store.numbers(TIME)[last[0]]))
@@ -52,6 +55,11 @@ class Waiting:
 
     def between(self, since: int, until: int) -> Ints:
         """The tuples with times in [since, until), in order."""
+        if (since, until) not in self._found:
+            self._found[since, until] = self._between(since, until)
+        return self._found[since, until]
+
+    def _between(self, since: int, until: int) -> Ints:
         parts = []
         for run in self._runs:
             first, end = np.searchsorted(run.times, [since, until]).tolist()
@@ -63,6 +71,7 @@ class Waiting:
 
     def keep(self, watermarks: Sequence[int], seen: Sequence[Bools]) -> None:
         """Keep the tuples that still wait for a view group: `watermarks` and the visibility rows that it sees."""
+        self._found = {}
         groups = sorted(zip(watermarks, seen, strict=True), key=lambda x: -x[0])
         for number, run in enumerate(self._runs):
             first, last = int(run.times[0]), int(run.times[-1])
@@ -92,4 +101,5 @@ class Waiting:
 
     def changed(self) -> None:
         """Visibility has changed: look through all runs again."""
+        self._found = {}
         self._runs = [_Run(run.tuples, run.times) for run in self._runs]

@@ -7,32 +7,32 @@ from headgate.execution.tasks.lanes import Lanes
 NAMES = [("s.k", number) for number in range(8)]
 
 
-def test_partitions_are_dealt_out_evenly_and_stay() -> None:
+def test_partitions_are_assigned_evenly_and_stay() -> None:
     lanes = Lanes()
-    dealt = lanes.dealt(NAMES, 2)
-    assert dealt == [NAMES[:4], NAMES[4:]]
+    assigned = lanes.assigned(NAMES, 2)
+    assert assigned == [NAMES[:4], NAMES[4:]]
     lanes.note(dict.fromkeys(NAMES, 1.0))
-    assert lanes.dealt(NAMES, 2) == dealt
-    assert [len(own) for own in lanes.dealt(NAMES, 3)] == [3, 3, 2]
+    assert lanes.assigned(NAMES, 2) == assigned
+    assert [len(own) for own in lanes.assigned(NAMES, 3)] == [3, 3, 2]
 
 
 def test_there_are_no_more_lanes_than_partitions() -> None:
-    assert Lanes().dealt(NAMES[:1], 4) == [NAMES[:1]]
+    assert Lanes().assigned(NAMES[:1], 4) == [NAMES[:1]]
 
 
 def test_partitions_move_from_a_busy_lane_to_an_idle_one() -> None:
     lanes = Lanes()
-    lanes.dealt(NAMES, 2)
+    lanes.assigned(NAMES, 2)
     lanes.note({NAMES[0]: 1.0, NAMES[1]: 1.0, NAMES[2]: 1.0, NAMES[3]: 1.0})
-    one, other = lanes.dealt(NAMES, 2)
+    one, other = lanes.assigned(NAMES, 2)
     assert len(set(one) & set(NAMES[:4])) == len(set(other) & set(NAMES[:4])) == 2
     assert sorted(one + other) == NAMES
 
 
 def test_partitions_stay_if_a_lane_is_busy_for_a_moment_or_with_one_partition() -> None:
     lanes = Lanes()
-    dealt = lanes.dealt(NAMES, 2)
+    assigned = lanes.assigned(NAMES, 2)
     lanes.note({NAMES[0]: 0.2, NAMES[1]: 0.2})
-    assert lanes.dealt(NAMES, 2) == dealt
+    assert lanes.assigned(NAMES, 2) == assigned
     lanes.note({NAMES[0]: 9.0})
-    assert lanes.dealt(NAMES, 2) == dealt
+    assert lanes.assigned(NAMES, 2) == assigned

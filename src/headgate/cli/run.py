@@ -259,6 +259,8 @@ def _process(
     client = RunClient(headgate, place.token(), everyone=everyone)
     if not everyone:
         logs.silence()
+    for line in client.left_alone():
+        say(line, err=True)
     if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
     home = client.home(place.home)

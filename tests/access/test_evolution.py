@@ -167,8 +167,8 @@ def test_describe_tells_each_caller_what_it_may_see(sqlite_system: System) -> No
     system = sqlite_system
     system.run(WARD)
     system.run(
-        """CREATE STREAM full (at TIMESTAMP, pat INT, label STRING, level STRING, name STRING LABEL 'doctor')
-        EVENT TIME at LATENESS 90 SECONDS SKEW 1 MINUTE DELAY 1500 MILLISECONDS LABEL FROM label LEVEL FROM level
+        """CREATE STREAM full (at TIMESTAMP, pat INT, label STRING, lev STRING, name STRING LABEL 'doctor')
+        EVENT TIME at LATENESS 90 SECONDS SKEW 1 MINUTE DELAY 1500 MILLISECONDS LABEL FROM label LEVEL FROM lev
         LABEL 'nurse' SEMANTICS WEAK ALLOW CUMULATIVE
         SOURCE kafka (subscribe = 'beats', "kafka.sasl.password" = 'it is a secret', path = 's3a://me:pw@bucket');
         GRANT VIEW OBJECT ON STREAM full TO nurse"""
@@ -179,11 +179,11 @@ def test_describe_tells_each_caller_what_it_may_see(sqlite_system: System) -> No
         ("column", "at TIMESTAMP"),
         ("column", "pat INT"),
         ("column", "label STRING"),
-        ("column", "level STRING"),
+        ("column", "lev STRING"),
         ("column", "name STRING LABEL 'doctor'"),
         ("event time", "at"),
         ("label from", "label"),
-        ("level from", "level"),
+        ("level from", "lev"),
         ("lateness", "90 SECONDS"),
         ("skew", "1 MINUTE"),
         ("delay", "1500 MILLISECONDS"),

@@ -118,7 +118,9 @@ def test_who_may_know_is_told_what_waits(ward: Ward) -> None:
 
     names = [f"root.{x} waits: root.beats is published to a server" for x in ("both", "recent")]
     assert told(ward.system.root, everyone=True) == names
-    assert told(ward.ned) == [f"root.{x} waits: a stream that it reads is published to a server" for x in ("both", "recent")]
+    assert told(ward.ned) == [
+        f"root.{x} waits: a stream that it reads is published to a server" for x in ("both", "recent")
+    ]
     assert told(ward.cara) == [] == told(ward.system.root)
 
 

@@ -259,8 +259,7 @@ def _process(
     client = RunClient(headgate, place.token(), everyone=everyone)
     if not everyone:
         logs.silence()
-    for line in client.left_alone():
-        say(line, err=True)
+    _tell(client.left_alone())
     if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
     home = client.home(place.home)
@@ -319,7 +318,11 @@ def _process(
 
 def _warn(client: RunClient, work: Processing) -> None:
     warnings = [*work.warnings(), *client.news(work.news())]
-    for line in (*work.notices(), *(f"warning: {x}" for x in warnings)):
+    _tell((*work.notices(), *(f"warning: {x}" for x in warnings)))
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
         say(line, err=True)
 
 

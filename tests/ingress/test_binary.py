@@ -50,7 +50,7 @@ def test_what_is_not_base64_is_rejected() -> None:
 
 
 def test_senders_publish_bytes() -> None:
-    assert read_json(STREAM, b'{"x": "AP8="}\n{}\n', 9).column("x").to_pylist() == [b"\x00\xff", None]
+    assert read_json(STREAM, b'{"x": "AP8="}\n{}\n', 9).table.column("x").to_pylist() == [b"\x00\xff", None]
     with pytest.raises(MalformedRows):
         read_json(STREAM, b'{"x": "AP8"}\n', 9)
     for type_ in (pa.binary(), pa.large_binary()):
@@ -58,7 +58,7 @@ def test_senders_publish_bytes() -> None:
         table = pa.table({"x": pa.array([b"\x00\xff", None], type_)})
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        assert read_arrow(STREAM, bytes(sink.getvalue()), 9).column("x").to_pylist() == [b"\x00\xff", None]
+        assert read_arrow(STREAM, bytes(sink.getvalue()), 9).table.column("x").to_pylist() == [b"\x00\xff", None]
 
 
 def test_parquet_holds_bytes(tmp_path: Path) -> None:

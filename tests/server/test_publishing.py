@@ -70,6 +70,14 @@ def test_a_wrong_row_is_named_and_nothing_is_taken(server: Server, line: str, re
     assert server.parts.ingress.rows == before
 
 
+def test_a_wrong_row_has_the_number_of_its_line_whatever_is_wrong(server: Server) -> None:
+    for wrong in ('{"t": "%s", "i": "x"}' % T, '{"i": 1}', '{"t": "9999-01-01T00:00:00Z"}'):
+        (found,) = rows(send(server, f'{{"t": "{T}"}}\n\n{wrong}\n'.encode()))
+        assert found["row"] == 3
+    body = b'\n{"a": 1, "lev": "U"}\n\n{"a": 2, "lev": "S"}\n'
+    assert [x["row"] for x in rows(send(server, body, path="/v1/streams/root.levelled/tuples"))] == [4]
+
+
 def arrow(table: pa.Table, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, **options) as writer:

@@ -33,8 +33,10 @@ from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
+from headgate.realtime.governor import LONGEST, PIECE, warm
 from headgate.realtime.handler import Sample
 from headgate.realtime.settings import OPEN, STRICT, Approach
+from headgate.recovery.costs import Costs
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.timekeeper import DEADLINES, Timekeeper
@@ -45,7 +47,9 @@ SECONDS, OPEN_SECONDS, QUICK_SECONDS = 600.0, 120.0, 15.0
 EVERY = 0.5
 """How often, in seconds, a batch of each stream comes."""
 _DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))
-_TEXT = "SELECT k, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m FROM {} [ROWS 200] GROUP BY k"
+_TEXT = (
+    "SELECT a.k, COUNT(*) AS n, SUM(b.v) AS s FROM {0} [ROWS 1000] a, {0} [ROWS 1000] b WHERE a.k = b.k GROUP BY a.k"
+)
 _COLUMNS = (("k", Type.INT), ("v", Type.INT))
 _SETTLED = 80.0
 _PROMISE = 5.0
@@ -99,6 +103,7 @@ def run(quick: bool, progress: Progress) -> Report:
     seconds = (QUICK_SECONDS, QUICK_SECONDS) if quick else (SECONDS, OPEN_SECONDS)
     progress.expect(3)
     progress.step("how fast the query is")
+    warm()
     rate = capacity()
     outcomes = []
     for approach, length in zip((STRICT, OPEN), seconds, strict=True):
@@ -182,20 +187,21 @@ def _tuples(rng: np.random.Generator, count: int) -> pa.Table:
     )
 
 
-def capacity(batch: int = 500, batches: int = 12) -> float:
-    """Tuples a second that one query takes, in batches of about the size that the governor cuts; the median."""
-    snapshot, rng, times = _snapshot(LEVELS[:1]), np.random.default_rng(0), list[float]()
+def capacity(batches: int = 30) -> float:
+    """Tuples a second that one query takes, in batches of the size that the governor cuts."""
+    snapshot, rng, costs = _snapshot(LEVELS[:1]), np.random.default_rng(0), Costs()
     with tempfile.TemporaryDirectory() as folder:
         pipeline, _ = _pipeline(Path(folder), snapshot, None)
         try:
             for number in range(batches):
-                table = _tuples(rng, batch)
-                begun = time.perf_counter()
+                table = _tuples(rng, (200, 400, 800)[number % 3])
+                begun = time.perf_counter_ns()
                 pipeline.take("U", number, table)
-                times.append(time.perf_counter() - begun)
+                costs.measured(len(table), time.perf_counter_ns() - begun)
         finally:
             pipeline.close()
-    return batch / float(np.median(times[2:]))
+    piece = costs.tuples_in(PIECE, LONGEST // 2)
+    return 1e9 * piece / costs.estimate(piece)
 
 
 def measure(approach: Approach, rate: float, seconds: float) -> Outcome:
@@ -204,7 +210,6 @@ def measure(approach: Approach, rate: float, seconds: float) -> Outcome:
         pipeline, mailbox = _pipeline(Path(folder), _snapshot(LEVELS), Governing(approach, seed=1))
         timekeeper = Timekeeper(pipeline, Path(folder) / DEADLINES)
         try:
-            pipeline.work()  # loads what is compiled, before time counts
             timekeeper.start()
             _send(pipeline, mailbox, rate, seconds)
         finally:

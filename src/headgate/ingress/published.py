@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from headgate.columns.sorting import Ints
 from headgate.errors import SourceError
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.records import Form, pieces
@@ -21,6 +22,7 @@ from headgate.ingress.text_files import as_lines, json_rows
 from headgate.ingress.text_formats import Text
 from headgate.ingress.validation import Ingress
 from headgate.labels import Label, Level, Rules
+from headgate.model.limits import Limits
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
@@ -65,14 +67,24 @@ class TooManyRows(SourceError):
     pass
 
 
-def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
+@dataclass(frozen=True)
+class PublishedRows:
+    """The rows of a request, and the number of each in the request, from 1 (JSON lines: the number of its line)."""
+
+    table: pa.Table
+    numbers: Ints
+
+
+def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> PublishedRows:
     text, wrong, tables, lines = Text(descriptor, True, Form()), Wrong(), [_schema(descriptor).empty_table()], 0
+    numbers = [np.empty(0, np.int64)]
     for piece in pieces(io.BytesIO(body), text.form):
         if piece.too_long:
             raise _whole("a line is too long")
         found = json_rows(text.columns, as_lines(piece.lines))
         for place in np.flatnonzero(found.rejected).tolist():
             wrong.add(lines + place + 1, found.why(place))
+        numbers.append(lines + 1 + np.flatnonzero(~found.bad))
         lines += len(found.bad)
         if lines > most:
             raise _too_many(most)
@@ -80,10 +92,10 @@ def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
         tables.append(table.filter(pa.array(~found.bad)))
     if wrong.total:
         raise MalformedRows(wrong)
-    return pa.concat_tables(tables)
+    return PublishedRows(pa.concat_tables(tables), np.concatenate(numbers))
 
 
-def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
+def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> PublishedRows:
     try:
         plain = all(map(_is_plain, _messages(body)))
         reader = pa.ipc.open_stream(pa.BufferReader(body))
@@ -100,7 +112,7 @@ def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error, EOFError):
         raise _whole("it is not an Arrow stream") from None
-    return _shaped(descriptor, table)
+    return PublishedRows(_shaped(descriptor, table), np.arange(1, table.num_rows + 1))
 
 
 def _shaped(descriptor: StreamDescriptor, table: pa.Table) -> pa.Table:
@@ -194,17 +206,19 @@ def _field(data: bytes, table: int, number: int) -> int:
     return table + int(offset) if offset else 0
 
 
-def check_tuples(descriptor: StreamDescriptor, rules: Rules, level: Level, table: pa.Table, now: int) -> None:
-    """Refuses rows that ingress would reject (no event time, an unreadable label), and rows with a level that the
-    sender's level does not dominate."""
+def check_tuples(
+    descriptor: StreamDescriptor, rules: Rules, level: Level, found: PublishedRows, now: int, limits: Limits
+) -> None:
+    """Refuses rows that ingress would reject (a text that is too long, no event time, an unreadable label), and rows
+    with a level that the sender's level does not dominate."""
     labels: list[Label] = []
 
     def number(label: Label) -> int:
         labels.append(label)
         return len(labels) - 1
 
-    numbered = table.append_column(_ROW, pa.array(np.arange(1, table.num_rows + 1)))
-    batch, rejected = Ingress(descriptor, rules, number).take(numbered, now)
+    numbered = found.table.append_column(_ROW, pa.array(found.numbers))
+    batch, rejected = Ingress(descriptor, rules, number, limits).take(numbered, now)
     wrong = Wrong()
     for part in rejected:
         for row, detail in zip(part.rows, part.details or [""] * len(part.rows), strict=True):
@@ -217,7 +231,7 @@ def check_tuples(descriptor: StreamDescriptor, rules: Rules, level: Level, table
     if above.any() and not wrong.total:
         for place in np.flatnonzero(above[batch.labels]).tolist():
             high = ", ".join(map(str, brought[int(batch.labels[place])]))
-            wrong.add(place + 1, f"its level {high} is not dominated by yours, {level}")
+            wrong.add(int(found.numbers[place]), f"its level {high} is not dominated by yours, {level}")
     if wrong.total:
         raise MalformedRows(wrong)
 

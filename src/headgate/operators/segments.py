@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headgate.columns.narrow import narrow_table, widened_table
 from headgate.columns.sorting import Bools, Ints
 from headgate.model.times import BEGINNING
 from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Program
@@ -86,7 +87,7 @@ class Segments:
         """Continue with segments that were written; returns the slots of their tuples."""
         found = [np.empty(0, np.int64)]
         for name in names:
-            table = _fitted(read(name), self._store.program, self._store.schema)
+            table = _fitted(widened_table(read(name)), self._store.program, self._store.schema)
             found.append(self._store.add(_known(table, numbers)))
             if len(found[-1]):
                 self._segments.append(self._segment(name, found[-1]))
@@ -137,7 +138,7 @@ class Segments:
         table = self._store.table(slots)
         table = _with_rows(table, identities[table.column(VISIBILITY).to_numpy()])
         streams = json.dumps(self._store.program.streams).encode()
-        return self._segment(write(table.replace_schema_metadata({_STREAMS: streams})), slots)
+        return self._segment(write(narrow_table(table.replace_schema_metadata({_STREAMS: streams}))), slots)
 
     def _segment(self, name: str, slots: Ints) -> Segment:
         arrivals = self._store.numbers(ARRIVAL)[slots]

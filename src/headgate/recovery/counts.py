@@ -32,6 +32,8 @@ class RunCounts:
     ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """By user, stream and reason: queries that ended before their streams did."""
     withheld: int = 0
+    left_out: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By level and stream: tuples that the level went without because too many waited for it."""
     due: tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]] = ((), ())
     """The queries with deadlines, and the levels in the last control period."""
 

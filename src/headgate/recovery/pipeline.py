@@ -1,7 +1,8 @@
 """A pipeline: takes batches of tuples and delivers every subscriber's results exactly once, whatever is interrupted.
 
-Delivery is two-phase. A batch is committed when its state is written, with its results in it; then the results are
-delivered under the rights of that moment, and the delivery is recorded. After a crash the pipeline continues from the
+Delivery is two-phase. A batch is committed when the manifest of its version is written; its results are in the version
+then, or staged in sinks that keep them. Then the results are delivered under the rights of that moment, and the
+delivery is recorded. After a crash the pipeline continues from the
 newest state: batches it contains are not taken again, and its results, unless their delivery is recorded, are delivered
 in place of whatever part of them was already written.
 """
@@ -298,9 +299,10 @@ class Pipeline:
             if found is None:
                 return governor.next_quantum(now) / 1e9
             number, live, piece = found
+            begun = self._tick()  # what was decided before is not part of the work
             self._finish(snapshot, self._work_on(live, piece))
             done = self._tick()
-            self._live.done(done, number, live, piece, done - now)
+            self._live.done(done, number, live, piece, done - begun)
             self.counts.due = self._live.status()
             return done / 1e9
 
@@ -649,7 +651,7 @@ class Pipeline:
         """Drops what is kept for subscribers who have left, and sends notices about subscriptions, even if no batch
         comes."""
         snapshot = self._snapshots.snapshot()
-        if snapshot is not self._kept:
+        if snapshot is not self._kept or self._standings.pending:
             with self._unharmed():
                 news = self._served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._update(snapshot)

@@ -37,6 +37,8 @@ class SubscriptionStatuses:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
+        self._plain: list[list[Any]] | None = None
+        """As `plain` gave it, as long as nothing changes: every version stores it."""
 
     def update(self, snapshot: CatalogSnapshot) -> None:
         """Records what has changed since the last snapshot."""
@@ -55,7 +57,7 @@ class SubscriptionStatuses:
                 self._new.append(replace(standing, word="continues", why=AGAIN))
             if standing.word and known is not None:  # it is told of a change when it receives results again
                 now[key] = replace(standing, revision=known.revision)
-        self._known = now
+        self._known, self._plain = now, None
 
     @property
     def pending(self) -> bool:
@@ -89,12 +91,15 @@ class SubscriptionStatuses:
         return result_batches, [Notice(x.outgoing, x.word, x.why) for x in (*new, *near)]
 
     def plain(self) -> list[list[Any]]:
-        return [
-            [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why, x.revision]
-            for x in self._known.values()
-        ]
+        if self._plain is None:
+            self._plain = [
+                [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why, x.revision]
+                for x in self._known.values()
+            ]
+        return self._plain
 
     def restore(self, plain: Sequence[Sequence[Any]]) -> None:
+        self._plain = None
         self._known = {
             (name, query): SubscriptionStatus(name, query, stream, outgoing_of(out), owner, word, why, *revision)
             for name, query, stream, out, owner, word, why, *revision in plain

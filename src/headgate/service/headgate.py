@@ -8,7 +8,7 @@ audit records with its changes. A refused request changes nothing and leaves a r
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -394,6 +394,17 @@ class Headgate:
         that was not requested before."""
         with self._lock, self._transaction():
             self._sessions.touch(self._sessions.find(token))
+
+    def use_all(self, tokens: Iterable[str]) -> set[str]:
+        """As `use`, for many sessions at once; returns the tokens whose session has ended."""
+        ended = set[str]()
+        with self._lock, self._transaction():
+            for token in tokens:
+                try:
+                    self._sessions.touch(self._sessions.find(token))
+                except AuthenticationFailed:
+                    ended.add(token)
+        return ended
 
     def session_of(self, token: str) -> str:
         """The name of this session for people and in the audit trail."""

@@ -329,4 +329,5 @@ def descriptor_of(stream: r.Object) -> StreamDescriptor:
         skew if definition.event_time else None,
         definition.table,
         definition.delay,
+        definition.overload,
     )

@@ -18,6 +18,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
 from headgate.cql.deadlines import time_text
+from headgate.cql.overload import REFUSE
 from headgate.errors import NotFound
 from headgate.labels import Semantics
 from headgate.lexing import quote
@@ -105,6 +106,8 @@ def clauses(q: Request, thing: r.Object) -> Iterator[Property]:
     ):
         if milliseconds is not None:
             yield word, time_text(milliseconds)
+    if definition.overload != REFUSE:
+        yield "overload", str(definition.overload)
     if definition.label != "TRUE":
         yield "label", definition.label
     if definition.semantics != Semantics.STRONG:

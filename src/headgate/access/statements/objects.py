@@ -18,6 +18,7 @@ from headgate.access.definitions import (
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
+from headgate.cql.overload import Shed
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
 from headgate.plan.reserved import is_level, is_reserved
@@ -87,6 +88,8 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
         else:
             q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
         given = SourceDefinition(x.source.format.text, tuple(sorted(dict(x.source.options).items())))
+    if x.overload.shed is Shed.SAMPLE and not 0 < x.overload.percent < 100:
+        raise Conflict(f"cannot take OVERLOAD {x.overload}: a sample is more than 0 and less than 100 percent")
     definition = StreamDefinition(
         columns,
         label=label,
@@ -97,6 +100,7 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
         lateness=x.lateness,
         skew=x.skew,
         delay=x.delay,
+        overload=x.overload,
         cumulative=x.cumulative,
         table=isinstance(x, s.CreateTable),
     )

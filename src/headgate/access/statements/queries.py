@@ -147,6 +147,11 @@ def _replace(
         raise Conflict(
             f"cannot replace {shown(query)}: its output is called {quote(output.name)}", position=name.position
         )
+    if new.cumulative != before.cumulative:  # readers of the one share windows, readers of the other do not
+        raise Conflict(
+            f"cannot replace {shown(query)}: it is {_mode(before)}, and the new one is {_mode(new)}",
+            hint="drop it and create it anew",
+        )
     kept = output.stream.columns
     if [(x.name, x.type) for x in columns[: len(kept)]] != [(x.name, x.type) for x in kept]:
         words = ", ".join(f"{quote(x.name)} {x.type}" for x in kept)
@@ -161,6 +166,10 @@ def _replace(
     objects.redefine(q.state, query, definition)
     _stop_without_consent(q, output)
     return Result(f"{shown(query)} replaced, with output {shown(output)}")
+
+
+def _mode(definition: QueryDefinition) -> str:
+    return "cumulative" if definition.cumulative else "exact"
 
 
 def _stop_without_consent(q: Request, output: r.Object) -> None:

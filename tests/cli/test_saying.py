@@ -121,6 +121,13 @@ GRANT VIEW OBJECT, READ TUPLE, SUBSCRIBE ON STREAM loud TO small;
 """
 
 
+@pytest.mark.parametrize("group", ["access", "admin", "audit", "cluster", "label", "sendlog"])
+def test_a_group_without_a_command_shows_its_help_in_lines(terminal: Terminal, group: str) -> None:
+    result = terminal.type(group)
+    assert result.exit_code == 2
+    assert "\\n" not in result.output and "\nCommands:\n" in result.output
+
+
 def test_data_with_escapes_is_printed_harmlessly_and_a_query_that_ended_is_in_the_summary_and_in_the_exit_code(
     terminal: Terminal, tmp_path: Path
 ) -> None:

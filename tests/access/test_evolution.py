@@ -230,8 +230,8 @@ def test_the_text_of_a_query_that_lost_a_stream_is_for_nobody(sqlite_system: Sys
     system.run(WARD)
     ann = system.login("ann")
     system.run("DROP STREAM s")
-    assert dict(described(system, "QUERY root.q", ann))["text"] == "it reads streams that you may not see"
-    assert dict(described(system, "QUERY q"))["text"] == "it reads streams that you may not see"
+    assert dict(described(system, "QUERY root.q", ann))["text"] == "a stream that it reads was dropped"
+    assert dict(described(system, "QUERY q"))["text"] == "a stream that it reads was dropped"
 
 
 def test_a_query_and_its_output_of_one_name_are_both_described(sqlite_system: System) -> None:

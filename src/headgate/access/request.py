@@ -232,7 +232,10 @@ class Request:
     def find_role(self, name: Name) -> r.Role:
         found = self.state.roles.get(name.text)
         if found is None:
-            raise NotFound(f"there is no role `{name.text}`", position=name.position)
+            hint = ""
+            if self.state.users.get(name.text) is not None and (self.may_administer() or name.text == self.user):
+                hint = f"{quote(name.text)} is a user: rights are granted to roles, and roles to users"
+            raise NotFound(f"there is no role `{name.text}`", position=name.position, hint=hint)
         return found
 
     def check_level(self, level: Level) -> None:

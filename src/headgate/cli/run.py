@@ -193,6 +193,8 @@ def _text(script: str, name: str) -> str:
         raise HeadgateError(f"cannot read script `{name}`: it is not UTF-8 text", hint="save it as UTF-8") from None
     except OSError as error:
         hint = "give the path of a file, or - for standard input"
+        if " " in script:
+            hint = "for one statement: `headgate show ...`, or `echo ... | headgate run -`"
         raise HeadgateError(
             f"cannot read script `{name}`: {(error.strerror or str(error)).lower()}", hint=hint
         ) from None

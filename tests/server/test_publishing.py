@@ -239,3 +239,21 @@ def test_texts_keep_their_characters(server: Server) -> None:
     text = "naïve \u202e \x1b[31m \U0001f600"
     body = json.dumps({"t": T, "s": text}) + "\n"
     assert send(server, body.encode()).json() == {"rows": 1, "repeat": False}
+
+
+def test_all_wrong_rows_are_named_at_once_whatever_is_wrong_with_them(server: Server) -> None:
+    server.run(
+        """CREATE STREAM mixed (a INT, t TIMESTAMP, lev STRING) EVENT TIME t LEVEL FROM lev SOURCE publish;
+        GRANT VIEW OBJECT, PUBLISH ON STREAM mixed TO sender"""
+    )
+    lines = [
+        {"a": 1, "t": T, "lev": "U"},
+        {"a": 1, "t": T, "lev": "S"},
+        {"a": 1.5, "t": T, "lev": "U"},
+        {"a": 1, "lev": "U"},
+        {"a": 1, "t": T, "lev": "S"},
+    ]
+    body = "".join(f"{json.dumps(x)}\n" for x in lines).encode()
+    found = rows(send(server, body, path="/v1/streams/root.mixed/tuples"))
+    assert [x["row"] for x in found] == [2, 3, 4, 5]
+    assert "is not dominated by yours" in found[0]["message"] and "is not INT" in found[1]["message"]

@@ -96,6 +96,8 @@ def unforeseen(kind: type[BaseException], error: BaseException, trace: Traceback
 def _visibly() -> Iterator[None]:
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is our own help
     except click.ClickException as error:
         error.message = visible(error.message)  # type: ignore[misc]  # it is still what is shown
         raise

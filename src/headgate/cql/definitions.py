@@ -214,7 +214,8 @@ def _clause(
     start = c.token.offset
     found = next((words for words in known if c.take_word(*words.split())), None)
     if found is None:
-        raise c.expected(*(f"`{words}`" for words in known), *others)
+        hint = "LABEL 'TRUE AT C' gives all tuples the level C" if c.at_word("LEVEL") else ""
+        raise c.expected(*(f"`{words}`" for words in known), *others, hint=hint)
     key, value = known[found](c)
     if key in clauses:
         raise fail(c.text, start, f"`{found}` is given twice")

@@ -69,10 +69,12 @@ class TooManyRows(SourceError):
 
 @dataclass(frozen=True)
 class PublishedRows:
-    """The rows of a request, and the number of each in the request, from 1 (JSON lines: the number of its line)."""
+    """The rows of a request that have the form of the stream, the number of each in the request, from 1 (JSON lines:
+    the number of its line), and the rows that have another form."""
 
     table: pa.Table
     numbers: Ints
+    wrong: Wrong = field(default_factory=Wrong)
 
 
 def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> PublishedRows:
@@ -90,9 +92,7 @@ def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> Published
             raise _too_many(most)
         table = pa.table({name: found.columns[name] for name, _ in descriptor.columns})
         tables.append(table.filter(pa.array(~found.bad)))
-    if wrong.total:
-        raise MalformedRows(wrong)
-    return PublishedRows(pa.concat_tables(tables), np.concatenate(numbers))
+    return PublishedRows(pa.concat_tables(tables), np.concatenate(numbers), wrong)
 
 
 def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> PublishedRows:
@@ -209,8 +209,9 @@ def _field(data: bytes, table: int, number: int) -> int:
 def check_tuples(
     descriptor: StreamDescriptor, rules: Rules, level: Level, found: PublishedRows, now: int, limits: Limits
 ) -> None:
-    """Refuses rows that ingress would reject (a text that is too long, no event time, an unreadable label), and rows
-    with a level that the sender's level does not dominate."""
+    """Refuses rows of another form, rows that ingress would reject (a text that is too long, no event time, an
+    unreadable label), and rows with a level that the sender's level does not dominate. All of them are named at
+    once."""
     labels: list[Label] = []
 
     def number(label: Label) -> int:
@@ -219,21 +220,26 @@ def check_tuples(
 
     numbered = found.table.append_column(_ROW, pa.array(found.numbers))
     batch, rejected = Ingress(descriptor, rules, number, limits).take(numbered, now)
-    wrong = Wrong()
+    wrong = [found.wrong]
+    refused: list[int] = []
     for part in rejected:
+        wrong.append(Wrong(total=part.more))
         for row, detail in zip(part.rows, part.details or [""] * len(part.rows), strict=True):
-            wrong.add(int(str(row[_ROW])), f"{part.reason}: {detail}" if detail else part.reason)
-        wrong.total += part.more
+            refused.append(int(str(row[_ROW])))
+            wrong[-1].add(refused[-1], f"{part.reason}: {detail}" if detail else part.reason)
     brought = [
         [x for x in label.levels - descriptor.policy.levels if not rules.order.dominates(level, x)] for label in labels
     ]
     above = np.array([bool(x) for x in brought], np.bool_)
-    if above.any() and not wrong.total:
+    taken = found.numbers[~np.isin(found.numbers, refused)]
+    if above.any() and len(taken) == len(batch.labels):  # of very many rejected rows not all are known
+        wrong.append(Wrong())
         for place in np.flatnonzero(above[batch.labels]).tolist():
             high = ", ".join(map(str, brought[int(batch.labels[place])]))
-            wrong.add(int(found.numbers[place]), f"its level {high} is not dominated by yours, {level}")
-    if wrong.total:
-        raise MalformedRows(wrong)
+            wrong[-1].add(int(taken[place]), f"its level {high} is not dominated by yours, {level}")
+    if any(x.total for x in wrong):
+        named = sorted((row for x in wrong for row in x.rows), key=lambda row: row.row)
+        raise MalformedRows(Wrong(named[:MOST_NAMED], sum(x.total for x in wrong)))
 
 
 def _schema(descriptor: StreamDescriptor) -> pa.Schema:

@@ -567,24 +567,35 @@ class Pipeline:
                 self._graph.pass_time(floors)
             self._live.pass_time(int(self._clock.now() * 1000), floors)
 
-    def end(self, unread: Mapping[str, str] | None = None) -> None:
+    def end(self, unread: Mapping[str, str] | None = None, left_alone: Collection[str] = ()) -> None:
         """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,
         because time cannot go back behind its end. `unread` gives the streams that were not read to their end, and why;
-        queries that read them end without the results that would be wrong."""
+        queries that read them end without the results that would be wrong. Subscriptions over streams that are
+        `left_alone` keep their windows: such a stream has no end here."""
         with self._unharmed():
             snapshot = self._snapshots.snapshot()
             self._update(snapshot)
             self._live.recall()
             self._catch_up(snapshot, everything=True)
-            found = [*self._isolated(lambda some: self._last(some, unread or {})), *self._live.end()]
+            kept = concerned_by(self._served.snapshot, left_alone)
+            found = [*self._isolated(lambda some: self._last(some, unread or {}, kept)), *self._live.end()]
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
-            self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
+            if kept:
+                self._isolated(lambda some: self._restore(some.only(kept)))
+            else:
+                self._graph = QueryGraph(self._make, self._limits)
+            self._ingress, self._snapshot = {}, CatalogSnapshot()
             self._tables.forget()
             self._rejected += reasons(unread or {})
             self._finish(snapshot, told)
 
-    def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
+    def _last(
+        self, served: CatalogSnapshot, unread: Mapping[str, str], kept: Collection[tuple[str, str]]
+    ) -> list[ResultBatch]:
+        if kept:  # they go on from what was saved last
+            served = served.only(served.clearances.keys() - set(kept))
+            self._graph.update(self._others(served))
         self._graph.end(concerned_by(served, unread) & self._others(served).clearances.keys(), UNREAD)
         return self._graph.batch([], last=True)
 

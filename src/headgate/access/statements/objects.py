@@ -21,7 +21,7 @@ from headgate.cql import statements as s
 from headgate.cql.overload import Shed
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
-from headgate.plan.reserved import LEVEL, is_reserved
+from headgate.plan.reserved import is_level, is_reserved
 
 _GROWING = (PUBLISH, "json", "parquet", "orc")
 """Formats whose rows need not have every column."""
@@ -34,9 +34,11 @@ def _columns(q: Request, columns: tuple[s.ColumnDeclaration, ...]) -> tuple[Colu
     for column in columns:
         if column.name.text.casefold() in seen:
             raise Conflict(f"column `{column.name.text}` is given twice", position=column.name.position)
-        if column.name.text == LEVEL:
+        if is_level(column.name.text):
             hint = "that is the level of every tuple: queries could not tell them apart"
-            raise Conflict(f"a column must not be called `{LEVEL}`", position=column.name.position, hint=hint)
+            raise Conflict(
+                f"a column must not be called `{column.name.text}`", position=column.name.position, hint=hint
+            )
         if is_reserved(column.name.text):
             hint = "such names stand beside columns in files; choose another"
             raise Conflict(

@@ -72,3 +72,55 @@ def test_a_query_over_a_query_is_explained_with_the_labels_of_what_it_is_compute
     sqlite_system.run("GRANT VIEW OBJECT ON STREAM mean, high TO nurse; GRANT VIEW OBJECT ON QUERY high TO nurse")
     told = sqlite_system.run("EXPLAIN QUERY root.high", ann)[-1].text
     assert "of root.mean: what its tuples bring" in told and "root.A" not in told
+
+
+@pytest.mark.parametrize(
+    ("source", "message", "hint"),
+    [
+        ("cvs (path = 'x')", "there is no format `cvs`", "did you mean csv?"),
+        ("jsonl (path = 'x')", "there is no format `jsonl`", "did you mean json?"),
+        ("csv", "`csv` needs a path", "SOURCE csv (path = 'FOLDER')"),
+        ("parquet (mergeSchema = 'true')", "`parquet` needs a path", "SOURCE parquet (path = 'FOLDER')"),
+        (
+            "csv (path = 'x', headers = 'true')",
+            "`csv` has no option `headers` here",
+            "there are header, sep, delimiter, quote, nullValue, encoding, and those that say which files there are",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_meant_is_refused_when_it_is_created(
+    sqlite_system: System, source: str, message: str, hint: str
+) -> None:
+    error = refused(sqlite_system, f"CREATE STREAM s (n INT) SOURCE {source}")
+    assert (error.message, error.hint) == (message, hint)
+    assert error.position is not None
+    sqlite_system.run("CREATE STREAM s (n INT) SOURCE delta (path = 'x'); CREATE STREAM t (n INT) SOURCE iceberg")
+
+
+def test_dropping_a_stream_names_the_queries_that_it_breaks(sqlite_system: System) -> None:
+    sqlite_system.run(WARD)
+    ann = sqlite_system.new_user("ann", "nurse")
+    sqlite_system.run("GRANT ADD ON SYSTEM TO nurse; GRANT VIEW OBJECT, READ TUPLE ON STREAM A TO nurse")
+    sqlite_system.run("CREATE QUERY hers AS SELECT pat FROM root.A", ann)
+    assert sqlite_system.run("DROP STREAM A")[-1].text == "stream root.A dropped; this breaks query root.mean"
+
+
+def test_a_query_that_cannot_mean_what_it_says_is_created_with_a_warning(sqlite_system: System) -> None:
+    sqlite_system.run(WARD)
+    sqlite_system.run("CREATE LEVEL S ABOVE U")
+
+    def told(name: str, text: str) -> str:
+        answer = sqlite_system.run(f"CREATE QUERY {name} AS {text}")[-1].text
+        return answer.partition(f"with output stream root.{name}")[2]
+
+    assert told("a", "SELECT pat FROM A WHERE LEVEL = 'Q'") == "; there is no level Q"
+    assert told("b", "SELECT pat FROM A [ROWS 3 LEVEL = 'Q']") == "; there is no level Q"
+    assert told("c", "SELECT pat FROM A WHERE LEVEL = 'S' OR 'U'") == ""
+    assert told("d", 'SELECT "pat" FROM A').startswith("; a result is the text 'pat', not the column")
+    assert told("e", "SELECT 'patient' AS kind, pat FROM A WHERE who = 'pat'") == ""
+
+
+def test_a_window_has_one_level(sqlite_system: System) -> None:
+    sqlite_system.run(WARD)
+    error = refused(sqlite_system, """EXPLAIN SELECT pat FROM A [ROWS 3 LEVEL = 'S' OR 'C']""")
+    assert error.hint == "a window has one level; write several with WHERE, as LEVEL IN ('S', 'C')"

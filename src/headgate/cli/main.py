@@ -55,6 +55,10 @@ COMMANDS = {
 when it is called: one that needs no engine does not wait for the engine's libraries."""
 
 
+_BEFORE = ("--home", "--store", "--session", "--server", "--server-certificate")
+"""Options of every command, which stand before its name."""
+
+
 class _Commands(click.Group):
     """Click's errors repeat the words of a command, and unexpected errors may repeat anything: both are shown as our
     own errors are, with unprintable characters made visible."""
@@ -98,6 +102,13 @@ def _visibly() -> Iterator[None]:
         yield
     except click.exceptions.NoArgsIsHelpError:
         raise  # its message is our own help
+    except click.NoSuchOption as error:
+        if error.option_name in _BEFORE and error.ctx is not None and error.ctx.parent is not None:
+            command = error.ctx.info_name
+            message = f"{error.option_name} stands before the command: headgate {error.option_name} ... {command}"
+            raise click.UsageError(visible(message), error.ctx) from None
+        error.message = visible(error.message)  # type: ignore[misc]
+        raise
     except click.ClickException as error:
         error.message = visible(error.message)  # type: ignore[misc]  # it is still what is shown
         raise

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.clock import Clock, SystemClock
+from headgate.cql.source_options import LISTING
 from headgate.errors import ColumnsChanged, HeadgateError, SourceError, StoreError
 from headgate.ingress.kafka_messages import fetched, read_messages
 from headgate.ingress.parquet_reader import Files, addresses, files_of, in_order_of_time, local_paths
@@ -37,7 +38,7 @@ from headgate.ingress.sources import StreamSource, in_order, kind_of, read_strea
 from headgate.ingress.spark_reader import DecodedBatch, decoded
 from headgate.ingress.splits import Split, splits_of
 from headgate.ingress.text_files import local_file, read_files
-from headgate.ingress.text_formats import LISTING, Text
+from headgate.ingress.text_formats import Text
 from headgate.ingress.time_budget import TimeBudget
 from headgate.ingress.validation import RawBatch
 from headgate.levels.shepherd import Shepherd

@@ -19,10 +19,13 @@ from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
 from headgate.cql.overload import Shed
-from headgate.errors import Conflict, NotFound
+from headgate.cql.source_options import check_source
+from headgate.errors import Conflict, NotFound, SourceError
 from headgate.lexing import quote
 from headgate.plan.reserved import is_level, is_reserved
 
+_MOST_NAMED = 10
+"""Broken queries that an answer names."""
 _GROWING = (PUBLISH, "json", "parquet", "orc")
 """Formats whose rows need not have every column."""
 
@@ -87,6 +90,10 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
             _check_published(x, x.source)
         else:
             q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
+            try:
+                check_source(x.source.format.text, dict(x.source.options))
+            except SourceError as error:
+                raise Conflict(error.message, position=x.source.format.position, hint=error.hint) from None
         given = SourceDefinition(x.source.format.text, tuple(sorted(dict(x.source.options).items())))
     if x.overload.shed is Shed.SAMPLE and not 0 < x.overload.percent < 100:
         raise Conflict(f"cannot take OVERLOAD {x.overload}: a sample is more than 0 and less than 100 percent")
@@ -165,8 +172,12 @@ def _drop(q: Request, x: s.DropObject) -> Result:
     q.need_owner(thing)
     if any(definition.output == thing.id for _, definition in objects.queries(q.state, thing.owner)):
         raise Conflict(f"{shown(thing)} is the output of a query", hint="drop the query")
+    readers = [query for query, d in objects.queries(q.state) if thing.kind == Kind.STREAM and thing.id in d.inputs]
+    broken = sorted(shown(x) for x in readers if q.may(Permission.VIEW_OBJECT, x))
     objects.drop(q.state, thing)
-    return Result(f"{shown(thing)} dropped")
+    more = f" and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
+    but = f"; this breaks {', '.join(broken[:_MOST_NAMED])}{more}" if broken else ""
+    return Result(f"{shown(thing)} dropped{but}")
 
 
 def column_text(column: ColumnDefinition) -> str:

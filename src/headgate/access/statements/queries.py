@@ -13,6 +13,7 @@ from headgate.access.derived import DerivedStreams
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream, check_depth, stored_query, whole_stream
 from headgate.access.query_rights import check_rights, check_running, consented
+from headgate.access.query_warnings import query_warnings
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.deadlines import FULL, MOST_VERSIONS, SHORTEST, Deadline, time_text
@@ -75,8 +76,10 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         deadline=x.deadline,
     )
     if known is not None:
-        return _replace(q, known, x.output, columns, definition)
-    return _add(q, x.name.text, (x.output or x.name).text, StreamDefinition(columns), definition)
+        result = _replace(q, known, x.output, columns, definition)
+    else:
+        result = _add(q, x.name.text, (x.output or x.name).text, StreamDefinition(columns), definition)
+    return replace(result, text="; ".join([result.text, *query_warnings(q.authorizer, x.query, bound.query)]))
 
 
 def _own(q: Request, name: Name) -> r.Object | None:

@@ -102,6 +102,22 @@ def test_a_subscriber_without_the_right_is_told_of_the_change_when_it_has_the_ri
         assert [shown(next(coming)), shown(next(coming))] == [["changed"], {"n": 2}]
 
 
+def test_a_subscriber_is_told_of_a_change_that_the_engine_meets_together_with_a_lost_right(server: Server) -> None:
+    stream_with_query(server, "both")
+    publish(server, "both", {"n": 1})
+    with opened(server, "root.both_q") as answer:
+        coming = events(answer.iter_lines())
+        next(coming)
+        server.run(
+            """CREATE OR REPLACE QUERY both_q AS SELECT n, n * 10 AS tens FROM both WHERE n > 1;
+            REVOKE READ TUPLE ON STREAM both_q FROM nurse"""
+        )
+        assert shown(next(coming)) == ["suspended"]
+        server.run("GRANT READ TUPLE ON STREAM both_q TO nurse")
+        publish(server, "both", {"n": 2})
+        assert [shown(next(coming)), shown(next(coming))] == [["changed"], {"n": 2, "tens": 20}]
+
+
 def test_every_end_of_a_query_is_told_in_the_streams_of_its_subscribers(server: Server) -> None:
     stream_with_query(server, "ends")
     publish(server, "ends", {"n": 1})

@@ -48,6 +48,7 @@ COMMANDS = {
     "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
     "deadlines": ("headgate.cli.deadlines", "deadlines", "Show how queries with deadlines did, by level."),
     "cluster": ("headgate.cli.cluster", "cluster", "Prepare a cluster of Spark for Headgate."),
+    "papers": ("headgate.bench.papers", "papers", "Repeat the experiments of the five papers."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }
 """By name: the module and the function of a command, and what the list of commands says of it. A command is imported
@@ -95,6 +96,8 @@ def unforeseen(kind: type[BaseException], error: BaseException, trace: Traceback
 def _visibly() -> Iterator[None]:
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is our own help
     except click.ClickException as error:
         error.message = visible(error.message)  # type: ignore[misc]  # it is still what is shown
         raise

@@ -14,7 +14,7 @@ import secrets
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,8 @@ LONGEST = 7 * 86_400.0
 _PARTS = 24
 """A segment holds this part of what is kept, or less."""
 _MOST_DECODED = 64 << 20
+_DECODED = 16 << 10
+"""Bytes that a record takes in memory beyond those that it has in the file."""
 _TRIMMED = "trimmed.json"
 
 
@@ -107,7 +109,10 @@ class DeliveryLog(Sink):
         self._sizes: dict[str, int] = {}
         self._times: dict[str, tuple[float, float]] = {}
         """When the first and the last record of each segment were written."""
-        self._records: dict[str, list[DeliveryRecord]] = {}
+        self._records: dict[str, dict[frozenset[str], list[DeliveryRecord]]] = {}
+        """By query and by whom they are for: most records of a query are for one of a few groups of readers."""
+        self._groups: dict[tuple[str, str], list[frozenset[str]]] = {}
+        """By subscriber and query: the groups that it belongs to."""
         self._trimmed: dict[str, LogPosition] = {}
         """By query and subscriber: the position of the last result that was removed."""
         self._ready: list[tuple[DeliveryRecord, int]] = []
@@ -127,7 +132,7 @@ class DeliveryLog(Sink):
         if known is None or (known["segment"] and not (self._folder / known["segment"]).exists()):
             return  # `stage` begins anew
         with self._lock:
-            self._records, self._sizes, self._times, self._decoded_size = {}, {}, {}, 0
+            self._records, self._groups, self._sizes, self._times, self._decoded_size = {}, {}, {}, {}, 0
             self._decoded.clear()
             self.history, self._version = known["history"], known["version"]
             self._segment, self._size = known["segment"], known["size"]
@@ -148,11 +153,15 @@ class DeliveryLog(Sink):
             self._add(record)
 
     def _add(self, record: DeliveryRecord) -> None:
-        """Most records of a query are for the same subscribers, who are kept once."""
-        records = self._records.setdefault(record.query, [])
-        if records and records[-1].subscribers == record.subscribers:
-            record = replace(record, subscribers=records[-1].subscribers, query=records[-1].query)
-        records.append(record)
+        groups = self._records.setdefault(record.query, {})
+        known = groups.get(record.subscribers)
+        if known is None:
+            known = groups[record.subscribers] = []
+            for name in record.subscribers:
+                self._groups.setdefault((name, record.query), []).append(record.subscribers)
+        else:  # the names are kept once
+            record = replace(record, subscribers=known[-1].subscribers, query=known[-1].query)
+        known.append(record)
         first, _ = self._times.get(record.segment, (record.written, 0.0))
         self._times[record.segment] = first, record.written
 
@@ -236,19 +245,14 @@ class DeliveryLog(Sink):
 
     def read(self, subscriber: str, query: str, after: LogPosition, most: int, size: int = 1 << 62) -> list[Entry]:
         """What a reader receives after a position, in order: its notices and results of one version, up to `most`
-        results and about `size` bytes, but at least one."""
+        results and about `size` bytes, but at least one. Readers of the same results get the same batches."""
         with self._lock:
             lost = self.lost(subscriber, query, after)  # at the same moment: what is removed later is not before these
-            some: list[DeliveryRecord] = []
-            for record in self._from(query, after):
-                if some and record.version != some[0].version:
-                    break
-                if subscriber in record.subscribers and self._is_after(record, after):
-                    some.append(record)
+            some = self._next(subscriber, query, after)
         found: list[Entry] = []
         for record in some:
             try:
-                batch = self._batch(record).to((subscriber,))
+                batch = self._batch(record)
             except FileNotFoundError:
                 if self._holds(record):
                     raise
@@ -270,31 +274,37 @@ class DeliveryLog(Sink):
                 most -= len(rows)
         if some and not found:  # all of this version was read
             return self.read(subscriber, query, LogPosition(some[0].version, AFTER), most, size)
-        return [replace(x, lost=None if number else lost) for number, x in enumerate(found)]
+        if lost is not None and found:
+            found[0] = replace(found[0], lost=lost)
+        return found
 
     def passed(self, subscriber: str, query: str, after: LogPosition) -> LogPosition:
         """Where a reader whom nothing waits for may go on looking, so that what is for others is not looked through
         again and again: before the newest version, which an engine that starts again may deliver once more."""
         with self._lock:
-            newest = self._records.get(query, [])[-1:]
-            if not newest or self._waits(subscriber, query, after) or self.lost(subscriber, query, after):
+            newest = max((x[-1].version for x in self._records.get(query, {}).values()), default=0)
+            if not newest or self._next(subscriber, query, after) or self.lost(subscriber, query, after):
                 return after
-            return max(after, LogPosition(newest[0].version - 1, AFTER))
+            return max(after, LogPosition(newest - 1, AFTER))
 
     def waits(self, subscriber: str, query: str, after: LogPosition) -> bool:
         """Whether there is something for a reader after a position."""
         with self._lock:
-            return self._waits(subscriber, query, after)
+            return bool(self._next(subscriber, query, after))
 
-    def _waits(self, subscriber: str, query: str, after: LogPosition) -> bool:
-        newer = self._from(query, after)
-        return any(subscriber in x.subscribers and LogPosition(x.version, x.last) > after for x in newer)
-
-    def _from(self, query: str, after: LogPosition) -> Iterator[DeliveryRecord]:
-        """The records of a query from the version of a position on."""
-        records = self._records.get(query, [])
-        first = bisect_left(records, after.version, key=lambda x: x.version)
-        return islice(records, first, None) if first < len(records) else iter(())
+    def _next(self, subscriber: str, query: str, after: LogPosition) -> list[DeliveryRecord]:
+        """The records for a reader after a position: those of the oldest version that has any, in order."""
+        some: list[DeliveryRecord] = []
+        for group in self._groups.get((subscriber, query), ()):
+            records = self._records[query][group]
+            for record in islice(records, bisect_left(records, after.version, key=_version), None):
+                if some and record.version > some[0].version:
+                    break
+                if self._is_after(record, after):
+                    if some and record.version < some[0].version:
+                        some = []
+                    some.append(record)
+        return sorted(some, key=_place) if len(some) > 1 else some
 
     def _holds(self, record: DeliveryRecord) -> bool:
         with self._lock:
@@ -304,7 +314,8 @@ class DeliveryLog(Sink):
     def _is_after(record: DeliveryRecord, after: LogPosition) -> bool:
         if record.version != after.version:
             return True
-        return after.place < AFTER if record.notice is None else record.notice > after.place
+        unknown = record.notice is None and record.last == BEFORE  # as earlier versions wrote it
+        return after.place < AFTER if unknown else record.last > after.place
 
     def end(self) -> LogPosition:
         """The position after everything there is."""
@@ -330,8 +341,8 @@ class DeliveryLog(Sink):
         batch = decode(frame)
         with self._lock:
             if key not in self._decoded:
-                self._decoded[key] = batch, record.size
-                self._decoded_size += record.size
+                self._decoded[key] = batch, record.size + _DECODED
+                self._decoded_size += record.size + _DECODED
             while self._decoded_size > _MOST_DECODED and len(self._decoded) > 1:
                 _, (_, size) = self._decoded.popitem(last=False)
                 self._decoded_size -= size
@@ -351,14 +362,18 @@ class DeliveryLog(Sink):
         if not gone:
             return
         with self._lock:
-            for records in self._records.values():
-                for record in (x for x in records if x.segment in gone):
-                    for name in record.subscribers:
-                        key = f"{record.query} {name}"
-                        last = LogPosition(record.version, record.last)
-                        self._trimmed[key] = max(last, self._trimmed.get(key, last))
-                records[:] = [x for x in records if x.segment not in gone]
-            self._records = {query: records for query, records in self._records.items() if records}
+            for groups in self._records.values():
+                for group, records in list(groups.items()):
+                    self._forget(group, [x for x in records if x.segment in gone])
+                    records[:] = [x for x in records if x.segment not in gone]
+                    if not records:
+                        del groups[group]
+            self._records = {query: groups for query, groups in self._records.items() if groups}
+            self._groups = {}
+            for query, groups in self._records.items():
+                for group in groups:
+                    for name in group:
+                        self._groups.setdefault((name, query), []).append(group)
             new = self._folder / f"{_TRIMMED}~"
             new.touch(mode=0o600)
             new.write_text(json.dumps({key: [x.version, x.place] for key, x in self._trimmed.items()}))
@@ -367,6 +382,14 @@ class DeliveryLog(Sink):
                 del self._sizes[name]
                 self._times.pop(name, None)
                 (self._folder / name).unlink(missing_ok=True)
+
+    def _forget(self, group: frozenset[str], records: Sequence[DeliveryRecord]) -> None:
+        """Notes who loses these records, which are removed."""
+        if records:
+            last = LogPosition(records[-1].version, max(x.last for x in records if x.version == records[-1].version))
+            for name in group:
+                key = f"{records[-1].query} {name}"
+                self._trimmed[key] = max(last, self._trimmed.get(key, last))
 
     def _segments(self) -> list[Path]:
         return sorted(self._folder.glob("*.log"))
@@ -391,6 +414,14 @@ def _notice_place(batch: ResultBatch, began: set[tuple[str, str]]) -> int | None
         began |= keys
         return None
     return BEFORE if began.isdisjoint(keys) else AFTER
+
+
+def _version(record: DeliveryRecord) -> int:
+    return record.version
+
+
+def _place(record: DeliveryRecord) -> tuple[str, int]:
+    return record.segment, record.offset
 
 
 def _write(descriptor: int, content: bytes) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from headgate.egress.gathered import GatheredBatch, Gathering, Piece, joined
 from headgate.execution.results import moments_of, result_order
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.labels.conjunction import RoleHolder
+from headgate.model.query import ContinuousQuery
 from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.view import View
@@ -28,7 +30,10 @@ _Read = tuple[tuple[Label, ...], bool]
 
 
 class ResultFilter:
-    """`labels` maps numbers to labels. The meaning of a number never changes, so decisions can be remembered."""
+    """`labels` maps numbers to labels.
+
+    INVARIANT: while a filter exists, the label of a number does not change, so decisions can be remembered. When a
+    label becomes stricter under its number (`Dictionary.protect`), the processor gets a new filter."""
 
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules
@@ -44,27 +49,27 @@ class ResultFilter:
             for column in batch.views:
                 by_column.setdefault(column, []).append(batch)
         self._forget()
-        whole: dict[tuple[object, ...], ResultBatch] = {}
-        result_batches = []
+        whole: dict[tuple[object, ...], tuple[ResultBatch, list[View]]] = {}
         for view in views:
             mine = [batch for column in view.columns for batch in by_column.get(column, ())]
             if mine:
                 read = [self._read(view, batch.block) for batch in mine]
                 timeline = view.scratch.timeline.marks.tobytes() if view.scratch.timeline is not None else b""
-                key = (*map(id, mine), *read, timeline)
+                key = (view.running.name, *map(id, mine), *read, timeline)
                 if key not in whole:
-                    whole[key] = self._whole(view, mine, read)
-                result_batches += self._shared_out(view, whole[key])
-        return result_batches
+                    whole[key] = self._whole(view, mine, read), []
+                whole[key][1].append(view)
+        return [x for found_in, of in whole.values() for x in self._shared_out(of, found_in)]
 
-    def _shared_out(self, view: View, whole: ResultBatch) -> list[ResultBatch]:
-        """One result batch for each group of subscribers who may receive the same results."""
+    def _shared_out(self, views: Sequence[View], whole: ResultBatch) -> list[ResultBatch]:
+        """One result batch for each group of subscribers, of all views that have these results, who may receive the
+        same of them."""
         together: dict[tuple[bool, ...], list[str]] = {}
-        for subscriber in sorted(view.clearances):
-            clearance = view.clearance(subscriber, self._rules)
+        clearances = {name: view.clearance(name, self._rules) for view in views for name in view.clearances}
+        for subscriber, clearance in sorted(clearances.items(), key=itemgetter(0)):
             if clearance is not None:
                 together.setdefault(self._permits(whole.kinds, clearance), []).append(subscriber)
-        if view.running.together and together:
+        if views[0].running.together and together:
             anybody = tuple(map(any, zip(*together, strict=True)))
             together = {anybody: [name for names in together.values() for name in names]}
         result_batches = []
@@ -146,25 +151,52 @@ def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:
     return rules.combine(rules.normal(least), given[0]) if len(given) == 1 else rules.combine_all((least, *given))
 
 
-def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBatch]:
-    """The results that the rights of this snapshot permit, whenever they were computed; one batch per subscriber."""
-    if results.outgoing is not None:  # a notice about a subscription holds no result
-        return [results]
-    query = snapshot.running.get(results.query)
-    if query is None:
-        told = tuple(x for x in results.subscribers if results.word and (x, results.query) in snapshot.unfit)
-        return [results.to(told)] if told else []
-    found = []
-    kinds = [snapshot.protected(label) for label in results.kinds]
-    for subscriber in results.subscribers:
-        clearance = snapshot.clearances.get((subscriber, results.query))
-        if clearance is None or not snapshot.rules.order.dominates(clearance.level, query.level):
-            continue
+class Decisions:
+    """Which results the rights of one catalog snapshot permit, whenever they were computed. The same results and
+    rights are decided about once."""
+
+    def __init__(self, snapshot: CatalogSnapshot) -> None:
+        self._snapshot = snapshot
+        self._left: dict[tuple[int, Clearance], tuple[ResultBatch, ResultBatch | None]] = {}
+        """What is left, beside the results that it was decided about, so that their identity is nobody else's."""
+
+    def left(self, results: ResultBatch, subscriber: str) -> ResultBatch | None:
+        """What is left of results, or a notice, for one of its subscribers; None: nothing."""
+        now = self._snapshot
+        if results.outgoing is not None:  # a notice about a subscription holds no result
+            return results
+        query = now.running.get(results.query)
+        if query is None:
+            return results if results.word and (subscriber, results.query) in now.unfit else None
+        clearance = now.clearances.get((subscriber, results.query))
+        if clearance is None:
+            return None
+        key = id(results), clearance
+        if key not in self._left:
+            self._left[key] = results, self._decided(results, query, clearance)
+        return self._left[key][1]
+
+    def _decided(self, results: ResultBatch, query: ContinuousQuery, clearance: Clearance) -> ResultBatch | None:
+        rules = self._snapshot.rules
+        if not rules.order.dominates(clearance.level, query.level):
+            return None
         here = replace(clearance, level=query.level)
-        allowed = [snapshot.rules.permits(label, here) for label in kinds]
+        allowed = [rules.permits(self._snapshot.protected(label), here) for label in results.kinds]
         left = results if all(allowed) else results.left_of_kinds(allowed)
-        found.append(left.to((subscriber,)))
-    return [x for x in found if len(x) or x.word]
+        return left if len(left) or left.word else None
+
+
+def permitted(snapshot: CatalogSnapshot, results: ResultBatch) -> list[ResultBatch]:
+    """What the rights of this snapshot permit of results: one batch for all subscribers who may have the same."""
+    if results.outgoing is not None:
+        return [results]
+    decisions = Decisions(snapshot)
+    together: dict[int, tuple[ResultBatch, list[str]]] = {}
+    for subscriber in results.subscribers:
+        left = decisions.left(results, subscriber)
+        if left is not None:
+            together.setdefault(id(left), (left, []))[1].append(subscriber)
+    return [left.to(tuple(names)) for left, names in together.values()]
 
 
 def permits_all(snapshot: CatalogSnapshot, results: ResultBatch) -> bool:

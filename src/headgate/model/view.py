@@ -1,4 +1,4 @@
-"""A view: the subscribers of one query that see the same tuples (SPEC.md, 4.3)."""
+"""A view: subscribers of one query that share its windows (SPEC.md, 4.3)."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class ReaderTime:
 
 @dataclass
 class View:
-    """Subscribers of one query that began at the same moment and have had the same rights since; a cumulative query
-    has one view for all subscribers.
+    """Subscribers of one query that began at the same moment and have had the same rights since; of a query without
+    windows also those that came later. A cumulative query has one view for all subscribers.
 
     clearances: the clearance of each subscriber, by name
     columns: its columns in the visibility rows, one for each block

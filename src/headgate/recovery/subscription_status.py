@@ -15,6 +15,8 @@ from headgate.recovery.state import outgoing_of, plain_outgoing
 DROPPED = "what it was subscribed to was dropped"
 UNSUBSCRIBED = "the subscription was ended"
 AGAIN = "results come again"
+_YOURS = "your rights "
+"""Of whom a reason tells the subscriber; others are told of the subscriber."""
 CHANGED = "what it is subscribed to was redefined; results from here on are those of the new definition"
 
 
@@ -28,7 +30,9 @@ class Notice:
 
     def __str__(self) -> str:
         is_ = {"suspended": "is suspended", "warned": "nears a limit"}.get(self.word, self.word)
-        return f"the subscription of {self.outgoing.user} to {self.outgoing.stream} {is_}: {self.why}"
+        user = self.outgoing.user
+        why = self.why.replace(_YOURS, f"the rights of {user} ")
+        return f"the subscription of {user} to {self.outgoing.stream} {is_}: {why}"
 
 
 class SubscriptionStatuses:
@@ -37,6 +41,8 @@ class SubscriptionStatuses:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
+        self._plain: list[list[Any]] | None = None
+        """As `plain` gave it, as long as nothing changes: every version stores it."""
 
     def update(self, snapshot: CatalogSnapshot) -> None:
         """Records what has changed since the last snapshot."""
@@ -55,7 +61,7 @@ class SubscriptionStatuses:
                 self._new.append(replace(standing, word="continues", why=AGAIN))
             if standing.word and known is not None:  # it is told of a change when it receives results again
                 now[key] = replace(standing, revision=known.revision)
-        self._known = now
+        self._known, self._plain = now, None
 
     @property
     def pending(self) -> bool:
@@ -85,16 +91,20 @@ class SubscriptionStatuses:
         owners = {(x.owner, x.outgoing.level, x.outgoing.stream, x.word, x.why): x for x in told}
         for (owner, level, stream, word, why), x in owners.items():
             out = Recipient(owner, level, f"{stream}.subscribers", ())
-            result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: f"for a subscriber: {why}"}))
+            told_why = f"for a subscriber: {why.replace(_YOURS, 'its rights ')}"
+            result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: told_why}))
         return result_batches, [Notice(x.outgoing, x.word, x.why) for x in (*new, *near)]
 
     def plain(self) -> list[list[Any]]:
-        return [
-            [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why, x.revision]
-            for x in self._known.values()
-        ]
+        if self._plain is None:
+            self._plain = [
+                [x.name, x.query, x.stream, plain_outgoing(x.outgoing), x.owner, x.word, x.why, x.revision]
+                for x in self._known.values()
+            ]
+        return self._plain
 
     def restore(self, plain: Sequence[Sequence[Any]]) -> None:
+        self._plain = None
         self._known = {
             (name, query): SubscriptionStatus(name, query, stream, outgoing_of(out), owner, word, why, *revision)
             for name, query, stream, out, owner, word, why, *revision in plain

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition
-from headgate.egress.filter import permits_all, permitted
+from headgate.egress.filter import Decisions
 from headgate.egress.level_logs import Logs
 from headgate.egress.sinks import Address
-from headgate.errors import AuthenticationFailed, LeaseLost
+from headgate.errors import AuthenticationFailed, HeadgateError, LeaseLost
 from headgate.logs import failure
 from headgate.model.results import Recipient, ResultBatch
 from headgate.model.snapshot import CatalogSnapshot, SubscriptionStatus
@@ -31,10 +31,14 @@ from headgate.server.rendering import CHANGED, LOST, Rendering, SharedLines
 from headgate.service import Headgate
 from headgate.service.headgate import ResultReader
 
-CHUNK_ROWS, CHUNK_BYTES = 256, 32 << 10
+CHUNK_ROWS, CHUNK_BYTES, CHUNK_VERSIONS = 256, 32 << 10, 32
 """What is decided about at a time for one connection; a single larger result is a chunk of its own."""
 TOGETHER = 32
 """Chunks that the event loop gets at once."""
+USE_SECONDS = 20.0
+"""How often open connections count as use of their sessions."""
+USED_TOGETHER = 100
+"""Sessions that are marked as used in one transaction."""
 SESSION_ENDED = "your session has ended"
 UNSUBSCRIBED = "you are not subscribed any more"
 FAULT = "the server has a fault"
@@ -119,8 +123,10 @@ class Dispatcher:
         self._loop = asyncio.get_running_loop()
         self._logs.wake = lambda readers: _quietly(self._loop, self._wake, readers)
         self._thread.start()
+        self._using = asyncio.ensure_future(self._use_sessions())
 
     def stop(self) -> None:
+        _quietly(self._loop, self._using.cancel)
         self._logs.wake = lambda _: None
         self._waiting.put(None)
         self._thread.join()
@@ -129,6 +135,20 @@ class Dispatcher:
         for connection in self.connections:
             if readers is None or connection.key in readers:
                 connection.woken.set()
+
+    async def _use_sessions(self) -> None:
+        """A session that reads results is used. Who reads with one that has ended is woken to learn it."""
+        while True:
+            await asyncio.sleep(USE_SECONDS)
+            tokens = sorted({x.token for x in self.connections})
+            for first in range(0, len(tokens), USED_TOGETHER):
+                some = tokens[first : first + USED_TOGETHER]
+                try:
+                    ended = await asyncio.to_thread(self._headgate.use_all, some)
+                except HeadgateError as error:
+                    failure("server", "sessions could not be marked as used", error)
+                    continue
+                self._wake({x.key for x in self.connections if x.token in ended})
 
     # For connections --------------------------------------------------------------------------------------------------
 
@@ -170,7 +190,9 @@ class Dispatcher:
         standing = self._standing(now, connection.key)
         if standing is None or not _is_own(reader, standing.outgoing):
             return False
-        return all(permits_all(now, batch) for flight in connection.flights for batch in flight.batches)
+        decisions = Decisions(now)
+        flying = (batch for flight in connection.flights for batch in flight.batches)
+        return all(_is_whole(decisions.left(batch, standing.name), batch) for batch in flying)
 
     # The thread -------------------------------------------------------------------------------------------------------
 
@@ -191,10 +213,12 @@ class Dispatcher:
             answers.flush()
 
     def _round(self, waiting: list[tuple[Connection, asyncio.Future[Chunk]]], answers: Answers) -> None:
-        found = [(x, answer, self._log(x).read(*x.key, x.position, CHUNK_ROWS, CHUNK_BYTES)) for x, answer in waiting]
-        for connection, answer, _ in (x for x in found if not x[2]):
-            answers.give(answer, self._idle(connection))
-        found = [x for x in found if x[2]]
+        read = [(x, answer, self._read(x)) for x, answer in waiting]
+        if idle := [(x, answer) for x, answer, entries in read if not entries]:
+            now = self._headgate.snapshot()
+            for connection, answer in idle:
+                answers.give(answer, self._idle(connection, now))
+        found = [x for x in read if x[2]]
         if not found:
             return
         decided, lines = self._decide([(connection, entries) for connection, _, entries in found]), SharedLines()
@@ -212,17 +236,28 @@ class Dispatcher:
             more = not ended and self._log(connection).waits(*connection.key, connection.position)
             answers.give(answer, Chunk(content, flight, ended, more=more))
 
-    def _idle(self, connection: Connection) -> Chunk:
+    def _read(self, connection: Connection) -> list[Entry]:
+        """What a connection gets next. A reader that is behind gets several versions at once: a chunk costs more than
+        what is in it."""
+        log, rows, size = self._log(connection), CHUNK_ROWS, CHUNK_BYTES
+        entries = some = log.read(*connection.key, connection.position, rows, size)
+        for _ in range(CHUNK_VERSIONS - 1):
+            rows -= sum(len(x.batch) for x in some)
+            size -= sum(column.nbytes for x in some for column in x.batch.values)
+            if not some or rows <= 0 or size <= 0:
+                break
+            some = log.read(*connection.key, entries[-1].positions[-1], rows, size)
+            if some and some[0].lost is not None:  # it is told so first
+                break
+            entries = [*entries, *some]
+        return entries
+
+    def _idle(self, connection: Connection, now: CatalogSnapshot) -> Chunk:
         """Nothing to send; but perhaps the session or the subscription has ended."""
-        try:
-            self._headgate.principal(connection.token)
-            now = self._headgate.snapshot()
-            ended = self._ended(connection, now)
-            content = b"" if ended else self.lost(connection)
-            connection.position = self._log(connection).passed(*connection.key, connection.position)
-            return Chunk(content, ended=ended)
-        except AuthenticationFailed:
-            return Chunk(ended=SESSION_ENDED)
+        ended = self._ended(connection, now)
+        content = b"" if ended else self.lost(connection)
+        connection.position = self._log(connection).passed(*connection.key, connection.position)
+        return Chunk(content, ended=ended)
 
     def _ended(self, connection: Connection, now: CatalogSnapshot) -> str:
         try:
@@ -244,7 +279,8 @@ class Dispatcher:
         while True:
             try:
                 with self._headgate.open() as now:
-                    decided = [self._allowed(now, connection, entries) for connection, entries in found]
+                    decisions = Decisions(now)
+                    decided = [self._allowed(now, decisions, connection, entries) for connection, entries in found]
                     self._headgate.verify()
                     for (connection, _), (_, _, flight, _) in zip(found, decided, strict=True):
                         if flight is not None:
@@ -254,7 +290,7 @@ class Dispatcher:
                 continue
 
     def _allowed(
-        self, now: CatalogSnapshot, connection: Connection, entries: list[Entry]
+        self, now: CatalogSnapshot, decisions: Decisions, connection: Connection, entries: list[Entry]
     ) -> tuple[list[Entry], Recipient, Flight | None, str]:
         out = connection.standing.outgoing
         if ended := self._ended(connection, now):
@@ -262,7 +298,8 @@ class Dispatcher:
         subscriber = now.recipients.get(connection.key) or out
         if not all(connection.rendering.fits(entry.batch) for entry in entries):
             return [], out, None, CHANGED
-        allowed = [replace(entry, batch=x) for entry in entries for x in permitted(now, entry.batch)]
+        left = ((entry, decisions.left(entry.batch, connection.standing.name)) for entry in entries)
+        allowed = [entry if x is entry.batch else replace(entry, batch=x) for entry, x in left if x is not None]
         flight = Flight([x.batch for x in allowed if len(x.batch)])
         return allowed, subscriber, flight if flight.batches else None, ""
 
@@ -323,13 +360,17 @@ def _is_own(reader: ResultReader, out: Recipient) -> bool:
     return (out.user, out.level) == (reader.user, reader.level) and out.roles <= reader.roles
 
 
+def _is_whole(left: ResultBatch | None, batch: ResultBatch) -> bool:
+    return left is not None and len(left) == len(batch)
+
+
 def _answer(given: Sequence[tuple[asyncio.Future[Chunk], Chunk]]) -> None:
     for future, chunk in given:
         if not future.done():
             future.set_result(chunk)
 
 
-def _quietly(loop: asyncio.AbstractEventLoop, act: Callable[..., None], *given: object) -> None:
+def _quietly(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *given: object) -> None:
     """Calls something in the event loop, unless that has ended."""
     try:
         loop.call_soon_threadsafe(act, *given)

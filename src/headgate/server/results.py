@@ -12,13 +12,10 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
-from headgate.errors import AuthenticationFailed
 from headgate.protocol import BEGINNING
-from headgate.server.dispatch import SESSION_ENDED, Chunk, Connection, Dispatcher
+from headgate.server.dispatch import Chunk, Connection, Dispatcher
 from headgate.server.settings import Settings
 
-TOUCH_SECONDS = 20.0
-"""How often an open connection counts as use of its session."""
 LOOK_SECONDS = 0.02
 ONE_WAY = 1008
 """The code with which a WebSocket is closed whose client sends something: results go one way."""
@@ -27,19 +24,11 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class Results:
-    """The results of one connection. `use` marks its session as used; without `follow` they end where they end now."""
+    """The results of one connection. Without `follow` they end where they end now."""
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        connection: Connection,
-        settings: Settings,
-        use: Callable[[], None],
-        *,
-        follow: bool,
-    ) -> None:
+    def __init__(self, dispatcher: Dispatcher, connection: Connection, settings: Settings, *, follow: bool) -> None:
         self.connection = connection
-        self._dispatcher, self._settings, self._use, self._follow = dispatcher, settings, use, follow
+        self._dispatcher, self._settings, self._follow = dispatcher, settings, follow
 
     @contextmanager
     def on(self, scope: Scope) -> Iterator[None]:
@@ -68,18 +57,11 @@ class Results:
     async def _send_all(self, write: Write, leaving: asyncio.Future[None]) -> None:
         """Signs of life come at a time that only what was sent to this reader decides: a connection is woken by changes
         of rights too, and must not show it."""
-        connection, rendering, used = self.connection, self.connection.rendering, time.monotonic()
+        connection, rendering = self.connection, self.connection.rendering
         await self._write(write, rendering.begin() + self._dispatcher.lost(connection))
         quiet_until = time.monotonic() + self._settings.heartbeat_seconds
         while not (leaving.done() or connection.is_reset):
             connection.woken.clear()
-            if time.monotonic() - used > TOUCH_SECONDS:
-                used = time.monotonic()
-                try:
-                    await asyncio.to_thread(self._use)
-                except AuthenticationFailed:
-                    await self._write(write, rendering.notice({"closed": SESSION_ENDED}, ""))
-                    return
             chunk = await self._dispatcher.next(connection)
             if connection.is_reset:
                 return

@@ -18,9 +18,10 @@ from headgate.access.definitions import (
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
+from headgate.cql.overload import Shed
 from headgate.errors import Conflict, NotFound
 from headgate.lexing import quote
-from headgate.plan.reserved import LEVEL, is_reserved
+from headgate.plan.reserved import is_level, is_reserved
 
 _GROWING = (PUBLISH, "json", "parquet", "orc")
 """Formats whose rows need not have every column."""
@@ -33,9 +34,11 @@ def _columns(q: Request, columns: tuple[s.ColumnDeclaration, ...]) -> tuple[Colu
     for column in columns:
         if column.name.text.casefold() in seen:
             raise Conflict(f"column `{column.name.text}` is given twice", position=column.name.position)
-        if column.name.text == LEVEL:
+        if is_level(column.name.text):
             hint = "that is the level of every tuple: queries could not tell them apart"
-            raise Conflict(f"a column must not be called `{LEVEL}`", position=column.name.position, hint=hint)
+            raise Conflict(
+                f"a column must not be called `{column.name.text}`", position=column.name.position, hint=hint
+            )
         if is_reserved(column.name.text):
             hint = "such names stand beside columns in files; choose another"
             raise Conflict(
@@ -85,6 +88,8 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
         else:
             q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
         given = SourceDefinition(x.source.format.text, tuple(sorted(dict(x.source.options).items())))
+    if x.overload.shed is Shed.SAMPLE and not 0 < x.overload.percent < 100:
+        raise Conflict(f"cannot take OVERLOAD {x.overload}: a sample is more than 0 and less than 100 percent")
     definition = StreamDefinition(
         columns,
         label=label,
@@ -95,6 +100,7 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
         lateness=x.lateness,
         skew=x.skew,
         delay=x.delay,
+        overload=x.overload,
         cumulative=x.cumulative,
         table=isinstance(x, s.CreateTable),
     )

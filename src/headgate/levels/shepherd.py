@@ -146,9 +146,12 @@ class Shepherd:
         self._way.order = order
         if not self._lanes:  # a level that nobody subscribes to any more still has to forget those who did
             levels |= set(map(parse_level, self._places.levels))
-        for level in sorted(levels - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
-            self._lanes[level] = self._lane(level, snapshot)
-            self._lanes[level].start(self._way.logs_of)
+        lowest = sorted(levels | self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x)))
+        for level in lowest:
+            if level not in self._lanes:
+                self._lanes[level] = self._lane(level, snapshot)
+                self._lanes[level].start(self._way.logs_of)
+        self._lanes = {level: self._lanes[level] for level in lowest}
         self._snapshot = snapshot
 
     def _begin_ingress(self, snapshot: CatalogSnapshot) -> None:

@@ -202,7 +202,7 @@ def capacity(rounds: int = 15) -> float:
                 number += 1
         finally:
             pipeline.close()
-    fastest = [min(times[size]) for size in sizes]  # a disturbance can only make it longer
+    fastest = [min(times[size][rounds // 3 :]) for size in sizes]  # a disturbance can only make it longer
     each = max((fastest[-1] - fastest[0]) / (sizes[-1] - sizes[0]), 1.0)
     fixed = max(fastest[0] - each * sizes[0], 0.0)
     piece = max(PIECE - fixed, PIECE / 4) / each

@@ -202,8 +202,10 @@ def capacity(rounds: int = 15) -> float:
                 number += 1
         finally:
             pipeline.close()
-    each, fixed = np.polyfit(sizes, [np.median(times[size][rounds // 3 :]) for size in sizes], 1)
-    piece = max(PIECE - max(fixed, 0.0), PIECE / 4) / each
+    fastest = [min(times[size][rounds // 3 :]) for size in sizes]  # a disturbance can only make it longer
+    each = max((fastest[-1] - fastest[0]) / (sizes[-1] - sizes[0]), 1.0)
+    fixed = max(fastest[0] - each * sizes[0], 0.0)
+    piece = max(PIECE - fixed, PIECE / 4) / each
     return float(1e9 * piece / (fixed + each * piece))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import fcntl
 import io
 import json
@@ -214,8 +215,8 @@ def test_watched_results_have_all_their_digits_for_programs(here: Server) -> Non
 def test_live_results_stay_in_their_place() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=9, legacy_windows=False)
-    results = [Received(str(n), f"10:00:{n:02}", "", {"n": n}) for n in range(20)]
+    results = [Received(str(n), dt.datetime(2024, 3, 1, 10, 0, n, tzinfo=dt.UTC), "", {"n": n}) for n in range(20)]
     draw("joe.fast", [*results, Received("x", notice={"ended": "it was dropped"})], console)
     last = _ESCAPES.sub("", out.getvalue().rpartition("joe.fast")[2])
-    assert "10:00:19  19" in last and "10:00:17  17" in last and "10:00:16" not in last
-    assert "it ended: it" in last and "was dropped" in last
+    assert "10:00:19+00:00  19" in last and "10:00:17+00:00  17" in last and "10:00:16" not in last
+    assert "it ended: it was" in last and "dropped" in last

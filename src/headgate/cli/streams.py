@@ -51,7 +51,7 @@ def _write_json(received: Received) -> None:
     if received.notice is not None:
         click.echo(json_line({"position": received.position, **received.notice}))
     else:
-        known = {"time": received.time, "label": received.label, "values": received.values}
+        known = {"time": received.time_text, "label": received.label, "values": received.values}
         click.echo(json_line({"position": received.position, **known}))
 
 
@@ -67,7 +67,7 @@ class _Csv:
             return
         rows = [["position", "time", "label", *received.values]] if not self._named else []
         self._named = True
-        cells = [received.position, received.time, received.label, *map(full, received.values.values())]
+        cells = [received.position, received.time_text, received.label, *map(full, received.values.values())]
         click.echo(format_csv([*rows, cells]))
 
 
@@ -76,7 +76,8 @@ def write_text(received: Received) -> None:
     if received.values is None:
         say(notice_text(received))
     else:
-        say("  ".join([received.time, *(f"{name}={value_text(value)}" for name, value in received.values.items())]))
+        cells = (f"{name}={value_text(value)}" for name, value in received.values.items())
+        say("  ".join([received.time_text, *cells]))
 
 
 def notice_text(received: Received) -> str:

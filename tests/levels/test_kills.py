@@ -141,8 +141,8 @@ class Ward:
             stream = f"ned.pulse{level}"  # a count is final when something later has come
             self.server.client("sam", level).publish(stream, [{"sender": "end", "n": 0}])
             self.totals[level].wait_until_last(sent[level])
-            for sender, count in sent.items():
-                assert [n for at, n in self.tuples[level].found if at == sender] == list(range(1, count + 1))
+            for name, count in sent.items():
+                assert [n for at, n in self.tuples[level].found if at == name] == list(range(1, count + 1))
             assert len([n for at, n in self.tuples[level].found if at != "end"]) == sum(sent.values())
             totals = [n for (n,) in self.totals[level].found]
             assert totals == sorted(set(totals))  # type: ignore[type-var]

@@ -14,7 +14,7 @@ from headgate.cql.overload import REFUSE
 from headgate.labels import Level, LevelOrder, parse_level
 from headgate.levels.child import ProcessChild, Resources, Start
 from headgate.levels.folders import Identity
-from headgate.levels.shedding import ROOM, told
+from headgate.levels.shedding import ROOM, notice_of
 from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
@@ -92,7 +92,7 @@ def test_readers_can_go_on_as_soon_as_the_server_is_ready(tmp_path: Path) -> Non
         shepherd.close()
         restored = []
         for level, sink in levels.sinks.items():
-            sink.restore = lambda *_, level=level, **__: restored.append(level)  # type: ignore[method-assign, misc]
+            sink.restore = lambda *_, level=level, **__: restored.append(level)  # type: ignore[method-assign]
         levels.setting = replace(levels.setting, start=start)
         levels.open_up()
         assert set(restored) == {None, Level("U"), Level("S")}
@@ -146,7 +146,7 @@ def test_a_level_with_too_much_waiting_goes_without_and_says_so(tmp_path: Path, 
         assert levels.received("uU", "qU") == [(0,), (2,), (4,), (6,), (8,)]
         assert levels.received("uS", "qS") == [(0,), (1,), (8,), (9,)]
         words = [x.word for x in levels.sinks[Level("S")].found if x.word]
-        assert words == [{"waits": told(REFUSE)}, {"continues": ROOM}]
+        assert words == [{"waits": notice_of(REFUSE)}, {"continues": ROOM}]
         assert not [x for x in levels.sinks[Level("U")].found if x.word]
 
 

@@ -16,7 +16,7 @@ from headgate.labels import Level
 from headgate.levels.child import Resources
 from headgate.levels.folders import Identity
 from headgate.levels.lane import Lane
-from headgate.levels.shedding import ROOM, told
+from headgate.levels.shedding import ROOM, notice_of
 from headgate.levels.shepherd import Shepherd
 from headgate.model.rejected import RejectedRows
 from levels.harness import Levels, ThreadChild, closing
@@ -148,7 +148,7 @@ def test_refuse_leaves_out_the_newest(tmp_path: Path, architecture: str) -> None
     found, scene, levels = shed(tmp_path, architecture, REFUSE, 12, 1)
     kept = len(found) - 1
     assert 2 < kept < 12 and found == [*range(kept), -1]
-    assert words(levels, "S") == [{"waits": told(REFUSE)}, {"continues": ROOM}]
+    assert words(levels, "S") == [{"waits": notice_of(REFUSE)}, {"continues": ROOM}]
     assert not scene.owner  # the stream is of U, whose owner must not hear how S does
 
 
@@ -157,7 +157,7 @@ def test_oldest_first_leaves_out_what_waits_longest(tmp_path: Path, architecture
     found, _, levels = shed(tmp_path, architecture, OLDEST, 12, 1)
     kept = len(found) - 2
     assert 1 < kept < 11 and found == [0, *range(12 - kept, 12), -1]  # the first may be under way
-    assert words(levels, "S") == [{"waits": told(OLDEST)}, {"continues": ROOM}]
+    assert words(levels, "S") == [{"waits": notice_of(OLDEST)}, {"continues": ROOM}]
     assert levels.shepherd is not None and levels.shepherd.counts.left_out == {("S", "numbers"): 11 - kept}
 
 
@@ -192,11 +192,11 @@ def test_an_owner_is_told_how_many_tuples_its_own_level_goes_without(tmp_path: P
         levels.take("numbers", ("TRUE", 9))
         shepherd.drain()
         assert [(x.stream, x.reason) for x in scene.owner] == [
-            ("numbers", told(REFUSE)),
+            ("numbers", notice_of(REFUSE)),
             ("numbers", f"{ROOM}; 6 tuples left out"),
         ]
         # its readers are not: three of these tuples have a role that the reader does not have
-        assert words(levels, "U") == [{"waits": told(REFUSE)}, {"continues": ROOM}]
+        assert words(levels, "U") == [{"waits": notice_of(REFUSE)}, {"continues": ROOM}]
         assert levels.received("uU", "qU") == [(0,), (9,)]
 
 
@@ -213,5 +213,5 @@ def test_what_was_shed_stays_shed_after_a_restart_of_the_server(tmp_path: Path, 
             levels.take("numbers", ("TRUE AT S", number))
         scene.dead.clear()
         shepherd.drain()
-        found = [n for (n,) in levels.received("uS", "qS")]
+        found = [int(str(n)) for (n,) in levels.received("uS", "qS")]
         assert found == sorted(set(found)) and 0 in found and 8 in found and len(found) < 9

@@ -27,7 +27,7 @@ BAD = {
 }
 PLACES: dict[str, Callable[..., bool]] = {
     "execution.compile._blocks": lambda query: query.name == "bad",
-    "execution.stages.consumer_name": lambda subscriber, _: subscriber.query == "bad",
+    "execution.stages.consumer": lambda subscriber, _: subscriber.query == "bad",
     "recovery.query_graph.QueryGraph._subscribe": lambda _, query, __: query == "bad",
     "execution.processor.Processor.subscribe": lambda _, query, __: query == "bad",
     "visibility.index.VisibilityIndex.add_view": lambda _, running, __: running.name == "bad",
@@ -38,10 +38,10 @@ PLACES: dict[str, Callable[..., bool]] = {
     ),
     "execution.executors.packed": lambda found, *_, **__: found.block.query == "bad",
     "egress.filter.ResultFilter._whole": lambda _, view, *__: view.running.name == "bad",
-    "egress.filter.ResultFilter._shared_out": lambda _, view, __: view.running.name == "bad",
+    "egress.filter.ResultFilter._shared_out": lambda _, views, __: views[0].running.name == "bad",
 }
 NO_PART = {
-    "execution.stages.consumer_name": ("windows", "passing"),
+    "execution.stages.consumer": ("windows", "passing"),
     "model.view.View.watermark": (),
     "operators.partition.Partition._group_results": ("passing",),
 }
@@ -144,7 +144,11 @@ def test_a_query_that_fails_for_one_reader_ends_for_that_reader_alone(
 ) -> None:
     found = bench(tmp_path, BAD["windows"])
     found.subscribed(amy=("bad", ""), eve=("bad", "nurse"), fay=("bad", ""))
-    faulty(monkeypatch, "egress.filter.ResultFilter._shared_out", lambda _, view, __: "eve" in view.clearances)
+    faulty(
+        monkeypatch,
+        "egress.filter.ResultFilter._shared_out",
+        lambda _, views, __: any("eve" in x.clearances for x in views),
+    )
     for _ in range(2):
         found.take("s", *[("TRUE", n, "x") for n in range(4)])
     found.end()

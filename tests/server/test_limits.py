@@ -162,7 +162,7 @@ def test_nothing_is_held_of_a_request_that_its_rate_refuses() -> None:
     held = list[int]()
     answered = list[Message]()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(_: Scope, __: Receive, ___: Send) -> None:
         raise AssertionError("the request was handed on")
 
     guard = Guard(app, Settings(), lambda _: Principal("sam", frozenset(), LEAST), frozenset(), rates)

@@ -71,7 +71,7 @@ def test_a_wrong_row_is_named_and_nothing_is_taken(server: Server, line: str, re
 
 
 def test_a_wrong_row_has_the_number_of_its_line_whatever_is_wrong(server: Server) -> None:
-    for wrong in ('{"t": "%s", "i": "x"}' % T, '{"i": 1}', '{"t": "9999-01-01T00:00:00Z"}'):
+    for wrong in (f'{{"t": "{T}", "i": "x"}}', '{"i": 1}', '{"t": "9999-01-01T00:00:00Z"}'):
         (found,) = rows(send(server, f'{{"t": "{T}"}}\n\n{wrong}\n'.encode()))
         assert found["row"] == 3
     body = b'\n{"a": 1, "lev": "U"}\n\n{"a": 2, "lev": "S"}\n'

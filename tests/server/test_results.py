@@ -23,7 +23,8 @@ from conftest import PASSWORD
 
 from headgate.egress.delivery_log import DeliveryLog, Entry
 from headgate.protocol import ARROW_STREAM, JSON_LINES
-from server.serving import Server, events
+from headgate.recovery.pipeline import Pipeline
+from server.serving import Server, events, served
 
 TEXT = "x" * 2000
 ROWS = 2000
@@ -310,3 +311,23 @@ def test_a_suspended_reader_is_told_and_goes_on_when_it_has_the_right_again(serv
         assert next(lines)["data"] == {"continues": "results come again"}
         publish(server, stream, range(2, 3))
         assert next(lines)["data"].get("values", {}).get("n") == 2
+
+
+def test_readers_with_the_same_rights_share_a_view_and_are_not_told_what_came_before_them(tmp_path: Path) -> None:
+    with served(tmp_path, limits={"architecture": "trusted"}) as server:
+        stream, pipeline = stream_of(server, "shared"), server.engine.pipeline
+        assert isinstance(pipeline, Pipeline)
+        server.run(f"CREATE USER nan PASSWORD '{PASSWORD}'; GRANT ROLE nurse TO USER nan")
+        publish(server, stream, range(3))
+        with opened(server, stream) as answer:
+            received(answer, 3)
+        server.run(f"SUBSCRIBE TO {stream}", "nan")
+        publish(server, stream, range(3, 5))
+        with opened(server, stream, "nan") as answer:
+            assert [x["data"]["values"]["n"] for x in received(answer, 2)] == [3, 4]
+        names = {x.outgoing.user: (x.name, x.query) for x in server.headgate.snapshot().standings}
+        (view,) = pipeline.profile(names["nan"][1])
+        assert set(view.subscribers) == {names["ned"][0], names["nan"][0]}
+        for user, given in (("ned", 5), ("nan", 2)):
+            (own,) = pipeline.profile(names[user][1], names[user][0])
+            assert {x.given for x in own.steps.values()} == {given}

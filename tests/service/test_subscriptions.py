@@ -184,8 +184,10 @@ def test_it_is_suspended_while_rights_are_missing_and_goes_on_after(ward: Ward, 
         {"continues": f"for a subscriber: {AGAIN}"},
     ]
     assert [str(x) for x in ward.work.pipeline.notices()] == [
-        "the subscription of ned to root.high is suspended: "
-        "the rights of ned do not cover it now; it continues when they do",
+        (
+            "the subscription of ned to root.high is suspended: "
+            "the rights of ned do not cover it now; it continues when they do"
+        ),
         f"the subscription of ned to root.high continues: {AGAIN}",
     ]
 

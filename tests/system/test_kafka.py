@@ -46,7 +46,7 @@ SET SYSTEM idle_minutes = 600;
 CREATE ROLE doctor; CREATE ROLE nurse; CREATE ROLE administration;
 {users}
 CREATE STREAM Vitals (at TIMESTAMP, patient INT, rate INT, device BINARY, policy STRING)
-  EVENT TIME at LATENESS 30 SECONDS ROLES FROM policy
+  EVENT TIME at LATENESS 120 SECONDS ROLES FROM policy
   SOURCE kafka (servers = '{servers}', topic = 'vitals', key = 'device', "header.policy" = 'policy',
                 maxOffsetsPerTrigger = 250{more});
 GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO doctor, nurse, administration;
@@ -88,7 +88,8 @@ class Ward:
         self.tuples: list[Tuple] = []
 
     def send(self, count: int) -> None:
-        """Tuples with different event times, which are also their Kafka timestamps."""
+        """Tuples with different event times, which are also their Kafka timestamps. One partition may have all of its
+        tuples before the other has any: so many seconds must not make them late."""
         for _ in range(count):
             number = len(self.tuples)
             at = BEGIN + dt.timedelta(milliseconds=250 * number + self.random.randrange(250))
@@ -168,18 +169,6 @@ def received(client: dict[str, Any], topic: str, partitions: int) -> list[dict[s
         consumer.close()
 
 
-def leads(client: dict[str, Any], topic: str, partitions: int) -> bool:
-    """Whether the broker takes and gives messages of all partitions."""
-    consumer = Consumer(client | {"group.id": "test", "enable.auto.commit": False})
-    try:
-        with suppress(KafkaException):
-            places = [TopicPartition(topic, partition, 0) for partition in range(partitions)]
-            return all(consumer.get_watermark_offsets(place, timeout=5) for place in places)
-        return False
-    finally:
-        consumer.close()
-
-
 def _number(key: bytes) -> tuple[bool, int]:
     """Of a result; notices come after results, and have numbers of their own."""
     number = key.decode().rpartition("/")[2]
@@ -222,8 +211,6 @@ def test_three_readers_receive_exactly_what_the_oracle_says_while_the_broker_res
             before = count()
             broker.interrupt()
             broker.resume()
-            # Or else one partition alone takes messages for a while, and those of the other are late
-            wait_until(lambda: leads(ward.client, "vitals", 2), process, tmp_path / "said")
             ward.send(400)
             wait_until(lambda: count() > before, process, tmp_path / "said")
         ward.send_malformed()

@@ -33,10 +33,9 @@ from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
-from headgate.realtime.governor import LONGEST, PIECE, warm
+from headgate.realtime.governor import PIECE, warm
 from headgate.realtime.handler import Sample
 from headgate.realtime.settings import OPEN, STRICT, Approach
-from headgate.recovery.costs import Costs
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.timekeeper import DEADLINES, Timekeeper
@@ -187,21 +186,27 @@ def _tuples(rng: np.random.Generator, count: int) -> pa.Table:
     )
 
 
-def capacity(batches: int = 30) -> float:
+def capacity(rounds: int = 15) -> float:
     """Tuples a second that one query takes, in batches of the size that the governor cuts."""
-    snapshot, rng, costs = _snapshot(LEVELS[:1]), np.random.default_rng(0), Costs()
+    snapshot, rng = _snapshot(LEVELS[:1]), np.random.default_rng(0)
+    sizes, number = (200, 400, 800), 0
+    times: dict[int, list[float]] = {size: [] for size in sizes}
     with tempfile.TemporaryDirectory() as folder:
         pipeline, _ = _pipeline(Path(folder), snapshot, None)
         try:
-            for number in range(batches):
-                table = _tuples(rng, (200, 400, 800)[number % 3])
+            for size in sizes * rounds:
+                table = _tuples(rng, size)
                 begun = time.perf_counter_ns()
                 pipeline.take("U", number, table)
-                costs.measured(len(table), time.perf_counter_ns() - begun)
+                times[size].append(time.perf_counter_ns() - begun)
+                number += 1
         finally:
             pipeline.close()
-    piece = costs.tuples_in(PIECE, LONGEST // 2)
-    return 1e9 * piece / costs.estimate(piece)
+    fastest = [min(times[size][rounds // 3 :]) for size in sizes]  # a disturbance can only make it longer
+    each = max((fastest[-1] - fastest[0]) / (sizes[-1] - sizes[0]), 1.0)
+    fixed = max(fastest[0] - each * sizes[0], 0.0)
+    piece = max(PIECE - fixed, PIECE / 4) / each
+    return float(1e9 * piece / (fixed + each * piece))
 
 
 def measure(approach: Approach, rate: float, seconds: float) -> Outcome:

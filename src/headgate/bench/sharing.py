@@ -38,14 +38,12 @@ TABLE_2 = {(name, name): "complete" for name in QUERIES} | {
 LOW, HIGH = Level("U"), Level("L")
 ARCHITECTURES = ("trusted", "replicated", "kernelized")
 _NOTES = [
-    "One level: both queries were created at L; two levels: the executing one at U, the incoming one at L.",
-    "Paper: by its definitions all of Table 2 holds (tests/plan/test_sharing.py), if tuples as they arrive and tuples in "
-    "order are one source. The engine keeps these apart, because a window waits for order and a selection without one "
-    "does not: so a query with a window shares nothing with one that has none.",
-    "Q3 with Q4 and Q5 goes beyond the paper: bp > 50 follows from bp > 120. They are in different plans even so: plans are "
-    "of queries over the same streams, which move together in time.",
-    "Queries of two levels share nothing in any architecture: a plan has one level. In the trusted processor, subscribers "
-    "of several levels share the plan of one query; with levels apart, each processor computes the query for its own.",
+    "One level: both queries were created at L. Two levels: the executing one at U, the incoming one at L.",
+    "By the paper's definitions all of Table 2 holds, if tuples as they arrive and in order are one source.",
+    "The engine keeps these sources apart: windows wait for order, and selections without a window do not.",
+    "Q3 with Q4 and Q5 goes beyond the paper (bp > 50 follows from bp > 120), but a plan has one set of streams.",
+    "Queries of two levels share nothing in any architecture: a plan has one level.",
+    "Trusted: subscribers of several levels share the plan of one query. Apart: each level computes it for its own.",
 ]
 
 

@@ -67,8 +67,8 @@ class _OneVisibility(VisibilityIndex):
 
 
 class _Undecided(ResultFilter):
-    def _shared_out(self, view: View, whole: ResultBatch) -> list[ResultBatch]:
-        return [replace(whole, subscribers=tuple(view.clearances))]
+    def _shared_out(self, views: Sequence[View], whole: ResultBatch) -> list[ResultBatch]:
+        return [replace(whole, subscribers=tuple(name for view in views for name in view.clearances))]
 
     def _labels_of(self, level: Level, sets: Iterable[object]) -> tuple[Label, ...]:  # noqa: ARG002
         return tuple(PUBLIC for _ in sets)

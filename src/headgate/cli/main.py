@@ -48,6 +48,7 @@ COMMANDS = {
     "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
     "deadlines": ("headgate.cli.deadlines", "deadlines", "Show how queries with deadlines did, by level."),
     "cluster": ("headgate.cli.cluster", "cluster", "Prepare a cluster of Spark for Headgate."),
+    "papers": ("headgate.bench.papers", "papers", "Repeat the experiments of the five papers."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }
 """By name: the module and the function of a command, and what the list of commands says of it. A command is imported

@@ -20,6 +20,7 @@ from headgate.egress.folder import known_file, new_file
 from headgate.egress.sinks import Address, shown_kinds
 from headgate.labels import Label
 from headgate.labels.plain import labels_of, plain_labels
+from headgate.loops.arrow import is_text
 from headgate.loops.dictionary import by_occurrence
 from headgate.model.results import ResultBatch
 
@@ -67,10 +68,10 @@ def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
     the order in which they do. The file has its name once it is on disk: the returned function waits for that."""
     rows = table.set_column(table.column_names.index(_LABEL), _LABEL, _in_order(table.column(_LABEL)))
     # These files are read whole, so dictionaries and statistics cost more than they save. Whole numbers are written as
-    # their differences, which are small already.
+    # their differences, which are small already; only texts are worth compressing.
     whole = [x.name for x in rows.schema if _is_whole(x.type) and x.name not in _REPEATED]
     options = {
-        "compression": {x: "none" if x in whole else "snappy" for x in rows.column_names},
+        "compression": {x.name: "snappy" if is_text(x.type) else "none" for x in rows.schema},
         "use_dictionary": _REPEATED,
         "column_encoding": dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
         "write_statistics": False,

@@ -88,11 +88,11 @@ def merged_order(stateless: Sequence[bool], batches: Sequence[BlockResults], com
     telling = [place for place, column in enumerate(columns) if _tells(column)]
     if not telling:
         return np.arange(sum(sizes))
-    keys = np.empty((len(telling), sum(sizes)), np.int64)
-    for key, place in zip(keys, telling, strict=True):
+    whole = np.empty((len(telling), sum(sizes)), np.int64)
+    for key, place in zip(whole, telling, strict=True):
         np.concatenate(columns[place], out=key)
-    order = _by_instants(keys[: sum(place < _INSTANT for place in telling)], sizes)
-    return np.lexsort(keys[::-1]) if order is None else order
+    order = _by_instants(whole[: sum(place < _INSTANT for place in telling)], sizes)
+    return np.lexsort(whole[::-1]) if order is None else order
 
 
 def _tells(column: Sequence[Ints]) -> bool:

@@ -26,7 +26,7 @@ SAMPLE_FROM = 0.5
 ROOM = "your level takes all tuples again; windows that were open may be without some"
 
 
-def told(overload: Overload) -> str:
+def notice_of(overload: Overload) -> str:
     """What readers are told when tuples begin to be left out. Not how many: tuples that a reader may not see count
     too. Of a sample, the error of a count that is made of it."""
     match overload.shed:
@@ -78,7 +78,7 @@ class LevelShedding:
         if left_out and stream not in self._spells:
             self._spells[stream] = Spell()
             event("levels", "tuples are left out", level=WARNING, processor=str(self._level), stream=stream)
-            self._tell(stream, "waits", told(overload), told(overload))
+            self._tell(stream, "waits", notice_of(overload), notice_of(overload))
         spell = self._spells.get(stream)
         if spell is None:
             return

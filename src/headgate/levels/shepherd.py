@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from headgate.clock import Clock
 from headgate.columns.sorting import Ints
-from headgate.cql.overload import REFUSE, Shed
+from headgate.cql.overload import Shed
 from headgate.egress.sinks import Sink
 from headgate.errors import ColumnsChanged, SourceError
 from headgate.ingress.batches import SourceBatch, TableBatch
@@ -146,9 +146,12 @@ class Shepherd:
         self._way.order = order
         if not self._lanes:  # a level that nobody subscribes to any more still has to forget those who did
             levels |= set(map(parse_level, self._places.levels))
-        for level in sorted(levels - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
-            self._lanes[level] = self._lane(level, snapshot)
-            self._lanes[level].start(self._way.logs_of)
+        lowest = sorted(levels | self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x)))
+        for level in lowest:
+            if level not in self._lanes:
+                self._lanes[level] = self._lane(level, snapshot)
+                self._lanes[level].start(self._way.logs_of)
+        self._lanes = {level: self._lanes[level] for level in lowest}
         self._snapshot = snapshot
 
     def _begin_ingress(self, snapshot: CatalogSnapshot) -> None:
@@ -213,9 +216,7 @@ class Shepherd:
                 self._own.tuples[stream] += count
             self._done[stream] = number
             self._commit(self._next + 1)
-            self._shed(stream, [lane for lane, _ in handed], shed)
-            for lane, logs in handed:
-                lane.hand(self._next - 1, logs, stream)
+            self._give(stream, dict(handed), shed)
             if settled is not None:
                 for lane in self._readers(stream):
                     if lane not in [x for x, _ in handed]:
@@ -286,15 +287,19 @@ class Shepherd:
                 chosen[lane] = taken
         return whole, chosen, shed
 
-    def _shed(self, stream: str, handed: Sequence[Lane], shed: Mapping[Lane, tuple[int, int]]) -> None:
-        """Has every lane that got something of a batch, or went without, make room for it if that is the policy of the
-        stream, and note what it goes without."""
-        overload = self._snapshot.descriptors[stream].overload if handed or shed else REFUSE
-        for lane in {*handed, *shed}:
+    def _give(self, stream: str, handed: Mapping[Lane, frozenset[int]], shed: Mapping[Lane, tuple[int, int]]) -> None:
+        """Hands the batch that was committed to its lanes, lowest first: what a lane does to make room for it does not
+        delay those below."""
+        for lane in self._lanes.values():
+            if lane not in handed and lane not in shed:
+                continue
+            overload = self._snapshot.descriptors[stream].overload
             offered, left_out = shed.get(lane, (0, 0))
             if overload.shed is Shed.OLDEST:
                 left_out += lane.shed_oldest(stream)
             lane.shedding.note(stream, overload, offered, left_out)
+            if lane in handed:
+                lane.hand(self._next - 1, handed[lane], stream)
 
     def _commit(self, following: int) -> None:
         refused, self._refused = self._refused, []

@@ -53,8 +53,8 @@ class ReaderTime:
 
 @dataclass
 class View:
-    """Subscribers of one query that began at the same moment and have had the same rights since; a cumulative query
-    has one view for all subscribers.
+    """Subscribers of one query that began at the same moment and have had the same rights since; of a query without
+    windows also those that came later. A cumulative query has one view for all subscribers.
 
     clearances: the clearance of each subscriber, by name
     columns: its columns in the visibility rows, one for each block

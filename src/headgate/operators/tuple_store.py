@@ -79,6 +79,11 @@ class TupleStore:
             self._pool.give(gone)
         return gone
 
+    @property
+    def holders(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """By slot: how many hold what is in it."""
+        return self._holders
+
     def is_held(self, slots: Ints) -> Bools:
         """Whether anybody holds what is in these slots."""
         return np.asarray(self._holders[slots] > 0, np.bool_)

@@ -21,8 +21,8 @@ class Costs:
         """By how much of the estimate more was needed, in the mean."""
 
     def measured(self, tuples: int, spent: int) -> None:
-        """So many tuples took so many nanoseconds. What took far longer than it should was disturbed, as the first piece
-        of a query is, which loads code: it counts for some times the estimate only."""
+        """So many tuples took so many nanoseconds. What took far longer than it should was disturbed, as the first
+        piece of a query is, which loads code: it counts for some times the estimate only."""
         spent = min(spent, _MOST_TIMES * self.estimate(tuples))
         if self._weight:
             more = max(0.0, spent / self.estimate(tuples) - 1)

@@ -739,8 +739,8 @@ class Pipeline:
         rejected: Sequence[RejectedRows],
     ) -> None:
         """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
-        results, found = self._sinks.deliver(self._snapshots, computed, staged, rejected)
+        delivered = self._sinks.deliver(self._snapshots, computed, staged, rejected)
         self._states.note_out(self._version, self._sinks.state)
-        self.counts.deliver(found.now, results, found.results)
+        self.counts.deliver(delivered)
         self._graph.delivered()
-        self._keep(found.now)
+        self._keep(delivered[-1].now)

@@ -30,6 +30,7 @@ from headgate.model.limits import Limits
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
+from headgate.model.times import NO_TIME
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View, ViewScratch
 from headgate.operators.partition import StoredPartition
@@ -187,14 +188,27 @@ class QueryGraph:
 
     def _subscribe(self, query: str, clearances: Mapping[str, Clearance | None]) -> None:
         """Subscribers who come together with the same rights share one view. All subscribers of a cumulative query
-        do."""
+        do, and of a query that remembers nothing those with the same rights, whenever they come."""
         processor = self._processor_of(query)
-        cumulative = self._stages.running[query].mode == Mode.CUMULATIVE
-        there = [x for x in processor.views if cumulative and x.running.name == query and not x.ended]
-        if there:
-            processor.change(there[0], clearances)
-        view = there[0] if there else processor.subscribe(query, clearances)
+        running = (x for x in processor.views if x.running.name == query and not x.ended)
+        if self._stages.running[query].mode == Mode.CUMULATIVE:
+            view = next(running, None)
+            if view is not None:
+                processor.change(view, clearances)
+        else:
+            view = next((x for x in running if _remembers_nothing(x) and _is_alike(x, clearances)), None)
+            if view is not None:
+                self._join(processor, view, clearances)
+        if view is None:
+            view = processor.subscribe(query, clearances)
         self._views |= {(name, query): view for name in clearances}
+
+    def _join(self, processor: Processor, view: View, clearances: Mapping[str, Clearance | None]) -> None:
+        """Adds subscribers to a view that has their rights. They are not told what it counted before."""
+        counted = processor.counted()(view)
+        for name in clearances:
+            self._before[name, view.running.name] = {x: Step().less(step) for x, step in counted.items()}
+        view.clearances |= clearances
 
     def _change(self, keys: Sequence[tuple[str, str]], clearance: Clearance | None) -> None:
         """Changes the rights of some subscribers of one view; if they are not all of its subscribers, they move to a
@@ -486,3 +500,16 @@ class QueryGraph:
 
 def _stage(group: str) -> int:
     return int(group.partition(" ")[0])
+
+
+def _remembers_nothing(view: View) -> bool:
+    """Whether what a view gives depends only on the tuples that come: no windows, no other query that follows its time,
+    no count of results for a limit."""
+    own = all(consumer_of(name) is None for name in view.clearances)
+    return own and not view.windowed and view.second == NO_TIME
+
+
+def _is_alike(view: View, clearances: Mapping[str, Clearance | None]) -> bool:
+    """Whether subscribers have the rights of a view."""
+    own = all(consumer_of(name) is None for name in clearances)
+    return own and {*view.clearances.values()} == {*clearances.values()}

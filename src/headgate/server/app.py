@@ -43,8 +43,8 @@ from headgate.server.guard import BEARER, Guard
 from headgate.server.metrics import Metrics
 from headgate.server.positions import Positions
 from headgate.server.publishing import Published, Publishing
-from headgate.server.rendering import RENDERINGS, Lines, Rendering
 from headgate.server.rates import Rates
+from headgate.server.rendering import RENDERINGS, Lines, Rendering
 from headgate.server.results import Results, ResultStream, send_over_socket
 from headgate.server.settings import Settings
 from headgate.service import Headgate

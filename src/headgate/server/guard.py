@@ -94,12 +94,9 @@ class Guard:
         budget = self._strangers if scope["path"] in self._anonymous else self._budget
         try:
             user = await self._admit(scope)
-            if _publishes(scope["path"]):
-                try:
-                    self._rates.admit(user)
-                except Refused:
-                    whole = await self._skip(receive)
-                    raise
+            if (refusal := self._beyond_rate(scope["path"], user)) is not None:
+                whole = await self._skip(receive)
+                raise refusal
             body = await self._body(scope, receive, budget)
             held, whole = len(body), True
             await self._app(scope, _replayed(body, receive), safely)
@@ -143,6 +140,14 @@ class Guard:
         principal = await asyncio.to_thread(self._recognise, token)
         scope["headgate_token"] = token
         return principal.user
+
+    def _beyond_rate(self, path: str, user: str) -> Refused | None:
+        if _publishes(path):
+            try:
+                self._rates.admit(user)
+            except Refused as refusal:
+                return refusal
+        return None
 
     async def _skip(self, receive: Receive) -> bool:
         """Reads a refused request and holds nothing of it: a client that is cut off while it sends does not see why.

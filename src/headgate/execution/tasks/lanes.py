@@ -25,7 +25,7 @@ class Lanes:
         self._of: dict[PartitionName, int] = {}
         self._count = 0
 
-    def dealt(self, names: Sequence[PartitionName], count: int) -> list[list[PartitionName]]:
+    def assigned(self, names: Sequence[PartitionName], count: int) -> list[list[PartitionName]]:
         """The partitions of each of at most `count` lanes. At first they are neighbours: these have equally many of
         consecutive keys (`partition_of`)."""
         count = max(1, min(count, len(names)))

@@ -72,7 +72,7 @@ class SparkTasks:
 
     def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         work = partial(_advance_each, self._plans(plan), self._table(plan, step), _without_tables(step))
-        lanes = self._lanes_of(plan).dealt(plan.names, self.at_once)
+        lanes = self._lanes_of(plan).assigned(plan.names, self.at_once)
         given = [[(name, packed_table(parts[name])) for name in names] for names in lanes]
 
         def job() -> RDD[Outcome]:
@@ -82,7 +82,7 @@ class SparkTasks:
 
     def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
         """One job of two stages: a task for each split, then one for each lane of partitions."""
-        sent, lanes = self._plans(plan), self._lanes_of(plan).dealt(plan.names, self.at_once)
+        sent, lanes = self._plans(plan), self._lanes_of(plan).assigned(plan.names, self.at_once)
         taken = self.context.broadcast(intake)
         given = replace(step, step=replace(step.step, tables=(step.step.tables[0], None)))
         read = partial(_read_each, sent, taken, {name: lane for lane, names in enumerate(lanes) for name in names})

@@ -195,6 +195,19 @@ def test_tables_are_printed_for_programs(here: Server) -> None:
     assert {"nurse", "porter"} <= {json.loads(x)["role"] for x in both.stdout.splitlines()}
 
 
+def test_who_asks_for_present_results_is_told_that_there_are_none(here: Server) -> None:
+    here.run(
+        """CREATE STREAM quiet (x INT) LABEL 'nurse' SOURCE publish;
+        GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM quiet TO nurse"""
+    )
+    here.run("SUBSCRIBE TO root.quiet", "ned")
+    typed(here.home, "login", "ned")
+    found = typed(here.home, "watch", "root.quiet", "--present", "--json")
+    assert found.stdout == "" and found.stderr.startswith("no results yet; ")
+    piped = typed(here.home, "shell", given="\\d", code=1)
+    assert piped.stderr.startswith("error: cannot read commands with \\ from a pipe")
+
+
 def test_watched_results_have_all_their_digits_for_programs(here: Server) -> None:
     here.run(
         """CREATE STREAM third (x DOUBLE, word STRING) LABEL 'nurse' SOURCE publish;

@@ -40,11 +40,15 @@ def watch(place: Place, stream: str, form: str | None, after: str, new: bool, pr
             client.told = lambda text: say(text, err=True)
         begin = "now" if new else "oldest"
         write = {"json": _write_json, "csv": _Csv().write}.get(form or "", write_text)
+        came = False
         for received in client.subscribe(stream, after=after, begin=begin, follow=not present):
+            came = True
             write(received)
             most = most - 1 if most is not None and received.values is not None else most
             if most == 0:
                 break
+        if not came:
+            say("no results yet; those of windows come with a later tuple, or by DELAY", err=True)
 
 
 def _write_json(received: Received) -> None:

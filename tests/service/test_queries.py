@@ -237,6 +237,8 @@ def test_subscribing_needs_the_right_and_lasts_beyond_the_session(system: System
     system.run("GRANT READ TUPLE ON STREAM q TO doctor")
     assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", "stopped"),)
     system.run("START QUERY q")
+    assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", "suspended"),)
+    system.run("GRANT READ TUPLE ON STREAM vitals TO doctor")
     assert system.rows("SHOW SUBSCRIPTIONS", ann) == (("q", "root", "U", "doctor", ""),)
     assert system.rows("SHOW SUBSCRIPTIONS") == ()
     system.headgate.logout(ann)

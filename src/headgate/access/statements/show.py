@@ -20,6 +20,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.describe import DAMAGED, clauses, status, text
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
+from headgate.errors import StoreError
 from headgate.labels.levels import LEAST
 from headgate.lexing import quote
 from headgate.sendlog.values import shown_fact
@@ -242,8 +243,11 @@ def _subscriptions(q: Request) -> Rows:
 
 
 def _status(q: Request, x: r.Subscription, stream: r.Object) -> str:
-    if DerivedStreams(q.state, q.authorizer, q.plans()).is_suspended(q.subscriptions.principal(x), stream):
-        return "suspended"
+    try:
+        if DerivedStreams(q.state, q.authorizer, q.plans()).is_suspended(q.subscriptions.principal(x), stream):
+            return "suspended"
+    except StoreError:  # of this subscription only
+        return DAMAGED
     makers = [d for _, d in queries(q.state, stream.owner) if d.output == stream.id]
     return "stopped" if makers and not makers[0].running else ""
 

@@ -165,3 +165,30 @@ def test_a_refusal_names_what_was_asked_for(sqlite_system: System) -> None:
         sqlite_system.headgate.sender(joe, "Vitals", "root")
     asked = [row[5] for row in read(sqlite_system, joe) if row[6] == "denied"]
     assert asked == ["query root.mean", "stream root.Vitals", "stream gone", "stream root.Vitals"]
+
+
+def test_the_audit_is_read_by_user_and_by_object(system: System) -> None:
+    joe, al = system.new_user("joe", "nurse"), system.new_user("al", "nurse")
+    system.run("GRANT ADD ON SYSTEM TO nurse")
+    system.run(
+        "CREATE STREAM in1 (n INTEGER, t VARCHAR); CREATE STREAM in2 (n INT); GRANT VIEW OBJECT ON STREAM in1 TO nurse",
+        joe,
+    )
+    with pytest.raises(AccessDenied):
+        system.run("DROP STREAM joe.in1", al)
+    system.run("DROP STREAM in1", joe)
+
+    def shown(words: str, token: str) -> list[tuple[str, str, str]]:
+        return [(row[1], row[4], row[5]) for row in system.rows(f"SHOW AUDIT {words}", token)]
+
+    about = [
+        ("joe", "CREATE STREAM", "stream joe.in1"),
+        ("joe", "GRANT VIEW OBJECT TO nurse", "stream joe.in1"),
+        ("al", "DROP OBJECT", "stream joe.in1"),
+        ("joe", "DROP OBJECT", "stream joe.in1"),
+    ]
+    assert shown("ON STREAM joe.in1", system.root) == about
+    assert shown("FOR USER al ON STREAM joe.in1 LIMIT 5", system.root) == [about[2]]
+    assert {user for user, _, _ in shown("FOR USER al", system.root)} == {"al"}
+    assert shown("ON STREAM in2", joe) == [("joe", "CREATE STREAM", "stream joe.in2")]
+    assert shown("FOR USER root", joe) == shown("FOR USER joe", al) == []

@@ -196,6 +196,9 @@ def test_damage_of_one_object_harms_no_other(system: System) -> None:
     system.root = system.login("root")
     assert [row[-1] for row in system.rows("SHOW QUERIES")] == ["running", "damaged"]
     assert [row[3] for row in system.rows("SHOW STREAMS") if row[0] in "st"] == ["damaged", "a INT"]
+    assert [(row[0], row[-1]) for row in system.rows("SHOW SUBSCRIPTIONS")] == [("p", ""), ("q", "damaged"), ("t", "")]
+    told = system.run("UNSUBSCRIBE FROM q; SUBSCRIBE TO q")[-1].text
+    assert told == "subscribed to stream root.q; it cannot be run"
     with pytest.raises(StoreError) as caught:
         system.run("STOP QUERY q")
     assert caught.value.message == "cannot use query root.q: its definition in the store is damaged"

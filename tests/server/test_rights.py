@@ -127,7 +127,16 @@ def test_metrics_are_for_operators(server: Server) -> None:
             assert client.get("/metrics").status_code == 403
     with server.client(headers={"Authorization": "Bearer operator"}) as client:
         text = client.get("/metrics").text
-    for name in ("ready 1.0", "batches_total", "lag_seconds", "late", "rejected", "waiting_bytes", "published_total"):
+    for name in (
+        "ready 1.0",
+        "batches_total",
+        "lag_seconds",
+        "late",
+        "unseen",
+        "rejected",
+        "waiting_bytes",
+        "published_total",
+    ):
         assert f"headgate_{name}" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import fcntl
 import io
 import json
@@ -194,6 +195,19 @@ def test_tables_are_printed_for_programs(here: Server) -> None:
     assert {"nurse", "porter"} <= {json.loads(x)["role"] for x in both.stdout.splitlines()}
 
 
+def test_who_asks_for_present_results_is_told_that_there_are_none(here: Server) -> None:
+    here.run(
+        """CREATE STREAM quiet (x INT) LABEL 'nurse' SOURCE publish;
+        GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM quiet TO nurse"""
+    )
+    here.run("SUBSCRIBE TO root.quiet", "ned")
+    typed(here.home, "login", "ned")
+    found = typed(here.home, "watch", "root.quiet", "--present", "--json")
+    assert found.stdout == "" and found.stderr.startswith("no results yet; ")
+    piped = typed(here.home, "shell", given="\\d", code=1)
+    assert piped.stderr.startswith("error: cannot read commands with \\ from a pipe")
+
+
 def test_watched_results_have_all_their_digits_for_programs(here: Server) -> None:
     here.run(
         """CREATE STREAM third (x DOUBLE, word STRING) LABEL 'nurse' SOURCE publish;
@@ -214,8 +228,8 @@ def test_watched_results_have_all_their_digits_for_programs(here: Server) -> Non
 def test_live_results_stay_in_their_place() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=60, height=9, legacy_windows=False)
-    results = [Received(str(n), f"10:00:{n:02}", "", {"n": n}) for n in range(20)]
+    results = [Received(str(n), dt.datetime(2024, 3, 1, 10, 0, n, tzinfo=dt.UTC), "", {"n": n}) for n in range(20)]
     draw("joe.fast", [*results, Received("x", notice={"ended": "it was dropped"})], console)
     last = _ESCAPES.sub("", out.getvalue().rpartition("joe.fast")[2])
-    assert "10:00:19  19" in last and "10:00:17  17" in last and "10:00:16" not in last
-    assert "it ended: it" in last and "was dropped" in last
+    assert "10:00:19+00:00  19" in last and "10:00:17+00:00  17" in last and "10:00:16" not in last
+    assert "it ended: it was" in last and "dropped" in last

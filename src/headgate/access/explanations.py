@@ -11,7 +11,7 @@ from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request
 from headgate.access.sessions import NOBODY
 from headgate.cql.statements import Target
-from headgate.errors import AccessDenied, Conflict, NotFound
+from headgate.errors import AccessDenied, Conflict, NotFound, StoreError
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ def _computed_from(q: Request, reader: Principal, thing: r.Object) -> list[str]:
     may see them."""
     if thing.kind != Kind.STREAM or thing.stream.made_of is None:
         return []
-    unread = DerivedStreams(q.state, q.authorizer, q.plans()).unread(reader, thing)
+    try:
+        unread = DerivedStreams(q.state, q.authorizer, q.plans()).unread(reader, thing)
+    except StoreError:  # a definition is damaged
+        return ["what it is computed from: damaged"]
     if not unread:
         return []
     seen = [shown(x) for x in unread if q.may(Permission.VIEW_OBJECT, x)]

@@ -80,7 +80,15 @@ class Work(Protocol):
     def audit_levels(self) -> list[str]: ...
 
     def audit_records(
-        self, newest: int, levels: list[str], user: str | None, objects: list[str], since: int
+        self,
+        newest: int,
+        levels: list[str],
+        user: str | None,
+        objects: list[str],
+        since: int,
+        *,
+        by: str | None = None,
+        about: list[str] | None = None,
     ) -> list[AuditRecord]: ...
 
 

@@ -80,13 +80,26 @@ class Transaction:
         return list(self._connection.execute(select(t.audit.c.level).distinct()).scalars())
 
     def audit_records(
-        self, newest: int, levels: list[str], user: str | None, objects: list[str], since: int
+        self,
+        newest: int,
+        levels: list[str],
+        user: str | None,
+        objects: list[str],
+        since: int,
+        *,
+        by: str | None = None,
+        about: list[str] | None = None,
     ) -> list[AuditRecord]:
-        """The newest records of these levels, oldest first: all of them, or those of a user and about its objects."""
+        """The newest records of these levels, oldest first: all of them, or those of a user and about its objects. Of
+        these, only what was done `by` a user, or is `about` one of some objects."""
         a = t.audit.c
         query = select(t.audit).where(a.level.in_(levels), a.number > since)
         if user is not None:
             query = query.where(or_(a.user == user, and_(a.object.in_(objects), t.BY_OTHERS)))
+        if by is not None:
+            query = query.where(a.user == by)
+        if about is not None:
+            query = query.where(a.object.in_(about))
         query = query.order_by(a.number.desc()).limit(newest)
         return [_record(dict(row)) for row in self._connection.execute(query).mappings()][::-1]
 

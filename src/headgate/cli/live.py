@@ -53,5 +53,5 @@ def _table(stream: str, newest: Iterable[Received], count: int, notice: str) -> 
         table.add_column(Text(visible(name)))
     for row in rows:
         values = row.values or {}
-        table.add_row(row.time, *(Text(visible(value_text(values.get(name)))) for name in columns))
+        table.add_row(row.time_text, *(Text(visible(value_text(values.get(name)))) for name in columns))
     return table

@@ -40,18 +40,22 @@ def watch(place: Place, stream: str, form: str | None, after: str, new: bool, pr
             client.told = lambda text: say(text, err=True)
         begin = "now" if new else "oldest"
         write = {"json": _write_json, "csv": _Csv().write}.get(form or "", write_text)
+        came = False
         for received in client.subscribe(stream, after=after, begin=begin, follow=not present):
+            came = True
             write(received)
             most = most - 1 if most is not None and received.values is not None else most
             if most == 0:
                 break
+        if not came:
+            say("no results yet; those of windows come with a later tuple, or by DELAY", err=True)
 
 
 def _write_json(received: Received) -> None:
     if received.notice is not None:
         click.echo(json_line({"position": received.position, **received.notice}))
     else:
-        known = {"time": received.time, "label": received.label, "values": received.values}
+        known = {"time": received.time_text, "label": received.label, "values": received.values}
         click.echo(json_line({"position": received.position, **known}))
 
 
@@ -67,7 +71,7 @@ class _Csv:
             return
         rows = [["position", "time", "label", *received.values]] if not self._named else []
         self._named = True
-        cells = [received.position, received.time, received.label, *map(full, received.values.values())]
+        cells = [received.position, received.time_text, received.label, *map(full, received.values.values())]
         click.echo(format_csv([*rows, cells]))
 
 
@@ -76,7 +80,8 @@ def write_text(received: Received) -> None:
     if received.values is None:
         say(notice_text(received))
     else:
-        say("  ".join([received.time, *(f"{name}={value_text(value)}" for name, value in received.values.items())]))
+        cells = (f"{name}={value_text(value)}" for name, value in received.values.items())
+        say("  ".join([received.time_text, *cells]))
 
 
 def notice_text(received: Received) -> str:

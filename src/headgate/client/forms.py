@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,10 +54,15 @@ class Received:
     `lost`). One goes on after it with its position."""
 
     position: str
-    time: str = ""
+    time: dt.datetime | None = None
     label: str = ""
     values: Mapping[str, Any] | None = None
     notice: Mapping[str, str] | None = None
+
+    @property
+    def time_text(self) -> str:
+        """The time as the server wrote it; empty for a notice."""
+        return self.time.isoformat() if self.time is not None else ""
 
 
 # Statements -----------------------------------------------------------------------------------------------------------
@@ -121,7 +127,8 @@ class Events:
         data = json.loads(found["data"])
         self.position = found.get("id", self.position)
         if found.get("event") != "notice":
-            return Received(found.get("id", ""), data["time"], data["label"], data["values"])
+            time = dt.datetime.fromisoformat(data["time"])
+            return Received(found.get("id", ""), time, data["label"], data["values"])
         if "closed" in data:
             raise Conflict(f"results of {self._stream} have ended: {data['closed']}")
         return Received(found.get("id", ""), notice=data)

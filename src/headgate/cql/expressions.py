@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from headgate.errors import Position
 from headgate.lexing import STRINGS, Cursor, fail
 
+OTHER_WORDS = {"INTEGER": "INT", "VARCHAR": "STRING"}
+"""What SQL calls types too; texts have no length here."""
 TYPES = ("BOOLEAN", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE", "BINARY")
 MAX_DEPTH = 32
 MAX_NODES = 2000
@@ -337,7 +339,7 @@ class _Reader:
 
 
 def read_type(cursor: Cursor) -> str:
-    for name in TYPES:
-        if cursor.take_word(name):
+    for word, name in (*zip(TYPES, TYPES, strict=True), *OTHER_WORDS.items()):
+        if cursor.take_word(word):
             return name
     raise cursor.expected(*(f"`{name}`" for name in TYPES))

@@ -124,11 +124,11 @@ def _set(c: Cursor, at: Position) -> s.Statement:
 def _show(c: Cursor, at: Position) -> s.Statement:
     for what in SHOWN:
         if c.take_word(what):
-            on = target(c) if what == "GRANTS" and c.take_word("ON") else None
-            limit = (
-                whole_number(c, "a whole number", MOST_RECORDS) if what == "AUDIT" and c.take_word("LIMIT") else None
-            )
-            return s.Show(at, what, on, limit)
+            audit = what == "AUDIT"
+            user = name(c, "the name of a user") if audit and c.take_word("FOR", "USER") else None
+            on = target(c) if what in ("GRANTS", "AUDIT") and c.take_word("ON") else None
+            limit = whole_number(c, "a whole number", MOST_RECORDS) if audit and c.take_word("LIMIT") else None
+            return s.Show(at, what, on, limit, user)
     raise c.expected(*(f"`{what}`" for what in SHOWN), hint=table_hint(c))
 
 

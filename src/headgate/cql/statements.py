@@ -303,3 +303,4 @@ class Show(Statement):
     what: str
     target: Target | None
     limit: int | None
+    user: Name | None = None

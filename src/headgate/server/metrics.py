@@ -52,7 +52,12 @@ class Metrics(Collector):
         )
         for (level, stream), n in counts.left_out.items():
             left_out.add_metric([level, source_shown(stream)], n)
-        yield from (tuples, rejected, late, lag, waiting, left_out)
+        unseen = CounterMetricFamily(
+            "headgate_unseen", "tuples that nobody was permitted to see when they came", labels=["stream"]
+        )
+        for stream, n in dict(counts.unseen).items():
+            unseen.add_metric([source_shown(stream)], n)
+        yield from (tuples, rejected, late, lag, waiting, left_out, unseen)
         yield from _deadlines(counts)
         yield CounterMetricFamily("headgate_published", "tuples taken into the ingress log", self._ingress.rows)
         yield CounterMetricFamily("headgate_published_repeats", "requests that were repeats", self._ingress.repeats)

@@ -7,6 +7,7 @@ other queries: not their names, not their number, not what is computed from them
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from headgate.access import rows as r
@@ -22,7 +23,7 @@ from headgate.access.views import views
 from headgate.cql import continuous as c
 from headgate.cql.deadlines import Deadline
 from headgate.cql.statements import Statement
-from headgate.errors import AccessDenied, Conflict
+from headgate.errors import AccessDenied, Conflict, StoreError
 from headgate.labels import source_shown
 from headgate.lexing import quote
 from headgate.plain import counted
@@ -154,7 +155,10 @@ def _written(
 def _bases(q: Request, inputs: Iterable[r.Object]) -> dict[int, list[r.Object]]:
     """By input that is the output of a query: the streams that it is computed from, if the caller may see them all."""
     derived = DerivedStreams(q.state, q.authorizer, q.plans())
-    found = {x.id: derived.read_by(x.stream.made_of) for x in inputs if x.stream.made_of is not None}
+    found: dict[int, list[r.Object]] = {}
+    for x in inputs:
+        with suppress(StoreError):  # a definition is damaged
+            found |= {x.id: derived.read_by(x.stream.made_of)} if x.stream.made_of is not None else {}
     return {
         number: [x for x in read if x.stream.made_of is None]
         for number, read in found.items()

@@ -31,14 +31,14 @@ def _grant(q: Request, x: s.GrantPermissions) -> Result:
     verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
     what, whom = ", ".join(map(shown, things.values())), ", ".join(quote(role.name) for role in roles)
     unpublished = [] if x.revoke or Permission.PUBLISH not in permissions else _unpublished(things.values())
-    but = f"; {', '.join(unpublished)} has no SOURCE publish, so nobody can publish there" if unpublished else ""
+    but = f"; {', '.join(unpublished)} has another source, so nobody can publish there" if unpublished else ""
     return Result(f"{', '.join(permissions)} on {what} {verb} {preposition} {whom}{but}")
 
 
 def _unpublished(things: Iterable[r.Object]) -> list[str]:
-    """The streams of these that take no published tuples."""
-    streams = [x for x in things if isinstance(x.definition, StreamDefinition)]
-    return [shown(x) for x in streams if x.stream.input is None or x.stream.input.format != PUBLISH]
+    """The streams of these whose tuples come from elsewhere."""
+    streams = [(shown(x), x.definition.input) for x in things if isinstance(x.definition, StreamDefinition)]
+    return [name for name, source in streams if source is not None and source.format != PUBLISH]
 
 
 def _grant_on(

@@ -19,7 +19,7 @@ from headgate.cql import continuous as c
 from headgate.cql.deadlines import FULL, MOST_VERSIONS, SHORTEST, Deadline, time_text
 from headgate.cql.queries import QuerySyntax
 from headgate.cql.statements import Limit, Name, Statement, Target
-from headgate.errors import AccessDenied, Conflict, HeadgateError
+from headgate.errors import AccessDenied, Conflict, HeadgateError, StoreError
 from headgate.lexing import quote
 from headgate.plan.lowering import lower
 from headgate.plan.qos import version_of
@@ -308,6 +308,13 @@ def _subscribe(q: Request, x: c.Subscribe) -> Result:
 
 def _but(q: Request, stream: r.Object) -> str:
     """Why nothing will come, if that is known: a reader must not take it for a quiet stream."""
+    try:
+        return _reason(q, stream)
+    except StoreError:  # a definition is damaged
+        return "; it cannot be run"
+
+
+def _reason(q: Request, stream: r.Object) -> str:
     derived = DerivedStreams(q.state, q.authorizer, q.plans())
     if q.may(Permission.READ_TUPLE, stream) and derived.unread(q.principal, stream):
         return "; it is suspended: your rights do not cover what it is computed from"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.access import parameters
 from headgate.access import rows as r
-from headgate.access.authorizer import EVERYONE, kind_word, shown
+from headgate.access.authorizer import EVERYONE, kind_word, named, shown
 from headgate.access.definitions import Damaged
 from headgate.access.derived import DerivedStreams
 from headgate.access.limits import exceeded
@@ -20,6 +20,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.describe import DAMAGED, clauses, status, text
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
+from headgate.errors import StoreError
 from headgate.labels.levels import LEAST
 from headgate.lexing import quote
 from headgate.sendlog.values import shown_fact
@@ -36,7 +37,7 @@ def _show(q: Request, x: s.Show) -> Result:
     if x.what == "GRANTS":
         return _table("GRANTS", ("object", "permission", "role", "limits", "granted by"), _grants(q, x.target))
     if x.what == "AUDIT":
-        return _table("AUDIT", _AUDIT, _audit(q, _NEWEST if x.limit is None else x.limit))
+        return _table("AUDIT", _AUDIT, _audit(q, x))
     columns, rows = _SHOWN[x.what]
     return _table(x.what, columns, rows(q))
 
@@ -242,8 +243,11 @@ def _subscriptions(q: Request) -> Rows:
 
 
 def _status(q: Request, x: r.Subscription, stream: r.Object) -> str:
-    if DerivedStreams(q.state, q.authorizer, q.plans()).is_suspended(q.subscriptions.principal(x), stream):
-        return "suspended"
+    try:
+        if DerivedStreams(q.state, q.authorizer, q.plans()).is_suspended(q.subscriptions.principal(x), stream):
+            return "suspended"
+    except StoreError:  # of this subscription only
+        return DAMAGED
     makers = [d for _, d in queries(q.state, stream.owner) if d.output == stream.id]
     return "stopped" if makers and not makers[0].running else ""
 
@@ -274,7 +278,7 @@ def _system(q: Request) -> Rows:
     return [(name, parameters.read(q.state, name)) for name in parameters.DEFAULTS]
 
 
-def _audit(q: Request, newest: int) -> Rows:
+def _audit(q: Request, x: s.Show) -> Rows:
     """Auditors read every record; others read their own and those about their objects. Nobody reads above their level.
     Records have no numbers here: gaps would reveal how many are hidden."""
     order, level = q.authorizer.order, q.authorizer.level
@@ -283,7 +287,16 @@ def _audit(q: Request, newest: int) -> Rows:
     me = q.state.users.get(q.user)
     since = 0 if auditor or me is None else me.since  # another person may have had the name before
     objects = [shown(thing) for thing in q.catalog.visible(q.principal, *_EVERYTHING) if thing.owner == q.user]
-    for record in q.work.audit_records(newest, levels, None if auditor else q.user, objects, since):
+    newest, by = _NEWEST if x.limit is None else x.limit, x.user.text if x.user else None
+    about = None
+    if x.target is not None:  # it may be gone: records stay
+        kind = Kind(x.target.kind)
+        owner = None if kind in (Kind.SYSTEM, Kind.OPERATOR) else x.target.owner or q.user
+        words = ("stream", "table") if kind == Kind.STREAM else (kind.lower(),)
+        name = named(kind, x.target.name, owner).partition(" ")[2]
+        about = ["system"] if kind == Kind.SYSTEM else [f"{word} {name}" for word in words]
+    mine = None if auditor else q.user
+    for record in q.work.audit_records(newest, levels, mine, objects, since, by=by, about=about):
         e = record.event
         outcome = "granted" if e.granted else "denied"
         yield _time(record.time), e.user, e.session, e.level, e.action, e.object, outcome, e.reason

@@ -167,7 +167,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": "-Dlog4j2.level=error",
+        "spark.driver.extraJavaOptions": "-Dlog4j2.level=error -XX:TieredStopAtLevel=1",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # a command that ran before may have left its own
     }

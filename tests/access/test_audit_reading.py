@@ -41,11 +41,11 @@ def test_one_reads_the_records_about_ones_own_objects(system: System) -> None:
     with pytest.raises(HeadgateError):
         system.run("DROP STREAM joe.in2", al)
     others = [(row[1], row[4], row[5], row[6]) for row in read(system, joe) if row[1] != "joe"]
-    assert others == [("al", "DROP OBJECT", "stream joe.in1", "denied")]
+    assert others == [("al", "DROP OBJECT", f"stream joe.in{n}", "denied") for n in (1, 2)]
     system.run("GRANT CHANGE PERM ON STREAM in1 TO nurse", joe)
     system.run("GRANT SUBSCRIBE ON STREAM joe.in1 TO PUBLIC", al)
     others = [(row[1], row[4], row[5], row[6]) for row in read(system, joe) if row[1] != "joe"]
-    assert others[1:] == [("al", "GRANT SUBSCRIBE TO PUBLIC", "stream joe.in1", "granted")]
+    assert others[2:] == [("al", "GRANT SUBSCRIBE TO PUBLIC", "stream joe.in1", "granted")]
 
 
 def test_view_audit_reads_all_until_it_is_revoked(system: System) -> None:
@@ -154,3 +154,14 @@ def test_reading_ones_records_does_not_walk_through_those_of_others(system: Syst
     Transaction(planner, 0, 0).audit_records(50, ["U"], "u5", ["stream u5.x", "stream u5.y"], 0)  # type: ignore[arg-type]
     assert "audit_by_user" in planner.plan, planner.plan
     assert "audit_by_object" in planner.plan, planner.plan
+
+
+def test_a_refusal_names_what_was_asked_for(sqlite_system: System) -> None:
+    joe = sqlite_system.new_user("joe", "nurse")
+    for script in ("EXPLAIN QUERY root.mean", "SUBSCRIBE TO root.Vitals", "DROP STREAM gone"):
+        with pytest.raises(HeadgateError):
+            sqlite_system.run(script, joe)
+    with pytest.raises(HeadgateError):
+        sqlite_system.headgate.sender(joe, "Vitals", "root")
+    asked = [row[5] for row in read(sqlite_system, joe) if row[6] == "denied"]
+    assert asked == ["query root.mean", "stream root.Vitals", "stream gone", "stream root.Vitals"]

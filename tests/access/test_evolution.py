@@ -179,8 +179,9 @@ def test_describe_tells_each_caller_what_it_may_see(sqlite_system: System) -> No
     system = sqlite_system
     system.run(WARD)
     system.run(
-        """CREATE STREAM full (at TIMESTAMP, pat INT, label STRING, level STRING, name STRING LABEL 'doctor')
-        EVENT TIME at LATENESS 90 SECONDS SKEW 1 MINUTE DELAY 1500 MILLISECONDS LABEL FROM label LEVEL FROM level
+        """CREATE STREAM full (at TIMESTAMP, pat INT, label STRING, lev STRING, name STRING LABEL 'doctor')
+        EVENT TIME at LATENESS 90 SECONDS SKEW 1 MINUTE DELAY 1500 MILLISECONDS OVERLOAD SAMPLE 2.5 PERCENT
+        LABEL FROM label LEVEL FROM lev
         LABEL 'nurse' SEMANTICS WEAK ALLOW CUMULATIVE
         SOURCE kafka (subscribe = 'beats', "kafka.sasl.password" = 'it is a secret', path = 's3a://me:pw@bucket');
         GRANT VIEW OBJECT ON STREAM full TO nurse"""
@@ -191,14 +192,15 @@ def test_describe_tells_each_caller_what_it_may_see(sqlite_system: System) -> No
         ("column", "at TIMESTAMP"),
         ("column", "pat INT"),
         ("column", "label STRING"),
-        ("column", "level STRING"),
+        ("column", "lev STRING"),
         ("column", "name STRING LABEL 'doctor'"),
         ("event time", "at"),
         ("label from", "label"),
-        ("level from", "level"),
+        ("level from", "lev"),
         ("lateness", "90 SECONDS"),
         ("skew", "1 MINUTE"),
         ("delay", "1500 MILLISECONDS"),
+        ("overload", "SAMPLE 2.5 PERCENT"),
         ("label", "nurse"),
         ("semantics", "WEAK"),
         ("cumulative queries", "allowed"),
@@ -214,14 +216,22 @@ def test_describe_tells_each_caller_what_it_may_see(sqlite_system: System) -> No
     assert [row[-2:] for row in system.rows("SHOW QUERIES", ann)] == [("SELECT * FROM s", "running")]
 
 
+@pytest.mark.parametrize("percent", ["0", "100", "250"])
+def test_a_sample_of_all_or_none_is_refused(sqlite_system: System, percent: str) -> None:
+    with pytest.raises(Conflict) as refused:
+        sqlite_system.run(f"CREATE STREAM s (a INT) OVERLOAD SAMPLE {percent} PERCENT")
+    why = "a sample is more than 0 and less than 100 percent"
+    assert refused.value.message == f"cannot take OVERLOAD SAMPLE {percent} PERCENT: {why}"
+
+
 def test_the_text_of_a_query_that_lost_a_stream_is_for_nobody(sqlite_system: System) -> None:
     """The attack: the dropped stream is no input any more, and the text names it. The owner may be an heir."""
     system = sqlite_system
     system.run(WARD)
     ann = system.login("ann")
     system.run("DROP STREAM s")
-    assert dict(described(system, "QUERY root.q", ann))["text"] == "it reads streams that you may not see"
-    assert dict(described(system, "QUERY q"))["text"] == "it reads streams that you may not see"
+    assert dict(described(system, "QUERY root.q", ann))["text"] == "a stream that it reads was dropped"
+    assert dict(described(system, "QUERY q"))["text"] == "a stream that it reads was dropped"
 
 
 def test_a_query_and_its_output_of_one_name_are_both_described(sqlite_system: System) -> None:

@@ -121,6 +121,28 @@ GRANT VIEW OBJECT, READ TUPLE, SUBSCRIBE ON STREAM loud TO small;
 """
 
 
+@pytest.mark.parametrize("group", ["access", "admin", "audit", "cluster", "label", "sendlog"])
+def test_a_group_without_a_command_shows_its_help_in_lines(terminal: Terminal, group: str) -> None:
+    result = terminal.type(group)
+    assert result.exit_code == 2
+    assert "\\n" not in result.output and "\nCommands:\n" in result.output
+
+
+def test_a_level_that_label_check_was_not_told_is_asked_for(terminal: Terminal) -> None:
+    result = terminal.type("label", "check", "nurse AT C", "--role", "nurse")
+    assert result.output == 'error: <label>:1:10: unknown level `C` (give the order of levels: --levels "U < C")\n'
+
+
+def test_a_command_that_is_nearly_right_is_answered_with_the_right_one(terminal: Terminal) -> None:
+    told = terminal.type("run", "--session", "f").output
+    assert "--session stands before the command: headgate --session ... run" in told
+    told = terminal.type("run", "SHOW STREAMS").output
+    assert "for one statement: `headgate show ...`, or `echo ... | headgate run -`" in told
+    assert "`headgate access why` explains rights" in terminal.type("why", "joe.mean").output
+    told = terminal.type("--server", "https://127.0.0.1:1", "audit", "verify").output
+    assert "leave out --server, or unset HEADGATE_SERVER" in told
+
+
 def test_data_with_escapes_is_printed_harmlessly_and_a_query_that_ended_is_in_the_summary_and_in_the_exit_code(
     terminal: Terminal, tmp_path: Path
 ) -> None:

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+import pyarrow as pa
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.columns.narrow import above, narrowed, of_kinds, offsets, positions_of, renumbered, used
+from headgate.columns.narrow import (
+    above,
+    narrow_table,
+    narrowed,
+    of_kinds,
+    offsets,
+    positions_of,
+    renumbered,
+    used,
+    widened_table,
+)
 from headgate.operators.label_sets import LabelSets, label_sets, side_by_side
 
 KINDS = st.sampled_from([1, 2, 3, 9, 24, 25, 200, 255, 256, 300])
@@ -59,3 +70,21 @@ def test_rows_have_the_labels_of_all_their_sides(sides: list[tuple[tuple[int, li
     assert set(found.sets) == set(expected)
     rows = np.arange(size)[::2]
     assert members(found.at(rows)) == expected[::2]
+
+
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5) | st.integers(10**12, 10**12 + 300)
+
+
+@settings(deadline=None)  # the first table takes longer
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(-(2**31), 2**31 - 1), st.none() | NUMBERS), max_size=30))
+def test_a_table_in_narrow_columns_is_the_same_table(rows: list[tuple[int, int, int, int | None]]) -> None:
+    wide, ascending, small, gaps = zip(*rows, strict=True) if rows else ((), (), (), ())
+    types = {"wide": pa.int64(), "ascending": pa.int64(), "small": pa.int32(), "gaps": pa.int64(), "text": pa.string()}
+    values = {"wide": wide, "ascending": sorted(ascending), "small": small, "gaps": gaps, "text": list(map(str, small))}
+    table = pa.table({name: pa.array(values[name], type_) for name, type_ in types.items()}, metadata={"a": "b"})
+    assert widened_table(narrow_table(table)).equals(table, check_metadata=True)
+
+
+def test_numbers_that_ascend_in_small_steps_take_a_byte_each() -> None:
+    table = pa.table({"n": pa.array(np.arange(0, 10**6, 100))})
+    assert narrow_table(table).column("n").type == pa.uint8()

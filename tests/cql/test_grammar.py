@@ -28,7 +28,17 @@ from .grammar import RESERVED as RESERVED_IN_QUERIES
 from .values import plain_statement
 
 KEY_WORDS = key_words(STATEMENTS)
-MODULES = ("parser", "definitions", "continuous", "deadlines", "rights", "reading", "queries", "expressions")
+MODULES = (
+    "parser",
+    "definitions",
+    "continuous",
+    "deadlines",
+    "overload",
+    "rights",
+    "reading",
+    "queries",
+    "expressions",
+)
 
 
 def test_the_grammar_has_a_rule_for_every_symbol() -> None:

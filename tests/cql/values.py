@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 
 from headgate.cql.continuous import CreateQueryAs
+from headgate.cql.overload import Overload
 from headgate.cql.statements import Name, Statement, Target
 from headgate.errors import Position
 from headgate.labels import Label, Level
@@ -19,7 +20,7 @@ def plain(value: object) -> object:
             return value.text
         case Target():
             return [value.kind, value.name] if value.owner is None else [value.kind, value.name, value.owner]
-        case Label() | Level():
+        case Label() | Level() | Overload():
             return str(value)
         case Enum():
             return value.value

@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -24,8 +24,10 @@ from headgate.egress.delivery import Delivered
 from headgate.egress.parquet import ParquetSink
 from headgate.errors import HeadgateError
 from headgate.execution.executors import Executor, LocalExecutor
+from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import written
 from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
+from headgate.execution.tasks.step import Outcome, TaskPlan
 from headgate.labels import parse_label
 from headgate.model.query import ContinuousQuery
 from headgate.operators.program import Program
@@ -93,6 +95,27 @@ def test_the_log_says_where_a_batch_ran_and_what_was_moved_there(
     assert facts["tasks"] == 3 and facts["processes"] == f"{socket.gethostname()}:{os.getpid()}=3"
     assert facts["moved_tuples"] == 24  # the tuples of porters go nowhere: nobody reads them
     assert facts["moved_bytes"] > 24 * 10 and facts["driver_seconds"] >= 0 and facts["task_seconds"] > 0
+
+
+def test_a_worker_keeps_all_partitions_that_it_advanced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bench = InTasks(tmp_path)
+    bench.tasks = Faithful()
+    with caplog.at_level(logging.INFO, "headgate.pipeline"):
+        for number in range(2):
+            bench.give(number)
+    assert bench.pipeline is not None
+    bench.pipeline.close()
+    facts = [x.__dict__["headgate_facts"] for x in caplog.records if x.getMessage() == "batch done"]
+    assert [x["cached"] for x in facts] == [0, 3, 3, 3]
+
+
+class Faithful(TasksHere):
+    """No attempt fails, and no memory is lost."""
+
+    def _each(
+        self, plan: TaskPlan, work: Callable[..., Outcome], step: object, parts: Mapping[PartitionName, Any]
+    ) -> list[Outcome]:
+        return [work(plan, step, name, parts[name]) for name in plan.names]
 
 
 def test_a_batch_with_a_late_tuple_is_decided_by_the_driver(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from headgate.egress.sinks import Address, lines_of
 from headgate.ingress.parquet_reader import Files, _fits
-from headgate.ingress.published import MalformedRows, read_arrow, read_json
+from headgate.ingress.published import MalformedRows, check_tuples, read_arrow, read_json
 from headgate.ingress.text_files import as_lines, json_rows
 from headgate.ingress.validation import TOO_LONG, Ingress
-from headgate.labels import PUBLIC, Rules
+from headgate.labels import LEAST, PUBLIC, Rules
 from headgate.model.limits import Limits
 from headgate.model.results import ResultBatch
 from headgate.model.stream import StreamDescriptor
@@ -50,15 +50,15 @@ def test_what_is_not_base64_is_rejected() -> None:
 
 
 def test_senders_publish_bytes() -> None:
-    assert read_json(STREAM, b'{"x": "AP8="}\n{}\n', 9).column("x").to_pylist() == [b"\x00\xff", None]
+    assert read_json(STREAM, b'{"x": "AP8="}\n{}\n', 9).table.column("x").to_pylist() == [b"\x00\xff", None]
     with pytest.raises(MalformedRows):
-        read_json(STREAM, b'{"x": "AP8"}\n', 9)
+        check_tuples(STREAM, Rules(), LEAST, read_json(STREAM, b'{"x": "AP8"}\n', 9), 0, Limits())
     for type_ in (pa.binary(), pa.large_binary()):
         sink = pa.BufferOutputStream()
         table = pa.table({"x": pa.array([b"\x00\xff", None], type_)})
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        assert read_arrow(STREAM, bytes(sink.getvalue()), 9).column("x").to_pylist() == [b"\x00\xff", None]
+        assert read_arrow(STREAM, bytes(sink.getvalue()), 9).table.column("x").to_pylist() == [b"\x00\xff", None]
 
 
 def test_parquet_holds_bytes(tmp_path: Path) -> None:

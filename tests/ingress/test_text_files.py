@@ -247,6 +247,29 @@ def test_a_record_that_never_ends_is_not_kept_in_memory(data: str, monkeypatch: 
         assert len(whole.rejected[0]) == 1 and whys(whole) == [records.TOO_LONG]
 
 
+@pytest.mark.parametrize("before", range(0, 40, 5))
+@pytest.mark.parametrize("record", ["y" * 65, '"' + "y\n" * 33 + '"', "y" * 70], ids=["line", "quote", "longer"])
+@pytest.mark.parametrize("format_", ["csv", "json"])
+def test_a_record_is_too_long_wherever_it_begins(
+    before: int, record: str, format_: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "PIECE", 16)
+    monkeypatch.setattr(records, "LONGEST", 64)
+    ok = "1,2,3\n" if format_ == "csv" else '{"x": "1", "y": "2", "z": "3"}\n'
+    record = record if format_ == "csv" else record.replace("\n", ".")
+    whole = taken(ok * (before // 5) + record + "\n" + ok, format_, THREE)
+    assert [tuple(x.values()) for x in whole.table.to_pylist()] == [("1", "2", "3")] * (before // 5 + 1)
+    assert whys(whole) == [records.TOO_LONG]
+
+
+def test_a_record_of_the_greatest_length_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "PIECE", 16)
+    monkeypatch.setattr(records, "LONGEST", 64)
+    row = "y" * 60 + ",2,3"
+    for end in ("", "\n"):
+        assert not taken("1,2,3\n" + row + end, "csv", THREE).rejected
+
+
 def test_deep_nesting_is_a_bad_line_like_any_other() -> None:
     assert whys(taken('{"k": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}", "json")) == [
         "k: `" + "[" * 100 + "...` is not INT"

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from worlds.harness import stream
 
+from headgate.cql.overload import REFUSE
 from headgate.labels import Level, LevelOrder, parse_level
 from headgate.levels.child import ProcessChild, Resources, Start
 from headgate.levels.folders import Identity
-from headgate.levels.lane import FULL, ROOM
+from headgate.levels.shedding import ROOM, notice_of
 from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
@@ -75,6 +76,29 @@ def test_the_server_goes_on_with_what_waited_in_queues(tmp_path: Path, architect
         assert levels.received("uU", "qU") == [(n,) for n in range(0, 11, 2)]
 
 
+def test_readers_can_go_on_as_soon_as_the_server_is_ready(tmp_path: Path) -> None:
+    """A position is read with the history of the log of its level, which is read back before processors start: a reader
+    that came earlier was told that its position is not one of its own."""
+    held = threading.Event()
+
+    def start(folder: Path, identity: Identity, share: Resources) -> ThreadChild:
+        held.wait()
+        return ThreadChild(folder, identity, share)
+
+    with closing(bench(tmp_path, "replicated")) as levels:
+        shepherd = levels.open_up()
+        levels.take("numbers", ("TRUE", 1), ("TRUE AT S", 2))
+        shepherd.drain()
+        shepherd.close()
+        restored = []
+        for level, sink in levels.sinks.items():
+            sink.restore = lambda *_, level=level, **__: restored.append(level)  # type: ignore[method-assign]
+        levels.setting = replace(levels.setting, start=start)
+        levels.open_up()
+        assert set(restored) == {None, Level("U"), Level("S")}
+        held.set()
+
+
 @BOTH
 def test_a_right_that_is_lost_is_lost_although_results_are_computed(tmp_path: Path, architecture: str) -> None:
     """The processor is stopped between its results and their delivery: rights are lost there."""
@@ -122,7 +146,7 @@ def test_a_level_with_too_much_waiting_goes_without_and_says_so(tmp_path: Path, 
         assert levels.received("uU", "qU") == [(0,), (2,), (4,), (6,), (8,)]
         assert levels.received("uS", "qS") == [(0,), (1,), (8,), (9,)]
         words = [x.word for x in levels.sinks[Level("S")].found if x.word]
-        assert words == [{"waits": FULL}, {"continues": f"{ROOM}; 6 tuples left out"}]
+        assert words == [{"waits": notice_of(REFUSE)}, {"continues": ROOM}]
         assert not [x for x in levels.sinks[Level("U")].found if x.word]
 
 

@@ -16,7 +16,7 @@ CREATE LEVEL S ABOVE U; CREATE LEVEL TS ABOVE S;
 CREATE ROLE nurse; CREATE ROLE sender;
 CREATE USER ned PASSWORD '{PASSWORD}' CLEARANCE TS; GRANT ROLE nurse TO USER ned;
 CREATE USER sam PASSWORD '{PASSWORD}' CLEARANCE TS; GRANT ROLE sender TO USER sam;
-CREATE STREAM pulse (pat INT, rate INT, level STRING) LEVEL FROM level SOURCE publish;
+CREATE STREAM pulse (pat INT, rate INT, lev STRING) LEVEL FROM lev SOURCE publish;
 GRANT VIEW OBJECT, PUBLISH ON STREAM pulse TO sender;
 GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM pulse TO nurse;
 """
@@ -46,7 +46,7 @@ def publish(server: Server, *rates: tuple[int, str]) -> None:
     """A row may have any level that its sender's session dominates, so a sender at U sends at U."""
     for rate, level in rates:
         with server.client("sam", level=level) as client:
-            row = json.dumps({"pat": 1, "rate": rate, "level": level})
+            row = json.dumps({"pat": 1, "rate": rate, "lev": level})
             headers = {"Content-Type": "application/x-ndjson"}
             answer = client.post("/v1/streams/root.pulse/tuples", content=row + "\n", headers=headers)
             assert answer.status_code == 200, answer.text
@@ -58,7 +58,7 @@ def test_a_reader_receives_what_its_level_dominates(server: Server) -> None:
     with server.client("sam") as client:
         answer = client.post(
             "/v1/streams/root.pulse/tuples",
-            content='{"pat": 1, "rate": 1, "level": "U"}\n{"pat": 1, "rate": 4, "level": "U"}\n',
+            content='{"pat": 1, "rate": 1, "lev": "U"}\n{"pat": 1, "rate": 4, "lev": "U"}\n',
             headers={"Content-Type": "application/x-ndjson"},
         )
         assert answer.status_code == 200, answer.text

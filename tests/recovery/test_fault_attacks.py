@@ -27,7 +27,7 @@ BAD = {
 }
 PLACES: dict[str, Callable[..., bool]] = {
     "execution.compile._blocks": lambda query: query.name == "bad",
-    "execution.stages.consumer_name": lambda subscriber, _: subscriber.query == "bad",
+    "execution.stages.consumer": lambda subscriber, _: subscriber.query == "bad",
     "recovery.query_graph.QueryGraph._subscribe": lambda _, query, __: query == "bad",
     "execution.processor.Processor.subscribe": lambda _, query, __: query == "bad",
     "visibility.index.VisibilityIndex.add_view": lambda _, running, __: running.name == "bad",
@@ -41,7 +41,7 @@ PLACES: dict[str, Callable[..., bool]] = {
     "egress.filter.ResultFilter._shared_out": lambda _, views, __: views[0].running.name == "bad",
 }
 NO_PART = {
-    "execution.stages.consumer_name": ("windows", "passing"),
+    "execution.stages.consumer": ("windows", "passing"),
     "model.view.View.watermark": (),
     "operators.partition.Partition._group_results": ("passing",),
 }

@@ -23,6 +23,7 @@ import headgate
 from headgate.cli import main
 from headgate.client import Client, Received, aconnect, connect
 from headgate.client.forms import Events
+from headgate.client.profiles import Profiles, ServerProfile
 from headgate.client.trust import seen
 from headgate.client.wire import Malformed, Unreachable
 from headgate.errors import AccessDenied, AuthenticationFailed, NotFound, TextError
@@ -269,3 +270,22 @@ async def two_from_now(address: str, certificate: Path, stream: str) -> list[Any
         found = [(await anext(results)).values for _ in range(2)]
         await results.aclose()  # type: ignore[attr-defined]
     return found
+
+
+def test_python_trusts_what_the_command_line_accepted_and_nothing_at_first_sight(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADGATE_CONFIG", str(tmp_path))
+    with pytest.raises(Unreachable) as caught:
+        headgate.connect(server.address, "ned", PASSWORD)
+    assert caught.value.message == f"cannot trust the server at {server.address}: no certificate of it was given"
+    assert 'pass certificate="authority.pem"' in caught.value.hint
+    Profiles().keep(ServerProfile("ward", server.address, seen(server.address)))
+    with headgate.connect(f"{server.address}/", "ned", PASSWORD) as ned:
+        assert ned.user == "ned"
+
+    async def again() -> None:
+        async with await aconnect(server.address, "ned", PASSWORD):
+            pass
+
+    asyncio.run(again())

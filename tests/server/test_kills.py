@@ -26,12 +26,12 @@ SENDERS, END = 2, -1
 class Killed:
     """A home folder and the process that serves it."""
 
-    def __init__(self, home: Path, kind: str) -> None:
-        self.home, self.kind = home, kind
+    def __init__(self, home: Path, kind: str, script: str = WARD, architecture: str = "trusted") -> None:
+        self.home, self.kind, self.architecture = home, kind, architecture
         home.chmod(0o700)
         headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
         headgate.initialise(ADMIN, PASSWORD)
-        headgate.execute(headgate.login(ADMIN, PASSWORD), WARD)
+        headgate.execute(headgate.login(ADMIN, PASSWORD), script)
         headgate.close()
         own_certificate(home / "tls", "127.0.0.1")
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -40,7 +40,7 @@ class Killed:
         self.clients: list[Client] = []
 
     def start(self) -> None:
-        command = [sys.executable, str(WORKER), str(self.home), str(self.port), self.kind]
+        command = [sys.executable, str(WORKER), str(self.home), str(self.port), self.kind, self.architecture]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline().startswith("https://")
@@ -50,10 +50,10 @@ class Killed:
         self.process.send_signal(signal.SIGKILL)
         self.process.communicate()
 
-    def client(self, user: str) -> Client:
+    def client(self, user: str, level: str = "U") -> Client:
         certificate = self.home / "tls" / "authority.pem"
         url = f"https://127.0.0.1:{self.port}"
-        self.clients.append(connect(url, user, PASSWORD, level="U", certificate=certificate))
+        self.clients.append(connect(url, user, PASSWORD, level=level, certificate=certificate))
         return self.clients[-1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import socket
 import ssl
@@ -11,11 +12,15 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
+from headgate.access.authorizer import Principal
 from headgate.errors import HeadgateError
+from headgate.labels import LEAST
 from headgate.server import connections
 from headgate.server.answers import Refused
 from headgate.server.certificates import own_certificate
+from headgate.server.guard import Guard
 from headgate.server.home import check_private, secret
 from headgate.server.rates import Rates
 from headgate.server.settings import Settings, read_settings
@@ -116,6 +121,18 @@ def test_a_full_stream_says_when_to_come_again(strict: Server) -> None:
         strict.engine.paused.clear()
 
 
+@pytest.mark.parametrize(("most", "size", "status"), [(10, 11, 400), (10, 10, 200), (2_000_000, 1_500_000, 200)])
+def test_texts_are_checked_by_the_setting_that_the_engine_goes_by(
+    tmp_path: Path, most: int, size: int, status: int
+) -> None:
+    with served(tmp_path, limits={"text_bytes": most}) as server:
+        server.run("CREATE STREAM t (x STRING) SOURCE publish")
+        answer = server.publish({"x": "y" * size}, user="root", stream="root.t")
+        assert answer.status_code == status
+        if status == 400:
+            assert answer.json()["error"]["rows"] == [{"row": 1, "message": "a text in it is too long"}]
+
+
 def test_a_sender_that_sends_too_much_is_told_when_to_come_again(tmp_path: Path) -> None:
     with served(tmp_path, limits={"sender_rows": 2}) as server:
         rows = [{"pat": n, "policy": "nurse"} for n in range(1000)]
@@ -126,6 +143,42 @@ def test_a_sender_that_sends_too_much_is_told_when_to_come_again(tmp_path: Path)
         assert 480 <= int(answer.headers["Retry-After"]) <= 490  # 20 at once, and 980 at 2 a second
         assert server.parts.ingress.rows == before
         assert server.publish(rows[0], user="root").status_code == 200  # another user does not notice it
+
+
+def test_a_rate_is_asked_before_the_body_arrives(tmp_path: Path) -> None:
+    with served(tmp_path, limits={"sender_rows": 2, "body_seconds": 1}) as server:
+        assert server.publish(*({"pat": n, "policy": "nurse"} for n in range(1000))).status_code == 200
+        head = f"POST /v1/streams/root.pulse/tuples HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token('sam')}"
+        head += "\r\nContent-Type: application/x-ndjson\r\nContent-Length: 1000\r\n\r\n"
+        with server.raw() as raw:
+            raw.sendall(head.encode() + b'{"pat": 1, "policy": "nurse"}\n')  # and no more
+            assert raw.recv(100).startswith(b"HTTP/1.1 429 ")
+
+
+def test_nothing_is_held_of_a_request_that_its_rate_refuses() -> None:
+    """The attack: one sender far beyond its rate fills the memory that the bodies of all senders share."""
+    rates = Rates(1)
+    rates.charge("sam", 100)
+    held = list[int]()
+    answered = list[Message]()
+
+    async def app(_: Scope, __: Receive, ___: Send) -> None:
+        raise AssertionError("the request was handed on")
+
+    guard = Guard(app, Settings(), lambda _: Principal("sam", frozenset(), LEAST), frozenset(), rates)
+
+    async def receive() -> Message:
+        held.append(guard.held)
+        return {"type": "http.request", "body": bytes(1 << 20), "more_body": len(held) < 10}
+
+    async def send(message: Message) -> None:
+        answered.append(message)
+
+    headers = [(b"authorization", b"Bearer x"), (b"content-length", b"10485760")]
+    scope = {"type": "http", "scheme": "https", "path": "/v1/streams/s/tuples", "headers": headers, "method": "POST"}
+    asyncio.run(guard(scope, receive, send))
+    assert held == [0] * 10 and answered[0]["status"] == 429
+    assert b"connection" not in dict(answered[0]["headers"])  # it was read to its end: the client sees the answer
 
 
 def test_a_rate_is_an_average() -> None:

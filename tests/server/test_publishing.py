@@ -70,6 +70,14 @@ def test_a_wrong_row_is_named_and_nothing_is_taken(server: Server, line: str, re
     assert server.parts.ingress.rows == before
 
 
+def test_a_wrong_row_has_the_number_of_its_line_whatever_is_wrong(server: Server) -> None:
+    for wrong in (f'{{"t": "{T}", "i": "x"}}', '{"i": 1}', '{"t": "9999-01-01T00:00:00Z"}'):
+        (found,) = rows(send(server, f'{{"t": "{T}"}}\n\n{wrong}\n'.encode()))
+        assert found["row"] == 3
+    body = b'\n{"a": 1, "lev": "U"}\n\n{"a": 2, "lev": "S"}\n'
+    assert [x["row"] for x in rows(send(server, body, path="/v1/streams/root.levelled/tuples"))] == [4]
+
+
 def arrow(table: pa.Table, **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, **options) as writer:
@@ -231,3 +239,21 @@ def test_texts_keep_their_characters(server: Server) -> None:
     text = "naïve \u202e \x1b[31m \U0001f600"
     body = json.dumps({"t": T, "s": text}) + "\n"
     assert send(server, body.encode()).json() == {"rows": 1, "repeat": False}
+
+
+def test_all_wrong_rows_are_named_at_once_whatever_is_wrong_with_them(server: Server) -> None:
+    server.run(
+        """CREATE STREAM mixed (a INT, t TIMESTAMP, lev STRING) EVENT TIME t LEVEL FROM lev SOURCE publish;
+        GRANT VIEW OBJECT, PUBLISH ON STREAM mixed TO sender"""
+    )
+    lines = [
+        {"a": 1, "t": T, "lev": "U"},
+        {"a": 1, "t": T, "lev": "S"},
+        {"a": 1.5, "t": T, "lev": "U"},
+        {"a": 1, "lev": "U"},
+        {"a": 1, "t": T, "lev": "S"},
+    ]
+    body = "".join(f"{json.dumps(x)}\n" for x in lines).encode()
+    found = rows(send(server, body, path="/v1/streams/root.mixed/tuples"))
+    assert [x["row"] for x in found] == [2, 3, 4, 5]
+    assert "is not dominated by yours" in found[0]["message"] and "is not INT" in found[1]["message"]

@@ -180,11 +180,14 @@ def test_it_is_suspended_while_rights_are_missing_and_goes_on_after(ward: Ward, 
     suspended = {"suspended": SUSPENDED}
     assert ward.lines() == [2, suspended, {"continues": AGAIN}, 5]
     assert ward.lines("root/root.high.subscribers") == [
-        {"suspended": f"for a subscriber: {SUSPENDED}"},
+        {"suspended": "for a subscriber: its rights do not cover it now; it continues when they do"},
         {"continues": f"for a subscriber: {AGAIN}"},
     ]
     assert [str(x) for x in ward.work.pipeline.notices()] == [
-        f"the subscription of ned to root.high is suspended: {SUSPENDED}",
+        (
+            "the subscription of ned to root.high is suspended: "
+            "the rights of ned do not cover it now; it continues when they do"
+        ),
         f"the subscription of ned to root.high continues: {AGAIN}",
     ]
 

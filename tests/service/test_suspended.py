@@ -6,6 +6,10 @@ from __future__ import annotations
 import pytest
 from conftest import System
 
+from headgate.access.permissions import Permission
+from headgate.cql.statements import Target
+from headgate.errors import Position
+
 SECRET = "correct horse"
 SETUP = f"""
 CREATE ROLE nurse;
@@ -51,3 +55,36 @@ def test_a_subscription_without_a_possible_result_is_suspended(
         sqlite_system.run(script)
     standings = sqlite_system.headgate.snapshot().standings
     assert {x.outgoing.stream.removeprefix("root.") for x in standings if x.word == "suspended"} == suspended
+    shown = {row[0] for row in sqlite_system.rows("SHOW SUBSCRIPTIONS", ann) if row[-1] == "suspended"}
+    assert shown == suspended
+    sqlite_system.run("; ".join(f"UNSUBSCRIBE FROM root.{name}" for name in NAMES), ann)
+    told = [sqlite_system.run(f"SUBSCRIBE TO root.{name}", ann)[-1].text for name in NAMES]
+    assert {name for name, text in zip(NAMES, told, strict=True) if "; it is suspended: " in text} == suspended
+
+
+def test_why_says_what_a_result_is_computed_from(sqlite_system: System) -> None:
+    sqlite_system.run(SETUP)
+    sqlite_system.run("REVOKE VIEW OBJECT, READ TUPLE ON STREAM bp FROM nurse")
+    ann = sqlite_system.headgate.login("ann", SECRET)
+
+    def why(token: str, stream: str) -> list[str]:
+        target = Target("STREAM", stream, "root", Position(0, 1, 1))
+        found = sqlite_system.headgate.why(token, "ann", Permission.READ_TUPLE, target)
+        assert found.decision
+        return [line for line in found.details if "computed from" in line]
+
+    assert why(sqlite_system.root, "both") == ["what it is computed from: DENIED (stream root.bp)"]
+    assert why(ann, "both") == ["what it is computed from: DENIED (streams that you may not see)"]
+    assert why(ann, "beside") == why(ann, "hr") == []
+
+
+def test_who_subscribes_to_a_query_that_does_not_run_is_told(sqlite_system: System) -> None:
+    sqlite_system.run(SETUP)
+    ann = sqlite_system.headgate.login("ann", SECRET)
+    sqlite_system.run("STOP QUERY both")
+    told = "subscribed to stream root.both; its query is stopped: START QUERY root.both"
+    assert sqlite_system.run("SUBSCRIBE TO both")[-1].text == told
+    told = "subscribed to stream root.both; its query does not run"
+    assert sqlite_system.run("SUBSCRIBE TO root.both", ann)[-1].text == told
+    sqlite_system.run("DROP STREAM hr")
+    assert sqlite_system.run("SUBSCRIBE TO mean")[-1].text == "subscribed to stream root.mean; its query does not run"

@@ -63,7 +63,8 @@ def cluster() -> Iterator[tuple[Path, str]]:
     folder = Path(tempfile.mkdtemp(prefix="headgate-cluster-"))
     folder.chmod(0o755)
     script = str(ROOT / "scripts/cluster.sh")
-    env = os.environ | {"PYTHON": sys.executable}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # workers have no code of ours
+    env |= {"PYTHON": sys.executable}
     env |= {"SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1"}  # tests kill executors
     started = subprocess.run(
         [script, "start", str(folder)], env=env, capture_output=True, text=True, timeout=120, check=False
@@ -191,9 +192,10 @@ def in_tasks(
     run = ["run", "--everyone", "--out", str(out), "--execution", "tasks", "--partitions", "3", "--master", master]
     run += ["--conf-from", str(settings), *more]
     own = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+    said = errors if errors == subprocess.PIPE else subprocess.DEVNULL  # a pipe that nobody reads is full some time
     return subprocess.Popen(
         [*COMMAND, *words, *run], env=own | {"PYTHONPATH": str(ROOT / "src")}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True,
+        stdout=said, stderr=errors, text=True, start_new_session=True,
     )  # fmt: skip
 
 
@@ -251,7 +253,7 @@ def test_tasks_are_refused_with_one_line_where_workers_do_not_reach_the_state(
         return  # the workers are the same user
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
-    process = in_tasks(words, master, environment, out, "--state", f"file://{private}/state")
+    process = in_tasks(words, master, environment, tmp_path / "other", "--state", f"file://{private}/state")
     _, error = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "it cannot read and write the state at" in error and "Traceback" not in error

@@ -46,7 +46,7 @@ SET SYSTEM idle_minutes = 600;
 CREATE ROLE doctor; CREATE ROLE nurse; CREATE ROLE administration;
 {users}
 CREATE STREAM Vitals (at TIMESTAMP, patient INT, rate INT, device BINARY, policy STRING)
-  EVENT TIME at LATENESS 30 SECONDS ROLES FROM policy
+  EVENT TIME at LATENESS 120 SECONDS ROLES FROM policy
   SOURCE kafka (servers = '{servers}', topic = 'vitals', key = 'device', "header.policy" = 'policy',
                 maxOffsetsPerTrigger = 250{more});
 GRANT VIEW OBJECT, READ TUPLE ON STREAM Vitals TO doctor, nurse, administration;
@@ -88,7 +88,8 @@ class Ward:
         self.tuples: list[Tuple] = []
 
     def send(self, count: int) -> None:
-        """Tuples with different event times, which are also their Kafka timestamps."""
+        """Tuples with different event times, which are also their Kafka timestamps. One partition may have all of its
+        tuples before the other has any: so many seconds must not make them late."""
         for _ in range(count):
             number = len(self.tuples)
             at = BEGIN + dt.timedelta(milliseconds=250 * number + self.random.randrange(250))
@@ -218,6 +219,8 @@ def test_three_readers_receive_exactly_what_the_oracle_says_while_the_broker_res
         assert ended.returncode == 0, ended.stderr
         right, known = ward.expected(), topics(ward.client)
         found = {name: results(received(ward.client, name, known.get(name, 0))) for name in right}
+        for name in (name for name in found if name.endswith("alarms")):
+            found[name].sort()  # they come as their tuples do, and Kafka has no order between two partitions
         assert found == {name: plain(rows) for name, rows in right.items()}
         assert sum(map(len, found.values())) > 2000
         rejected = received(ward.client, "headgate.joe.joe.Vitals.rejected", 2)

@@ -35,17 +35,20 @@ def test_operators_run_in_other_processes_and_the_driver_reads_no_file(
     there, here = InTasks(tmp_path / "tasks", 3), InTasks(tmp_path / "driver", 0)
     there.tasks = SparkTasks(lambda: spark)
     monkeypatch.setattr(TaskExecutor, "take", noted)
-    for number in range(2):
+    for number in range(3):
+        outcomes.clear()
         with monkeypatch.context() as patch:
             patch.setattr(parquet_reader, "opened_paths", unread)
             there.give(number)
         here.give(number)
+        # a batch of each stream; a partition is in the memory of the worker that advanced it before
+        assert len({x.process for x in outcomes}) == 2 and (number == 0 or all(x.cached for x in outcomes))
+        assert str(os.getpid()) not in {x.process.rpartition(":")[2] for x in outcomes}
     for bench in (there, here):
         bench.end()
         assert bench.pipeline is not None
         bench.pipeline.close()
     assert there.received() == here.received() and len(here.received()) == 6
-    assert str(os.getpid()) not in {x.process.rpartition(":")[2] for x in outcomes}
 
 
 def test_a_worker_that_dies_in_mid_batch_loses_nothing_and_repeats_nothing(tmp_path: Path, spark: SparkSession) -> None:

@@ -380,6 +380,11 @@ def shown(thing: r.Object) -> str:
     return f"{kind_word(thing)} {owner}{quote(thing.name)}"
 
 
+def named(kind: Kind, name: str, owner: str | None) -> str:
+    """What was asked for, as `shown` would name it."""
+    return f"{kind.lower()} {f'{quote(owner)}.' if owner else ''}{quote(name)}"
+
+
 def kind_word(thing: r.Object) -> str:
     """A table is a stream with all rights and duties of one, but is called a table."""
     return "table" if is_table(thing) else thing.kind.lower()

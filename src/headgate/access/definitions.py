@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.cql.deadlines import Deadline, Version
+from headgate.cql.overload import REFUSE, Overload, Shed
 from headgate.cql.statements import Limit
 from headgate.labels import Semantics
 from headgate.protocol import PUBLISH as PUBLISH
@@ -65,6 +66,7 @@ class StreamDefinition:
     cumulative: whether its owner allows cumulative queries
     made_of: the inputs of the query whose output it is; None if it is no output
     delay: how long tuples take to arrive at most, in milliseconds; None: not declared
+    overload: which tuples a level goes without if too many wait for it
     """
 
     columns: tuple[ColumnDefinition, ...]
@@ -80,6 +82,7 @@ class StreamDefinition:
     table: bool = False
     made_of: tuple[int, ...] | None = None
     delay: int | None = None
+    overload: Overload = REFUSE
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,12 @@ def _stream(plain: Mapping[str, Any]) -> StreamDefinition:
         bool(plain.get("table")),
         None if made_of is None else tuple(map(int, made_of)),
         int(plain["delay"]) if plain.get("delay") is not None else None,
+        _overload(plain.get("overload")),
     )
+
+
+def _overload(plain: Any) -> Overload:
+    return REFUSE if plain is None else Overload(Shed(plain[0]), float(plain[1]))
 
 
 def _plain_stream(x: StreamDefinition) -> dict[str, Any]:
@@ -202,6 +210,7 @@ def _plain_stream(x: StreamDefinition) -> dict[str, Any]:
         "lateness": x.lateness or None,
         "skew": x.skew,
         "delay": x.delay,
+        "overload": None if x.overload == REFUSE else [x.overload.shed.value, x.overload.percent],
         "cumulative": x.cumulative or None,
         "table": x.table or None,
         "made_of": None if x.made_of is None else list(x.made_of),

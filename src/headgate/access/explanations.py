@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.access.authorizer import Decision, shown
+from headgate.access import rows as r
+from headgate.access.authorizer import Decision, Principal, shown
+from headgate.access.derived import DerivedStreams
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request
 from headgate.access.sessions import NOBODY
@@ -34,4 +36,19 @@ def explained(q: Request, user: str, permission: Permission, target: Target) -> 
     principal = q.authorizer.potential(found)
     decision = q.authorizer.decide(principal, permission, thing)
     details = q.authorizer.explain(principal, permission, thing) if auditor else []
+    if decision and permission in (Permission.READ_TUPLE, Permission.SUBSCRIBE):
+        details += _computed_from(q, principal, thing)
     return Explanation(decision, tuple(details))
+
+
+def _computed_from(q: Request, reader: Principal, thing: r.Object) -> list[str]:
+    """For the output of a query: whether the reader may read what it is computed from. Streams are named to those who
+    may see them."""
+    if thing.kind != Kind.STREAM or thing.stream.made_of is None:
+        return []
+    unread = DerivedStreams(q.state, q.authorizer, q.plans()).unread(reader, thing)
+    if not unread:
+        return []
+    seen = [shown(x) for x in unread if q.may(Permission.VIEW_OBJECT, x)]
+    hidden = ["streams that you may not see"] if len(seen) < len(unread) else []
+    return [f"what it is computed from: DENIED ({', '.join(sorted(seen) + hidden)})"]

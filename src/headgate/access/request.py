@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.audit import AuditRecord
-from headgate.access.authorizer import Authorizer, Principal, known_level, shown
+from headgate.access.authorizer import Authorizer, Principal, known_level, named, shown
 from headgate.access.catalog import Catalog
 from headgate.access.definitions import Definition
 from headgate.access.duties import Duties
@@ -203,9 +204,24 @@ class Request:
         try:
             thing = self.catalog.find(self.principal, Kind(target.kind), target.name, target.owner)
         except HeadgateError as error:
+            self.about(named(Kind(target.kind), target.name, target.owner))
+            if isinstance(error, NotFound) and not error.hint:
+                error.hint = self._meant(target)
             raise error.at(target.position) from None
         self.about(shown(thing))
         return thing
+
+    def _meant(self, target: Target) -> str:
+        """What a name may be a slip of, among what the caller may see."""
+        known = {x.name: x for x in self.catalog.visible(self.principal, Kind(target.kind))}
+        alike = [name for name in known if name.casefold() == target.name.casefold()]
+        alike = alike or get_close_matches(target.name, sorted(known), 1, 0.75)
+        if not alike:
+            return ""
+        found = known[alike[0]]
+        owner = "" if found.owner == self.user else f"{quote(found.owner)}."
+        exact = "; names are exact" if found.name.casefold() == target.name.casefold() else ""
+        return f"did you mean {owner}{quote(found.name)}?{exact}"
 
     def find_user(self, name: Name) -> r.User:
         found = self.state.users.get(name.text)
@@ -216,7 +232,10 @@ class Request:
     def find_role(self, name: Name) -> r.Role:
         found = self.state.roles.get(name.text)
         if found is None:
-            raise NotFound(f"there is no role `{name.text}`", position=name.position)
+            hint = ""
+            if self.state.users.get(name.text) is not None and (self.may_administer() or name.text == self.user):
+                hint = f"{quote(name.text)} is a user: rights are granted to roles, and roles to users"
+            raise NotFound(f"there is no role `{name.text}`", position=name.position, hint=hint)
         return found
 
     def check_level(self, level: Level) -> None:

@@ -25,6 +25,7 @@ BENCHES: dict[str, tuple[str, str]] = {
         "headgate.bench.kafka",
         "How fast tuples come from Kafka, beside bare Spark queries over the same topic.",
     ),
+    "sharing": ("headgate.bench.sharing", "Which queries share operators in each architecture (paper 002, Table 2)."),
     "architectures": ("headgate.bench.architectures", "What it costs to keep levels apart (paper 002, section 3.2)."),
     "star": ("headgate.bench.star", "Deadlines without covert channels: the experiments of paper 004."),
     "deadlines": ("headgate.bench.deadlines", "Live queries with deadlines at three levels under twice the load."),

@@ -27,6 +27,7 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import Level
 from headgate.levels.child import ProcessChild, Resources
+from headgate.levels.lane import Lane
 from headgate.levels.shepherd import LevelsSetting, Shepherd
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.recovery.pipeline import Pipeline
@@ -69,8 +70,7 @@ def _row(architecture: str, levels: int, queries: int, batches: int, lines: Mapp
     catalog, soldiers = snapshot(levels, queries), Soldiers(levels)
     with ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        engine: _Trusted | _Apart
-        engine = _Trusted(home, catalog) if architecture == "trusted" else _Apart(home, catalog, architecture)
+        engine = engine_of(architecture, home, catalog)
         stack.callback(engine.close)
         for _ in range(_WARM):
             engine.take(soldiers.batch(_BATCH))
@@ -94,12 +94,18 @@ def _row(architecture: str, levels: int, queries: int, batches: int, lines: Mapp
             "latency (ms)": round(1000 * median(delays), 1),
             "memory (MB)": round(sum(map(_memory, (*engine.pids(), "self"))) / 1e6),
             "copied (bytes per tuple)": round(copied / (2 * _BATCH * batches), 1),
-            "results": engine.results(),
+            "results": sum(engine.results().values()),
             "trusted lines": lines["trusted" if architecture == "trusted" else "apart"],
         }
 
 
-class _Trusted:
+def engine_of(architecture: str, home: Path, catalog: CatalogSnapshot) -> TrustedEngine | ApartEngine:
+    return TrustedEngine(home, catalog) if architecture == "trusted" else ApartEngine(home, catalog, architecture)
+
+
+class TrustedEngine:
+    """One processor for all levels; who has how many results is by query and subscriber."""
+
     copied = 0
 
     def __init__(self, home: Path, catalog: CatalogSnapshot) -> None:
@@ -124,11 +130,13 @@ class _Trusted:
     def pids(self) -> list[str]:
         return []
 
-    def results(self) -> int:
-        return sum(self._pipeline.counts.results.values())
+    def results(self) -> dict[tuple[str, str], int]:
+        return dict(self._pipeline.counts.results)
 
 
-class _Apart:
+class ApartEngine:
+    """A process for each level."""
+
     def __init__(self, home: Path, catalog: CatalogSnapshot, architecture: str) -> None:
         boxes: dict[Level | None, Mailbox] = {}
         self._shepherd = Shepherd(
@@ -157,8 +165,12 @@ class _Apart:
         children = (lane.child for lane in self._shepherd.lanes.values())
         return [str(child.pid) for child in children if isinstance(child, ProcessChild)]
 
-    def results(self) -> int:
-        return sum(self._shepherd.counts.results.values())
+    def results(self) -> dict[tuple[str, str], int]:
+        return dict(self._shepherd.counts.results)
+
+    @property
+    def lanes(self) -> Mapping[Level, Lane]:
+        return self._shepherd.lanes
 
 
 def _memory(pid: str) -> int:

@@ -53,7 +53,11 @@ def snapshot(levels: int, queries: int) -> CatalogSnapshot:
     subscribers = tuple(
         Subscriber(f"s{x.name}", x.name, Clearance(frozenset(), x.level, sources), level=str(x.level)) for x in made
     )
-    return CatalogSnapshot(Rules(LevelOrder.total(*names)), descriptors, tuple(made), subscribers)
+    return CatalogSnapshot(rules(levels), descriptors, tuple(made), subscribers)
+
+
+def rules(levels: int) -> Rules:
+    return Rules(LevelOrder.total(*level_names(levels)))
 
 
 def _query(number: int, level: str, turn: int) -> ContinuousQuery:

@@ -33,6 +33,7 @@ from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
+from headgate.realtime.governor import PIECE, warm
 from headgate.realtime.handler import Sample
 from headgate.realtime.settings import OPEN, STRICT, Approach
 from headgate.recovery.deadlines import Governing
@@ -45,7 +46,9 @@ SECONDS, OPEN_SECONDS, QUICK_SECONDS = 600.0, 120.0, 15.0
 EVERY = 0.5
 """How often, in seconds, a batch of each stream comes."""
 _DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))
-_TEXT = "SELECT k, COUNT(*) AS n, SUM(v) AS s, MAX(v) AS m FROM {} [ROWS 200] GROUP BY k"
+_TEXT = (
+    "SELECT a.k, COUNT(*) AS n, SUM(b.v) AS s FROM {0} [ROWS 1000] a, {0} [ROWS 1000] b WHERE a.k = b.k GROUP BY a.k"
+)
 _COLUMNS = (("k", Type.INT), ("v", Type.INT))
 _SETTLED = 80.0
 _PROMISE = 5.0
@@ -99,6 +102,7 @@ def run(quick: bool, progress: Progress) -> Report:
     seconds = (QUICK_SECONDS, QUICK_SECONDS) if quick else (SECONDS, OPEN_SECONDS)
     progress.expect(3)
     progress.step("how fast the query is")
+    warm()
     rate = capacity()
     outcomes = []
     for approach, length in zip((STRICT, OPEN), seconds, strict=True):
@@ -182,20 +186,27 @@ def _tuples(rng: np.random.Generator, count: int) -> pa.Table:
     )
 
 
-def capacity(batch: int = 500, batches: int = 12) -> float:
-    """Tuples a second that one query takes, in batches of about the size that the governor cuts; the median."""
-    snapshot, rng, times = _snapshot(LEVELS[:1]), np.random.default_rng(0), list[float]()
+def capacity(rounds: int = 15) -> float:
+    """Tuples a second that one query takes, in batches of the size that the governor cuts."""
+    snapshot, rng = _snapshot(LEVELS[:1]), np.random.default_rng(0)
+    sizes, number = (200, 400, 800), 0
+    times: dict[int, list[float]] = {size: [] for size in sizes}
     with tempfile.TemporaryDirectory() as folder:
         pipeline, _ = _pipeline(Path(folder), snapshot, None)
         try:
-            for number in range(batches):
-                table = _tuples(rng, batch)
-                begun = time.perf_counter()
+            for size in sizes * rounds:
+                table = _tuples(rng, size)
+                begun = time.perf_counter_ns()
                 pipeline.take("U", number, table)
-                times.append(time.perf_counter() - begun)
+                times[size].append(time.perf_counter_ns() - begun)
+                number += 1
         finally:
             pipeline.close()
-    return batch / float(np.median(times[2:]))
+    fastest = [min(times[size][rounds // 3 :]) for size in sizes]  # a disturbance can only make it longer
+    each = max((fastest[-1] - fastest[0]) / (sizes[-1] - sizes[0]), 1.0)
+    fixed = max(fastest[0] - each * sizes[0], 0.0)
+    piece = max(PIECE - fixed, PIECE / 4) / each
+    return float(1e9 * piece / (fixed + each * piece))
 
 
 def measure(approach: Approach, rate: float, seconds: float) -> Outcome:
@@ -204,7 +215,6 @@ def measure(approach: Approach, rate: float, seconds: float) -> Outcome:
         pipeline, mailbox = _pipeline(Path(folder), _snapshot(LEVELS), Governing(approach, seed=1))
         timekeeper = Timekeeper(pipeline, Path(folder) / DEADLINES)
         try:
-            pipeline.work()  # loads what is compiled, before time counts
             timekeeper.start()
             _send(pipeline, mailbox, rate, seconds)
         finally:

@@ -37,6 +37,11 @@ def markdown(report: Report) -> str:
     return "\n\n".join(parts)
 
 
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts."""
+    return "\n".join(_table(heads, rows, [False] * len(heads)))
+
+
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[bool]) -> Iterator[str]:
     yield _line(heads)
     yield "|" + "|".join("---:" if x else "---" for x in numeric) + "|"

@@ -11,7 +11,7 @@ from rich.console import Console
 from headgate.cli.context import reported, say_lines
 from headgate.demo import exchange, ward
 
-SCENES = ("ward", "exchange")
+SCENES = ("ward", "exchange", "battlefield")
 _CHOSEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 
 
@@ -32,17 +32,29 @@ def _in_a_folder(context: click.Context, option: click.Parameter, file: Path) ->
     callback=_in_a_folder,
     help="Where the picture of the ward's shared plan goes.",
 )
+@click.option(
+    "--architecture",
+    type=click.Choice(("trusted", "replicated", "kernelized")),
+    default="replicated",
+    show_default=True,
+    help="How the levels of the battlefield are kept apart.",
+)
+@click.option(
+    "--levels", type=click.IntRange(2, 8), default=8, show_default=True, help="How many levels the battlefield has."
+)
 @click.pass_context
-def demo(context: click.Context, scene: str, svg: Path) -> None:
-    """Play a SCENE: a hospital ward (the default) or a stock exchange.
+def demo(context: click.Context, scene: str, svg: Path, architecture: str, levels: int) -> None:
+    """Play a SCENE: a hospital ward (the default), a stock exchange or a battlefield.
 
     \b
       ward      heart rates and blood pressures under patients' own policies; four
                 people, four queries, one shared plan, and a right that is taken
                 away in the middle
       exchange  four people, two price feeds, one shared result, and a revocation
+      battlefield  soldiers' vital signs at eight levels, each with a process of
+                its own, and one that is killed in the middle
 
-    Both run in a temporary folder, with a store of their own: --home and --store mean nothing here, and nothing is
+    All run in a temporary folder, with a store of their own: --home and --store mean nothing here, and nothing is
     left behind but the picture.
     """
     group = context.parent
@@ -54,6 +66,13 @@ def demo(context: click.Context, scene: str, svg: Path) -> None:
         if scene == "exchange":
             for line in exchange.tell():
                 say_lines(line)
+            return
+        if scene == "battlefield":
+            from headgate.bench import battle  # the engine's libraries take a while to load
+
+            with Console(stderr=True).status("") as status:
+                for line in battle.tell(architecture, levels, doing=status.update):
+                    say_lines(line)
             return
         with Console(stderr=True).status("") as status:
             for line in ward.tell(svg, status.update):

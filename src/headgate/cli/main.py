@@ -48,10 +48,15 @@ COMMANDS = {
     "star": ("headgate.cli.star", "star", "Run transactions with deadlines at several levels once, and watch control."),
     "deadlines": ("headgate.cli.deadlines", "deadlines", "Show how queries with deadlines did, by level."),
     "cluster": ("headgate.cli.cluster", "cluster", "Prepare a cluster of Spark for Headgate."),
+    "papers": ("headgate.bench.papers", "papers", "Repeat the experiments of the five papers."),
     "bench": ("headgate.bench.command", "bench", "Measure Headgate on this machine."),
 }
 """By name: the module and the function of a command, and what the list of commands says of it. A command is imported
 when it is called: one that needs no engine does not wait for the engine's libraries."""
+
+
+_BEFORE = ("--home", "--store", "--session", "--server", "--server-certificate")
+"""Options of every command, which stand before its name."""
 
 
 class _Commands(click.Group):
@@ -95,6 +100,15 @@ def unforeseen(kind: type[BaseException], error: BaseException, trace: Traceback
 def _visibly() -> Iterator[None]:
     try:
         yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise  # its message is our own help
+    except click.NoSuchOption as error:
+        if error.option_name in _BEFORE and error.ctx is not None and error.ctx.parent is not None:
+            command = error.ctx.info_name
+            message = f"{error.option_name} stands before the command: headgate {error.option_name} ... {command}"
+            raise click.UsageError(visible(message), error.ctx) from None
+        error.message = visible(error.message)  # type: ignore[misc]
+        raise
     except click.ClickException as error:
         error.message = visible(error.message)  # type: ignore[misc]  # it is still what is shown
         raise

@@ -139,7 +139,10 @@ class Place:
     def need_folder(self) -> None:
         """Refuses work on a folder if a server was named."""
         if self.server is not None:
-            raise Conflict("cannot do that at a server: it is work on a home folder", hint="leave out --server")
+            raise Conflict(
+                "cannot do that at a server: it is work on a home folder",
+                hint="leave out --server, or unset HEADGATE_SERVER",
+            )
 
     @contextmanager
     def _opened(self, *, create: bool = False) -> Iterator[Headgate]:

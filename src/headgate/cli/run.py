@@ -193,6 +193,8 @@ def _text(script: str, name: str) -> str:
         raise HeadgateError(f"cannot read script `{name}`: it is not UTF-8 text", hint="save it as UTF-8") from None
     except OSError as error:
         hint = "give the path of a file, or - for standard input"
+        if " " in script:
+            hint = "for one statement: `headgate show ...`, or `echo ... | headgate run -`"
         raise HeadgateError(
             f"cannot read script `{name}`: {(error.strerror or str(error)).lower()}", hint=hint
         ) from None
@@ -259,6 +261,7 @@ def _process(
     client = RunClient(headgate, place.token(), everyone=everyone)
     if not everyone:
         logs.silence()
+    _tell(client.left_alone())
     if not (everyone and follow) and not client.has_work():  # a service waits for subscriptions too
         return
     home = client.home(place.home)
@@ -317,7 +320,11 @@ def _process(
 
 def _warn(client: RunClient, work: Processing) -> None:
     warnings = [*work.warnings(), *client.news(work.news())]
-    for line in (*work.notices(), *(f"warning: {x}" for x in warnings)):
+    _tell((*work.notices(), *(f"warning: {x}" for x in warnings)))
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
         say(line, err=True)
 
 

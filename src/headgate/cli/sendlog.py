@@ -231,7 +231,10 @@ def why(
             say_lines(f"the rules of policy {visible(found.policy)}:\n{found.rules}")
         return
     if fact is None or not files or principal is None:
-        raise click.UsageError("name programs, --at a principal and a fact, or a --proof")
+        raise click.UsageError(
+            "name programs, --at a principal and a fact, or a --proof (of SeNDlog; `headgate access why` explains "
+            "rights, `headgate explain` queries)"
+        )
     click.echo(_drawn(_why(files, principal, scheme, fact), form))
 
 

@@ -17,7 +17,7 @@ import click
 from headgate.cli.context import Place, pass_place, reported, say, say_lines, show, with_forms
 from headgate.cli.live import show_live
 from headgate.client import Client
-from headgate.errors import HeadgateError
+from headgate.errors import Conflict, HeadgateError
 
 HELP = r"""Statements end with ; and may have several lines.
   \d         what you may see
@@ -44,11 +44,14 @@ def shell(place: Place, form: str | None) -> None:
     """Type statements and watch results, with history and completion.
 
     Without --server, the home folder's own server is asked; if none runs, one is started, and ends after the shell.
-    From a pipe, the shell reads statements until its end.
+    From a pipe, the shell reads statements until its end; commands with \\ are for the terminal.
     """
     with reported(), place.client() as client:
         if not sys.stdin.isatty():
-            answer(client, sys.stdin.read(), form)
+            script = sys.stdin.read()
+            if script.lstrip().startswith("\\"):
+                raise Conflict("cannot read commands with \\ from a pipe", hint="write DESCRIBE or SHOW CATALOG")
+            answer(client, script, form)
             return
         say(f"headgate at {client.url}, as {client.user}; \\? for help")
         session = ShellSession(client, form)

@@ -49,7 +49,8 @@ async def aconnect(
     pin: str = "",
 ) -> AsyncClient:
     """As `connect`."""
-    client = AsyncClient(await asyncio.to_thread(address_of, url), context_of(certificate, pin), token)
+    address = await asyncio.to_thread(address_of, url)
+    client = AsyncClient(address, context_of(address, certificate, pin), token)
     if user:
         try:
             await client.login(user, password, roles=roles, level=level)

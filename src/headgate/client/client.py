@@ -23,6 +23,7 @@ from headgate.client.forms import (
     ResultsRequest,
 )
 from headgate.client.local import SCHEME, server_of
+from headgate.client.profiles import Profiles
 from headgate.client.wire import Busy, Unreachable, Wire, checked
 from headgate.errors import StoreError
 from headgate.protocol import ARROW_STREAM, EVENTS, JSON_LINES
@@ -54,8 +55,10 @@ def connect(
 ) -> Client:
     """Opens a session: with user and password, or with the token of one that is open. `url` is the address of a server,
     or a home folder on this machine, whose server is started if none runs. `certificate` is a PEM file with the
-    server's certificate or its authority; `pin` is the certificate itself."""
-    client = Client(address_of(url), context_of(certificate, pin), token)
+    server's certificate or its authority; `pin` is the certificate itself; without them the certificate is trusted
+    that the command line has accepted for this address."""
+    address = address_of(url)
+    client = Client(address, context_of(address, certificate, pin), token)
     if user:
         try:
             client.login(user, password, roles=roles, level=level)
@@ -69,8 +72,12 @@ def address_of(url: str) -> str:
     return url if url.startswith(("https://", "http://", SCHEME)) else server_of(Path(url))
 
 
-def context_of(certificate: str | Path | None, pin: str) -> ssl.SSLContext | None:
-    return trust.pinned(pin) if pin else trust.given(Path(certificate)) if certificate else None
+def context_of(address: str, certificate: str | Path | None, pin: str) -> ssl.SSLContext | None:
+    """None: nothing is known of the server, so one of the authorities that this machine trusts must vouch for it."""
+    if certificate and not pin:
+        return trust.given(Path(certificate))
+    known = pin or (Profiles().certificate_of(address) if address.startswith("https://") else "")
+    return trust.pinned(known) if known else None
 
 
 class Client:

@@ -37,6 +37,11 @@ class Profiles:
             raise Conflict(f"there is no server `{name}` that you know", hint="give its address, as https://HOST:PORT")
         return ServerProfile(name, name.rstrip("/"))
 
+    def certificate_of(self, url: str) -> str:
+        """The certificate that was accepted for a server at this address; empty if none was."""
+        found = (x.certificate for x in self._all().values() if x.url == url.rstrip("/"))
+        return next(filter(None, found), "")
+
     def keep(self, profile: ServerProfile) -> None:
         known = self._all()
         known[profile.name] = profile

@@ -82,11 +82,18 @@ def checked(answer: httpx.Response) -> httpx.Response:
     return answer
 
 
-def unreachable(url: str, error: Exception) -> Unreachable:
+def unreachable(url: str, error: Exception, *, known: bool = True) -> Unreachable:
+    """`known`: whether a certificate of the server was given."""
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        if not known:
+            return Unreachable(
+                f"cannot trust the server at {url}: no certificate of it was given",
+                hint='pass certificate="authority.pem", the file in `tls` of the server\'s home folder',
+            )
         return Unreachable(
             f"cannot trust the server at {url}: its certificate is not the one you know",
-            hint="somebody may be between you and the server; if it has a new certificate, forget the old one",
+            hint="somebody may be between you and the server; if it has a new certificate, remove the old one from "
+            "servers.json in HEADGATE_CONFIG or ~/.config/headgate, or give the new one",
         )
     return Unreachable(f"cannot reach the server at {url}", hint="see that it runs, and that the address is right")
 
@@ -100,8 +107,9 @@ async def acheck(answer: httpx.Response) -> httpx.Response:
 class _Connections:
     """What both kinds of connections to a server know: its address, and the token of the session that uses them."""
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
         self.url, self.token = url.rstrip("/"), token
+        self._known = context is not None
         self._held = ExitStack()
 
     def _socket(self) -> str | None:
@@ -118,12 +126,12 @@ class _Connections:
         try:
             yield
         except (httpx.TransportError, OSError) as error:
-            raise unreachable(self.url, error) from None
+            raise unreachable(self.url, error, known=self._known) from None
 
 
 class Wire(_Connections):
     def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
-        super().__init__(url, token)
+        super().__init__(url, context, token)
         if (path := self._socket()) is not None:
             self.http = httpx.Client(base_url=_HERE, transport=httpx.HTTPTransport(uds=path), timeout=_SECONDS)
         else:
@@ -153,7 +161,7 @@ class Wire(_Connections):
 
 class AsyncWire(_Connections):
     def __init__(self, url: str, context: ssl.SSLContext | None, token: str) -> None:
-        super().__init__(url, token)
+        super().__init__(url, context, token)
         if (path := self._socket()) is not None:
             here = httpx.AsyncHTTPTransport(uds=path)
             self.http = httpx.AsyncClient(base_url=_HERE, transport=here, timeout=_SECONDS)

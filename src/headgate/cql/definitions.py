@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from headgate.cql import statements as s
 from headgate.cql.expressions import read_type
+from headgate.cql.overload import read_overload
 from headgate.cql.queries import duration
 from headgate.cql.reading import (
     Reader,
@@ -213,7 +214,8 @@ def _clause(
     start = c.token.offset
     found = next((words for words in known if c.take_word(*words.split())), None)
     if found is None:
-        raise c.expected(*(f"`{words}`" for words in known), *others)
+        hint = "LABEL 'TRUE AT C' gives all tuples the level C" if c.at_word("LEVEL") else ""
+        raise c.expected(*(f"`{words}`" for words in known), *others, hint=hint)
     key, value = known[found](c)
     if key in clauses:
         raise fail(c.text, start, f"`{found}` is given twice")
@@ -256,6 +258,7 @@ _STREAM_CLAUSES: dict[str, Callable[[Cursor], tuple[str, object]]] = {
     "LATENESS": lambda c: ("lateness", duration(c)),
     "SKEW": lambda c: ("skew", duration(c)),
     "DELAY": lambda c: ("delay", duration(c)),
+    "OVERLOAD": lambda c: ("overload", read_overload(c)),
     "LABEL FROM": _label_column("LABEL"),
     "ROLES FROM": _label_column("ROLES"),
     "LEVEL FROM": _label_column("LEVEL"),
@@ -264,9 +267,8 @@ _STREAM_CLAUSES: dict[str, Callable[[Cursor], tuple[str, object]]] = {
     "ALLOW CUMULATIVE": lambda _: ("cumulative", True),
     "SOURCE": lambda c: ("source", _input(c)),
 }
-_TABLE_CLAUSES = {
-    words: read for words, read in _STREAM_CLAUSES.items() if words not in ("EVENT TIME", "LATENESS", "SKEW", "DELAY")
-}
+_OF_TUPLES_THAT_COME = ("EVENT TIME", "LATENESS", "SKEW", "DELAY", "OVERLOAD")
+_TABLE_CLAUSES = {words: read for words, read in _STREAM_CLAUSES.items() if words not in _OF_TUPLES_THAT_COME}
 
 
 def _alter_stream(c: Cursor, at: Position) -> s.Statement:

@@ -45,4 +45,5 @@ def _statement(cursor: Cursor) -> Statement:
         if cursor.take_word(verb):
             others = [" ".join(words[1:]) for words in READERS if words[0] == verb and len(words) > 1]
             raise cursor.expected(*(f"`{word}`" for word in others), hint=table_hint(cursor))
-    raise cursor.expected(*(f"`{verb}`" for verb in _VERBS))
+    hint = "a query is continuous: CREATE QUERY name AS SELECT ..." if cursor.at_word("SELECT") else ""
+    raise cursor.expected(*(f"`{verb}`" for verb in _VERBS), hint=hint)

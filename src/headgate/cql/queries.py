@@ -229,7 +229,9 @@ def _window(c: Cursor) -> WindowSyntax:
             raise c.expected("a level in quotes")
         level = LiteralSyntax(position, c.next().text)
     if not c.take_symbol("]"):
-        raise c.expected("`]`") if level else c.expected("`LEVEL`", "`]`")
+        if level:
+            raise c.expected("`]`", hint="a window has one level; write several with WHERE, as LEVEL IN ('S', 'C')")
+        raise c.expected("`LEVEL`", "`]`")
     return WindowSyntax(at, window.kind, window.rows, window.range, window.slide, window.columns, level)
 
 

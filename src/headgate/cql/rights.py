@@ -15,7 +15,7 @@ from headgate.cql.reading import (
     targets,
     whole_number,
 )
-from headgate.errors import Position
+from headgate.errors import Position, TextError
 from headgate.lexing import Cursor, fail
 
 MOST_RECORDS = 10_000
@@ -64,7 +64,13 @@ def permission(c: Cursor) -> str:
     for known in PERMISSIONS:
         if c.take_word(*known.split()):
             return known
-    raise c.expected(*(f"`{known}`" for known in PERMISSIONS))
+    raise _no_permission(c)
+
+
+def _no_permission(c: Cursor, *others: str) -> TextError:
+    meant = c.at_word("SELECT") or c.at_word("ALL") or c.at_word("READ")
+    hint = "did you mean READ TUPLE?" if meant else ""
+    return c.expected(*others, *(f"`{known}`" for known in PERMISSIONS), hint=hint)
 
 
 def _grant(revoke: bool) -> Reader:
@@ -83,7 +89,7 @@ def _grant(revoke: bool) -> Reader:
         if c.take_word("ROLE"):
             return roles(c, at)
         if not any(c.at_word(*known.split()) for known in PERMISSIONS):
-            raise c.expected("`ROLE`", *(f"`{known}`" for known in PERMISSIONS))
+            raise _no_permission(c, "`ROLE`")
         permissions = listed(c, permission)
         c.expect_word("ON")
         on = targets(c)

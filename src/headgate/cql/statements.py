@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headgate.cql.overload import REFUSE, Overload
 from headgate.errors import Position
 from headgate.labels.label import Label, Semantics
 from headgate.labels.levels import Level
@@ -198,6 +199,7 @@ class StreamStatement(Statement):
     lateness: int = 0
     skew: int | None = None
     delay: int | None = None
+    overload: Overload = REFUSE
     label_columns: tuple[tuple[str, Name], ...] = ()
     cumulative: bool = False
     source: Input | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.egress.filter import permits_all, permitted
 from headgate.egress.sinks import Sink
@@ -26,10 +26,16 @@ that a user who keeps changing rights cannot delay results."""
 
 @dataclass(frozen=True)
 class Delivered:
-    """The results that are prepared or published, and the catalog snapshot whose rights they were filtered by."""
+    """Results that are prepared or published.
+
+    now: the catalog snapshot whose rights they were filtered by
+    results: those that are permitted
+    withheld: how many are not, counted for each subscriber
+    """
 
     now: CatalogSnapshot
     results: Sequence[ResultBatch]
+    withheld: int = 0
 
     def permitted(self, now: CatalogSnapshot) -> bool:
         if now is self.now:
@@ -64,7 +70,7 @@ class Handover:
                     continue
                 self.snapshots.verify()
                 self.sink.publish(self.snapshots.verify)
-                ready = Delivered(now, ready.results)
+                ready = replace(ready, now=now)
                 break
         self.sink.complete()
         return ready
@@ -75,4 +81,8 @@ class Handover:
             list(self.results) if same else [x for result_batch in self.results for x in permitted(now, result_batch)]
         )
         self.sink.prepare(allowed, self.rejected, as_staged=same)
-        return Delivered(now, allowed)
+        return Delivered(now, allowed, _received(self.results) - _received(allowed))
+
+
+def _received(result_batches: Sequence[ResultBatch]) -> int:
+    return sum(len(x) * len(x.subscribers) for x in result_batches)

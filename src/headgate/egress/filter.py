@@ -30,7 +30,10 @@ _Read = tuple[tuple[Label, ...], bool]
 
 
 class ResultFilter:
-    """`labels` maps numbers to labels. The meaning of a number never changes, so decisions can be remembered."""
+    """`labels` maps numbers to labels.
+
+    INVARIANT: while a filter exists, the label of a number does not change, so decisions can be remembered. When a
+    label becomes stricter under its number (`Dictionary.protect`), the processor gets a new filter."""
 
     def __init__(self, rules: Rules, labels: Mapping[int, Label]) -> None:
         self._rules = rules

@@ -80,13 +80,44 @@ class Gathering:
 
     def ordered(self) -> tuple[list[BlockResults], Ints]:
         """The chosen results of all pieces, and their order."""
-        parts = [piece.chosen() for piece in self.pieces]
+        parts = self.chosen()
         return parts, merged_order([piece.passes for piece in self.pieces], parts)
+
+    def chosen(self) -> list[BlockResults]:
+        return [piece.chosen() for piece in self.pieces]
+
+    def between(self, parts: list[BlockResults], first: int, end: int) -> tuple[list[BlockResults], Ints]:
+        """Of the chosen results those from place `first` to before place `end`, and their order. Mostly pieces are in
+        the order of times, and then only results of the times between are put into order."""
+        whole, passing = sum(map(len, parts)), [piece.passes for piece in self.pieces]
+        if any(passing) or not all(bool((x.time[1:] >= x.time[:-1]).all()) for x in parts):
+            return parts, merged_order(passing, parts)[first:end]
+        begins = _before([x.time for x in parts], first)
+        ends = [len(x) for x in parts] if end == whole else _before([x.time for x in parts], end, after=True)
+        parts = [x.between(*bounds) for x, bounds in zip(parts, zip(begins, ends, strict=True), strict=True)]
+        skipped = first - sum(begins)
+        return parts, merged_order(passing, parts)[skipped : skipped + end - first]
 
     def results(self) -> ResultBatch:
         """The results in order, without subscribers."""
         parts, order = self.ordered()
         return joined(self.query, parts, order, self.kinds)
+
+
+def _before(times: Sequence[Ints], place: int, *, after: bool = False) -> list[int]:
+    """Where to cut columns of times, each of which ascends, at a time such that as many as possible, but at most
+    `place`, are before; with `after`, as few as possible, but at least `place`."""
+    low = min((int(x[0]) for x in times if len(x)), default=0)
+    high = max((int(x[-1]) for x in times if len(x)), default=0) + 1
+
+    def cut(time: int) -> list[int]:
+        return [int(np.searchsorted(x, time)) for x in times]
+
+    while high - low > 1:  # at most `place` are before `low`; all are before the first `high`
+        middle = (low + high) // 2
+        low, high = (middle, high) if sum(cut(middle)) <= place else (low, middle)
+    found = cut(low)
+    return cut(high) if after and sum(found) < place else found
 
 
 def joined(query: str, parts: Sequence[BlockResults], order: Ints, kinds: tuple[Label, ...]) -> ResultBatch:

@@ -131,7 +131,7 @@ class ParquetSink(Sink):
                 key, table, result_batch, name = work
                 files.write_labels(result_batch.labels, result_batch.kinds, labels_file(name), waiting)
                 found = self._stage_files(key, table, name, np.arange(len(result_batch)), waiting)
-                return replace(found, name=name)
+                return replace(found, labels=(labels_file(name),))
 
             with ThreadPoolExecutor(2) as threads:
                 found = {key: done for (key, *_), done in zip(here, threads.map(staged, here), strict=True)}
@@ -139,7 +139,8 @@ class ParquetSink(Sink):
             for key, done in found.items():
                 self._go_on_after(key, done)
             self._staged = {key: list(done.parts) for key, done in found.items()}
-            _note(_index(version), [(x.name, *key, [astuple(y) for y in x.parts]) for key, x in found.items()], waiting)
+            noted = [(list(x.labels), *key, [astuple(y) for y in x.parts]) for key, x in found.items()]
+            _note(_index(version), noted, waiting)
 
     def _stage_files(self, key: Key, table: pa.Table, name: str, places: Ints, waiting: int) -> StagedFiles:
         place = self._place(*key)
@@ -157,10 +158,11 @@ class ParquetSink(Sink):
         """After a restart: the results staged for a committed version."""
         self._version, self._staged, self._out, found = version, {}, {}, list[ResultBatch]()
         with self._folder.reporting(STAGED), self._folder.inside(STAGED) as here:
-            for name, subscriber, query, plain in _noted(_index(version), here, self.place):
+            for names, subscriber, query, plain in _noted(_index(version), here, self.place):
                 parts = self._staged[subscriber, query] = [StagedFile(*x) for x in plain]
                 rows = files.joined([files.read(x.name, here).slice(x.start % files.ROWS) for x in parts])
-                found.append(files.result_batch_of(rows, files.read_labels(labels_file(name), here), subscriber, query))
+                labels = pa.concat_tables(files.read_labels(name, here) for name in names)
+                found.append(files.result_batch_of(rows, labels, subscriber, query))
         return found
 
     # Delivery ---------------------------------------------------------------------------------------------------------
@@ -229,8 +231,8 @@ class ParquetSink(Sink):
         return file_path(self._addresses.of(subscriber, query).path)
 
 
-Note = tuple[str, str, str, list[Any]]
-"""A name in the staging folder, whose the results are (subscriber and query), and their parts."""
+Note = tuple[list[str], str, str, list[Any]]
+"""The files of their labels, whose the results are (subscriber and query), and their parts."""
 
 
 def _index(version: int) -> str:
@@ -264,8 +266,8 @@ def _noted(name: str, folder: int, place: str) -> list[Note]:
     noted: list[Note] = []
     if name in there:
         with open(known_file(name, folder), encoding="utf-8") as file:
-            noted = [(staged, subscriber, query, parts) for staged, subscriber, query, parts in json.load(file)]
-    staged_files = (x for own, _, _, parts in noted for x in (labels_file(own), *(part[0] for part in parts)))
+            noted = [(labels, subscriber, query, parts) for labels, subscriber, query, parts in json.load(file)]
+    staged_files = (x for labels, _, _, parts in noted for x in (*labels, *(part[0] for part in parts)))
     missing = sorted({name, *staged_files} - there)
     if missing:
         raise StoreError(

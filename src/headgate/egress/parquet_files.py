@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ from headgate.egress.folder import known_file, new_file
 from headgate.egress.sinks import Address, shown_kinds
 from headgate.labels import Label
 from headgate.labels.plain import labels_of, plain_labels
+from headgate.loops.arrow import is_text
+from headgate.loops.dictionary import by_occurrence
 from headgate.model.results import ResultBatch
 
 ROWS = 16_384
@@ -31,8 +33,10 @@ _REPEATED = [_LABEL, _BLOCK]
 
 def table_of(result_batch: ResultBatch, address: Address) -> pa.Table:
     """The rows as the reader at this address sees them."""
-    kinds = pa.array(shown_kinds(result_batch.kinds, address.named), pa.string())
-    labels = pa.DictionaryArray.from_arrays(pa.array(result_batch.labels.astype(np.int32)), kinds)
+    shown = shown_kinds(result_batch.kinds, address.named)
+    texts = {text: number for number, text in enumerate(dict.fromkeys(shown))}  # several may look the same
+    numbers = np.array([texts[text] for text in shown], np.int32)[result_batch.labels]
+    labels = pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(list(texts), pa.string()))
     times = pa.array(result_batch.times, pa.timestamp("ms", "UTC"))
     own = {_TIME: times, _LABEL: labels, _BLOCK: pa.array(result_batch.blocks.astype(np.int8))}
     return pa.table([*own.values(), *result_batch.values], names=[*own, *address.columns[: len(result_batch.values)]])
@@ -55,18 +59,50 @@ def result_batch_of(table: pa.Table, labels: pa.Table, subscriber: str, query: s
 
 
 def write(table: pa.Table, name: str, folder: int) -> None:
+    """Writes rows to a file."""
+    begin(table, name, folder)()
+
+
+def begin(table: pa.Table, name: str, folder: int) -> Callable[[], None]:
     """Writes rows to a file, whose bytes follow from the rows alone: of the labels, only those that occur are in it, in
-    the order in which they do."""
-    at = table.column_names.index(_LABEL)
-    labels = table.column(at).cast(pa.string()).combine_chunks().dictionary_encode()
-    rows = table.set_column(at, _LABEL, labels).combine_chunks()
-    with open(new_file(f"{name}.new", folder), "wb") as file:
-        # plain encoding: these files are read whole, so dictionaries and statistics cost more than they save
-        options = {"compression": "snappy", "use_dictionary": _REPEATED, "write_statistics": False}
+    the order in which they do. The file has its name once it is on disk: the returned function waits for that."""
+    rows = table.set_column(table.column_names.index(_LABEL), _LABEL, _in_order(table.column(_LABEL)))
+    # These files are read whole, so dictionaries and statistics cost more than they save. Whole numbers are written as
+    # their differences, which are small already; only texts are worth compressing.
+    whole = [x.name for x in rows.schema if _is_whole(x.type) and x.name not in _REPEATED]
+    options = {
+        "compression": {x.name: "snappy" if is_text(x.type) else "none" for x in rows.schema},
+        "use_dictionary": _REPEATED,
+        "column_encoding": dict.fromkeys(whole, "DELTA_BINARY_PACKED"),
+        "write_statistics": False,
+    }
+    file = open(new_file(f"{name}.new", folder), "wb")  # noqa: SIM115
+    try:
         pq.write_table(rows, file, row_group_size=ROWS, **options)
         file.flush()
-        os.fsync(file.fileno())
-    os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        file.close()
+        raise
+
+    def finish() -> None:
+        with file:
+            os.fsync(file.fileno())
+        os.rename(f"{name}.new", name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    return finish
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) or (pa.types.is_integer(type_) and type_.bit_width >= 32))
+
+
+def _in_order(labels: pa.ChunkedArray) -> pa.DictionaryArray:
+    """The labels with a dictionary of those that occur, in the order in which they do."""
+    whole = labels.combine_chunks()
+    numbers, texts = whole.indices.to_numpy(), whole.dictionary
+    found, (places, order) = np.empty(len(numbers), np.int32), np.full((2, len(texts)), -1, np.int32)
+    count = by_occurrence(numbers, found, places, order)
+    return pa.DictionaryArray.from_arrays(pa.array(found), texts.take(pa.array(order[:count])))
 
 
 def read(name: str, folder: int) -> pa.Table:

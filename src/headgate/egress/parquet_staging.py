@@ -7,7 +7,9 @@ continues the file that is not full yet. Every attempt has names of its own; tho
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +27,9 @@ STAGED = ".staged"
 """The folder, beside those of readers, for files that are not published."""
 WORTH_SHARING = 8 * files.ROWS
 """From twice so many results of one reader on, several tasks stage them."""
+
+_FLUSHED_AT_ONCE, _OPEN_AT_ONCE = 4, 32
+"""How many files of a reader are written to disk side by side, and how many may wait for that."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +54,13 @@ class StagedFiles:
 
     rows: how many rows the reader has before them
     lost: the last file, if it is not as it was written, and what happened to it
-    name: what the names of their files begin with; one more file of this name holds the exact labels
+    labels: the files that hold the exact labels of all their new rows, in order
     """
 
     parts: Sequence[StagedFile]
     rows: int
     lost: tuple[str, str] | None = None
-    name: str = ""
+    labels: tuple[str, ...] = ()
 
 
 def labels_file(name: str) -> str:
@@ -83,13 +88,20 @@ def _written(
     places: Ints,
     waiting: int,
 ) -> list[StagedFile]:
-    """Write these files; `table` has their rows and no others, `last` those that the first file of all has already."""
-    parts = []
-    for number, (begin, end) in enumerate(cuts):
-        part = StagedFile(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
-        rows = table.slice(begin - cuts[0][0], end - begin)
-        files.write(rows if begin or last is None else files.joined([last, rows]), part.name, waiting)
-        parts.append(part)
+    """Write these files; `table` has their rows and no others, `last` those that the first file of all has already.
+    While one goes to disk, the next ones are made."""
+    parts, waiting_for_disk = list[StagedFile](), deque[Future[None]]()
+    with ThreadPoolExecutor(_FLUSHED_AT_ONCE) as threads:
+        for number, (begin, end) in enumerate(cuts):
+            part = StagedFile(f"{name}-{number}.parquet", start + begin, end - begin, int(places[end - 1]) + 1)
+            rows = table.slice(begin - cuts[0][0], end - begin)
+            whole = rows if begin or last is None else files.joined([last, rows])
+            waiting_for_disk.append(threads.submit(files.begin(whole, part.name, waiting)))
+            if len(waiting_for_disk) > _OPEN_AT_ONCE:
+                waiting_for_disk.popleft().result()
+            parts.append(part)
+        for written in waiting_for_disk:
+            written.result()
     return parts
 
 
@@ -137,23 +149,29 @@ class Staging:
 
 def stage_there(work: Staging) -> StagedFiles:
     """In a task: read the results, put them in order, write the reader's files."""
-    (parts, order), query, kinds = work.gathering.ordered(), work.gathering.query, work.gathering.kinds
+    gathering, query, kinds = work.gathering, work.gathering.query, work.gathering.kinds
     folder, name = ResultFolder(work.folder), f"{work.name}-{secrets.token_hex(4)}"
-    nothing = files.table_of(joined(query, parts, order[:0], kinds), work.address)
+    parts = gathering.chosen()
+    nothing = files.table_of(joined(query, parts, np.empty(0, np.int64), kinds), work.address)
     with folder.reporting(work.place):
         last, start, lost = _last_file(folder, work.place, work.before, nothing)
-    cuts = files.file_ranges(start, len(order))
+    cuts = files.file_ranges(start, sum(map(len, parts)))
     cuts = cuts[work.share * len(cuts) // work.shares : (work.share + 1) * len(cuts) // work.shares]
+    if not cuts:
+        return StagedFiles([], start, lost)
+    first, end = cuts[0][0], cuts[-1][1]
+    own = joined(query, *gathering.between(parts, first, end), kinds)
     with folder.reporting(STAGED), folder.inside(STAGED) as here:
-        if work.share == 0:
-            labels = np.concatenate([part.labels for part in parts])[order]
-            files.write_labels(labels, kinds, labels_file(name), here)
-        own = order[cuts[0][0] : cuts[-1][1]] if cuts else order[:0]
-        table = files.table_of(joined(query, parts, own, kinds), work.address)
-        written = _written(cuts, table, last, start, name, np.arange(len(order)), here)
-    return StagedFiles(written, start, lost, name)
+        files.write_labels(own.labels, kinds, labels_file(name), here)
+        table = files.table_of(own, work.address)
+        written = _written(cuts, table, last, start, name, np.arange(end), here)
+    return StagedFiles(written, start, lost, (labels_file(name),))
 
 
 def together(shares: Sequence[StagedFiles]) -> StagedFiles:
     """What all shares of a reader's results have staged."""
-    return replace(shares[0], parts=[part for share in shares for part in share.parts])
+    return replace(
+        shares[0],
+        parts=[part for share in shares for part in share.parts],
+        labels=tuple(file for share in shares for file in share.labels),
+    )

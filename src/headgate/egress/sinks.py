@@ -50,9 +50,8 @@ class Sink(ABC):
     @abstractmethod
     def state(self, results: Sequence[ResultBatch] = (), rejected: Sequence[RejectedRows] = ()) -> Mapping[str, Any]:
         """The state the sink needs to write these results and no others, as plain JSON, by its name (and by those of
-        other sinks that write to the same place). Empty if the sink loses everything when the process ends. Then the
-        results of the last batch are not delivered again either: otherwise it would depend on whose batch was the last
-        whether some are."""
+        other sinks that write to the same place). Empty if the sink loses everything when the process ends. Such a
+        sink is given nothing again after a restart: what it got would depend on whose batch was the last."""
 
     @abstractmethod
     def restore(self, states: Mapping[str, Any], *, out: bool) -> None:

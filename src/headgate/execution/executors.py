@@ -333,10 +333,8 @@ def in_memory(
 
 def of_group(group: PartitionGroup, visibility: Visibility) -> Visibility:
     """The visibility as the partitions of one group need it: views of other groups' blocks have no target here."""
-    pushdown = group.targets()
-    return replace(
-        visibility, targets=tuple(target if target in pushdown else ("", 0) for target in visibility.targets)
-    )
+    wanted = group.targets()
+    return replace(visibility, targets=tuple(x if x in wanted else ("", 0) for x in visibility.targets))
 
 
 def _views(visibility: Visibility) -> frozenset[int]:

@@ -11,6 +11,7 @@ import numpy as np
 from headgate.columns.narrow import positions_of, renumbered, used
 from headgate.columns.sorting import Ints, repeated, same
 from headgate.labels import Rules
+from headgate.loops.merging import MERGED, merge
 from headgate.model.results import BlockResults, ResultBatch, notice
 from headgate.model.view import View
 from headgate.operators.emit import Emitted
@@ -83,26 +84,30 @@ def merged_order(stateless: Sequence[bool], batches: Sequence[BlockResults], com
         keys = (come[number] if come else at, at, *instant, block, *rows)
         for place, column in enumerate(columns):
             column.append(keys[place] if place < len(keys) else repeated(0, len(batch)))
-    whole = [np.concatenate(column) for column in columns]
-    telling = [key for key in whole if len(key) and not same(key)]
+    sizes = [len(batch) for batch in batches]
+    telling = [place for place, column in enumerate(columns) if _tells(column)]
     if not telling:
-        return np.arange(len(whole[0]))
-    order = _by_instants([key for key in whole[:_INSTANT] if not same(key)], [len(batch) for batch in batches])
-    return np.lexsort(telling[::-1]) if order is None else order
+        return np.arange(sum(sizes))
+    whole = np.empty((len(telling), sum(sizes)), np.int64)
+    for key, place in zip(whole, telling, strict=True):
+        np.concatenate(columns[place], out=key)
+    order = _by_instants(whole[: sum(place < _INSTANT for place in telling)], sizes)
+    return np.lexsort(whole[::-1]) if order is None else order
 
 
-def _by_instants(keys: Sequence[Ints], sizes: Sequence[int]) -> Ints | None:
+def _tells(column: Sequence[Ints]) -> bool:
+    """Whether not all numbers of all parts are the same."""
+    there = [part for part in column if len(part)]
+    return bool(there) and (len({int(part[0]) for part in there}) > 1 or not all(map(same, there)))
+
+
+def _by_instants(keys: Ints, sizes: Sequence[int]) -> Ints | None:
     """The order of results by their instants and blocks. Batches are in order themselves, so this is the whole order;
     None if results of several batches have one instant, and the tuples of their rows must decide."""
-    if not keys:
+    if not len(keys):
         return None
-    order = np.lexsort(keys[::-1])
-    batch = np.repeat(np.arange(len(sizes)), sizes)[order]
-    meet = batch[1:] != batch[:-1]
-    for key in keys:
-        ordered = key[order]
-        meet &= ordered[1:] == ordered[:-1]
-    return None if meet.any() else order
+    order, other = np.empty((2, keys.shape[1]), np.int64)
+    return order if merge(keys, np.cumsum(sizes), order, other) == MERGED else None
 
 
 def moments_of(view: View, batch: BlockResults) -> Ints:

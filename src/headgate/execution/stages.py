@@ -54,7 +54,7 @@ class Stages:
                 elif producer.mode == Mode.CUMULATIVE and subscriber.level:
                     producer = producer.at(subscriber.level)
                 running.setdefault(producer.name, producer)
-                waiting.append(consumer_name(subscriber, producer.name))
+                waiting.append(consumer(subscriber, producer.name))
         copied = {query.base for query in running.values() if query.base}
         running = {name: query for name, query in running.items() if name not in copied}
         deepest = max((query.stage for query in running.values()), default=0)
@@ -70,16 +70,18 @@ def _shadow(producer: ContinuousQuery, query: ContinuousQuery) -> ContinuousQuer
     return replace(producer, name=f"{producer.name}{_FOR}{query.name}", mode=Mode.CUMULATIVE, together=True)
 
 
-def consumer_name(subscriber: Subscriber, producer: str) -> Subscriber:
+def consumer(subscriber: Subscriber, producer: str) -> Subscriber:
+    """The subscriber of a producer that reads it for a query of this subscriber."""
     return Subscriber(
         f"{subscriber.name}{_THROUGH}{subscriber.query}", producer, subscriber.clearance, level=subscriber.level
     )
 
 
-def consumer_of(consumer_name: str) -> tuple[str, str] | None:
-    """The subscriber and the query for which this consumer reads a producer; None for a subscriber of its own."""
-    name, through, query = consumer_name.rpartition(_THROUGH)
-    return (name, query) if through else None
+def consumer_of(name: str) -> tuple[str, str] | None:
+    """The subscriber and the query for which the consumer of this name reads a producer; None for a subscriber of its
+    own."""
+    subscriber, through, query = name.rpartition(_THROUGH)
+    return (subscriber, query) if through else None
 
 
 def first_subscriber(name: str) -> str:

@@ -160,7 +160,7 @@ def _arrow(topic: Topic, messages: pa.Table, rejected: _Rejected) -> tuple[pa.Ta
     reasons: dict[int, str] = {}
     for number, value in enumerate(messages.column("value").to_pylist()):
         try:
-            table = read_arrow(descriptor, value, _MOST_ROWS) if value is not None else None
+            table = read_arrow(descriptor, value, _MOST_ROWS).table if value is not None else None
         except MalformedRows as error:
             wrong = error.wrong.rows[0]
             reasons[number] = f"row {wrong.row}: {wrong.reason}" if wrong.row else wrong.reason

@@ -23,13 +23,13 @@ import pyarrow.parquet as pq
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.columns.sorting import Ints, dense, repeated, same
+from headgate.cql.source_options import LISTING
 from headgate.errors import SourceError
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.sources import StreamSource
 from headgate.ingress.spark_reader import DecodedBatch
 from headgate.ingress.text_files import gone, unreadable
-from headgate.ingress.text_formats import LISTING
 from headgate.ingress.validation import RawBatch, as_texts, fitting
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch

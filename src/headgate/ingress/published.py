@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from headgate.columns.sorting import Ints
 from headgate.errors import SourceError
 from headgate.expressions.sql.types import ARROW
 from headgate.ingress.records import Form, pieces
@@ -21,6 +22,7 @@ from headgate.ingress.text_files import as_lines, json_rows
 from headgate.ingress.text_formats import Text
 from headgate.ingress.validation import Ingress
 from headgate.labels import Label, Level, Rules
+from headgate.model.limits import Limits
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
@@ -65,25 +67,35 @@ class TooManyRows(SourceError):
     pass
 
 
-def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
+@dataclass(frozen=True)
+class PublishedRows:
+    """The rows of a request that have the form of the stream, the number of each in the request, from 1 (JSON lines:
+    the number of its line), and the rows that have another form."""
+
+    table: pa.Table
+    numbers: Ints
+    wrong: Wrong = field(default_factory=Wrong)
+
+
+def read_json(descriptor: StreamDescriptor, body: bytes, most: int) -> PublishedRows:
     text, wrong, tables, lines = Text(descriptor, True, Form()), Wrong(), [_schema(descriptor).empty_table()], 0
+    numbers = [np.empty(0, np.int64)]
     for piece in pieces(io.BytesIO(body), text.form):
         if piece.too_long:
             raise _whole("a line is too long")
         found = json_rows(text.columns, as_lines(piece.lines))
         for place in np.flatnonzero(found.rejected).tolist():
             wrong.add(lines + place + 1, found.why(place))
+        numbers.append(lines + 1 + np.flatnonzero(~found.bad))
         lines += len(found.bad)
         if lines > most:
             raise _too_many(most)
         table = pa.table({name: found.columns[name] for name, _ in descriptor.columns})
         tables.append(table.filter(pa.array(~found.bad)))
-    if wrong.total:
-        raise MalformedRows(wrong)
-    return pa.concat_tables(tables)
+    return PublishedRows(pa.concat_tables(tables), np.concatenate(numbers), wrong)
 
 
-def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table:
+def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> PublishedRows:
     try:
         plain = all(map(_is_plain, _messages(body)))
         reader = pa.ipc.open_stream(pa.BufferReader(body))
@@ -100,7 +112,7 @@ def read_arrow(descriptor: StreamDescriptor, body: bytes, most: int) -> pa.Table
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, struct.error, EOFError):
         raise _whole("it is not an Arrow stream") from None
-    return _shaped(descriptor, table)
+    return PublishedRows(_shaped(descriptor, table), np.arange(1, table.num_rows + 1))
 
 
 def _shaped(descriptor: StreamDescriptor, table: pa.Table) -> pa.Table:
@@ -194,32 +206,40 @@ def _field(data: bytes, table: int, number: int) -> int:
     return table + int(offset) if offset else 0
 
 
-def check_tuples(descriptor: StreamDescriptor, rules: Rules, level: Level, table: pa.Table, now: int) -> None:
-    """Refuses rows that ingress would reject (no event time, an unreadable label), and rows with a level that the
-    sender's level does not dominate."""
+def check_tuples(
+    descriptor: StreamDescriptor, rules: Rules, level: Level, found: PublishedRows, now: int, limits: Limits
+) -> None:
+    """Refuses rows of another form, rows that ingress would reject (a text that is too long, no event time, an
+    unreadable label), and rows with a level that the sender's level does not dominate. All of them are named at
+    once."""
     labels: list[Label] = []
 
     def number(label: Label) -> int:
         labels.append(label)
         return len(labels) - 1
 
-    numbered = table.append_column(_ROW, pa.array(np.arange(1, table.num_rows + 1)))
-    batch, rejected = Ingress(descriptor, rules, number).take(numbered, now)
-    wrong = Wrong()
+    numbered = found.table.append_column(_ROW, pa.array(found.numbers))
+    batch, rejected = Ingress(descriptor, rules, number, limits).take(numbered, now)
+    wrong = [found.wrong]
+    refused: list[int] = []
     for part in rejected:
+        wrong.append(Wrong(total=part.more))
         for row, detail in zip(part.rows, part.details or [""] * len(part.rows), strict=True):
-            wrong.add(int(str(row[_ROW])), f"{part.reason}: {detail}" if detail else part.reason)
-        wrong.total += part.more
+            refused.append(int(str(row[_ROW])))
+            wrong[-1].add(refused[-1], f"{part.reason}: {detail}" if detail else part.reason)
     brought = [
         [x for x in label.levels - descriptor.policy.levels if not rules.order.dominates(level, x)] for label in labels
     ]
     above = np.array([bool(x) for x in brought], np.bool_)
-    if above.any() and not wrong.total:
+    taken = found.numbers[~np.isin(found.numbers, refused)]
+    if above.any() and len(taken) == len(batch.labels):  # of very many rejected rows not all are known
+        wrong.append(Wrong())
         for place in np.flatnonzero(above[batch.labels]).tolist():
             high = ", ".join(map(str, brought[int(batch.labels[place])]))
-            wrong.add(place + 1, f"its level {high} is not dominated by yours, {level}")
-    if wrong.total:
-        raise MalformedRows(wrong)
+            wrong[-1].add(int(taken[place]), f"its level {high} is not dominated by yours, {level}")
+    if any(x.total for x in wrong):
+        named = sorted((row for x in wrong for row in x.rows), key=lambda row: row.row)
+        raise MalformedRows(Wrong(named[:MOST_NAMED], sum(x.total for x in wrong)))
 
 
 def _schema(descriptor: StreamDescriptor) -> pa.Schema:

@@ -24,7 +24,7 @@ PIECE = 8 << 20
 """Bytes that are read from a file at a time."""
 
 LONGEST = 16 << 20
-"""Bytes of a record; a longer record is rejected."""
+"""Bytes of a record without its line break; a longer record is rejected."""
 
 SHOWN = 4096
 """Bytes that are kept of a rejected record."""
@@ -164,15 +164,26 @@ def pieces(stream: ByteSource, form: Form) -> Iterator[RecordChunk]:
         data = rest + (data.removeprefix(_MARK) if first else data)
         first = False
         ends = RecordChunk(data, form).ends
-        whole = int(ends[-1]) + 1 if len(ends) else 0
-        if whole:
-            yield RecordChunk(data[:whole], form)
-        rest = data[whole:]
+        yield from _whole(data, ends, form)
+        rest = data[int(ends[-1]) + 1 :] if len(ends) else data
         if len(rest) > LONGEST:
             yield RecordChunk(rest[:SHOWN], form, too_long=True)
             rest = _after(stream, form, rest.count(form.quote.encode()) % 2 if form.quote else 0)
     if rest:
         yield RecordChunk(rest, form)
+
+
+def _whole(data: bytes, ends: Ints, form: Form) -> Iterator[RecordChunk]:
+    """The records that end in these bytes, together but for those that are too long."""
+    begins, at = np.concatenate([[0], ends + 1]), 0
+    for place in np.flatnonzero(ends - begins[:-1] > LONGEST).tolist():
+        begin = int(begins[place])
+        if at < begin:
+            yield RecordChunk(data[at:begin], form)
+        yield RecordChunk(data[begin : begin + SHOWN], form, too_long=True)
+        at = int(begins[place + 1])
+    if at < begins[-1]:
+        yield RecordChunk(data[at : int(begins[-1])], form)
 
 
 def _after(stream: ByteSource, form: Form, odd: int) -> bytes:

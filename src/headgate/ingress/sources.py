@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from headgate.cql.source_options import FILES, LISTING
 from headgate.errors import SourceError
 from headgate.ingress.ingress_log import PUBLISH
 from headgate.ingress.kafka_jars import check_connector
@@ -30,7 +31,7 @@ from headgate.ingress.read_files import local_path
 from headgate.ingress.records import ByteSource
 from headgate.ingress.spark_reader import BLOCK, FILE, MODIFIED
 from headgate.ingress.text_files import TextFile, local_file, read_files, unpacked
-from headgate.ingress.text_formats import FORMATS, LISTING, Text, text_of
+from headgate.ingress.text_formats import FORMATS, Text, text_of
 from headgate.ingress.validation import RawBatch
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
@@ -48,7 +49,6 @@ SPARK: dict[Type, t.DataType] = {
 }
 """The Spark type with which columns of each type are read."""
 
-FILES = frozenset({"json", "csv", "parquet", "orc", "text"})
 _OWN_COLUMNS = frozenset({"rate", "rate-micro-batch", "socket"})
 """Formats that define their columns themselves."""
 _ENDLESS = frozenset({"rate", "rate-micro-batch", "socket"})
@@ -212,7 +212,11 @@ def _short_errors(source: StreamSource, what: str) -> Iterator[None]:
             f"cannot read {what} {source.name} as `{source.format}`: {error.message}", hint=error.hint
         ) from None
     except Exception as error:
-        raise SourceError(f"cannot read {what} {source.name} as `{source.format}`: {kind_of(error)}") from None
+        kind, path = kind_of(error), source.path
+        hint = ""
+        if kind.startswith("PATH_NOT_FOUND") and path is not None and local_path(path) == path and path[0] != "/":
+            hint = f"relative paths start in {os.getcwd()}, where this process was started"
+        raise SourceError(f"cannot read {what} {source.name} as `{source.format}`: {kind}", hint=hint) from None
 
 
 def kind_of(error: Exception) -> str:

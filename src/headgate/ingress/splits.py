@@ -15,7 +15,7 @@ from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.spark_reader import DecodedBatch
 from headgate.model.stream import StreamDescriptor
 
-TARGET = 16 << 20
+TARGET = 8 << 20
 """The size of a split, in bytes, as far as row groups allow."""
 
 

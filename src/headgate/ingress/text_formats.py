@@ -6,20 +6,13 @@ import codecs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headgate.cql.source_options import LISTING, TEXT, check_options
 from headgate.errors import SourceError
 from headgate.ingress.records import Form
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 
-FORMATS = frozenset({"csv", "json"})
-
-LISTING = frozenset(
-    {"path", "pathglobfilter", "recursivefilelookup", "maxfilespertrigger", "maxbytespertrigger", "maxfileage"}
-    | {"latestfirst", "filenameonly", "cleansource", "sourcearchivedir", "modifiedbefore", "modifiedafter"}
-)
-"""Options that select files, and say nothing about their contents."""
-
-_OWN = {"csv": ("header", "sep", "delimiter", "quote", "nullValue", "encoding"), "json": ("encoding",)}
+FORMATS = frozenset(TEXT)
 
 
 @dataclass(frozen=True)
@@ -38,13 +31,10 @@ class Text:
 
 
 def text_of(descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> Text:
-    """Reads the options of a source. An unknown option is an error: its author expects an effect."""
+    """Reads the options of a source."""
+    check_options(format_, options)
     given = {name.lower(): value for name, value in options.items() if name.lower() not in LISTING}
-    known = {name.lower() for name in _OWN[format_]}
     for name, value in given.items():
-        if name not in known:
-            hint = f"there are {', '.join(_OWN[format_])}, and those that say which files there are"
-            raise SourceError(f"`{format_}` has no option `{name}` here", hint=hint)
         least = 0 if name == "quote" else 1
         if name in ("sep", "delimiter", "quote") and not (least <= len(value) <= 1 and value.isascii()):
             raise SourceError(f"the option `{name}` has to be one character of ASCII")

@@ -12,7 +12,7 @@ import pickle
 import re
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -30,22 +30,21 @@ from headgate.levels.child import Child, Resources, Start
 from headgate.levels.folders import Identity
 from headgate.levels.outlet import Outlet
 from headgate.levels.queues import Queue, file_of
+from headgate.levels.records import summary_of
 from headgate.levels.restricted import OfLevel
+from headgate.levels.shedding import LevelShedding
 from headgate.levels.wire import Message
 from headgate.logs import event, failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import notice
 from headgate.model.snapshot import CatalogSnapshot
-from headgate.plain import counted
 from headgate.recovery.counts import RunCounts
 from headgate.recovery.messages import note
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 30.0
 """Seconds before a processor that died is started again; each time longer, until it has done something."""
 MOST_NOTICES = 1000
-FULL = "your level has too many tuples waiting: further ones are left out"
-ROOM = "your level takes tuples again"
 
 
 class ProcessorFailed(Exception):
@@ -113,10 +112,7 @@ class Lane:
         self.missing: Sequence[str] = ()
         self.fault: BaseException | None = None
         """Why its processor was last started again; kept until it has done something."""
-        self.left_out: Counter[str] = Counter()
-        """By stream: tuples that found no room."""
-        self._without: dict[str, int] = {}
-        """By stream: tuples left out since readers were told that some are."""
+        self.shedding = LevelShedding(level, self._tell)
         self.copied = 0
         """Bytes that went through the channels of earlier processors."""
         self._thread = threading.Thread(target=self._work, name=f"lane {level}", daemon=True)
@@ -124,34 +120,46 @@ class Lane:
     # For the shepherd -------------------------------------------------------------------------------------------------
 
     def start(self, logs_of: Callable[[bytes], frozenset[int]]) -> None:
-        """`logs_of` says which logs a record is in."""
+        """`logs_of` says which logs a record is in. When it returns, readers can go on from the positions that they had
+        before the server was started."""
+        try:
+            self._open()
+        except Exception as error:  # the thread tries again
+            failure(
+                "levels", "the results of a level cannot be read yet", error, level=WARNING, processor=str(self.level)
+            )
         for number in self.queue.numbers():
-            self.hand(number, logs_of(self.queue.read(number)))
+            content = self.queue.read(number)
+            self.hand(number, logs_of(content), summary_of(content)[0])
         self._thread.start()
 
     @property
-    def has_room(self) -> bool:
-        """Whether more tuples may wait: that depends on this level's own backlog alone."""
-        return not self.share.backlog or self.queue.size < self.share.backlog
+    def used(self) -> float:
+        """The share of this level's own backlog that waits."""
+        return self.queue.size / self.share.backlog if self.share.backlog else 0.0
 
-    def leave_out(self, stream: str, tuples: int) -> None:
-        """Counts tuples for which there is no room. Readers are told when that begins, and how many there were when it
-        ends."""
-        if stream not in self._without:
-            event("levels", "tuples are left out", level=WARNING, processor=str(self.level), stream=stream)
-            self._tell(stream, waits=FULL)
-        self._without[stream] = self._without.get(stream, 0) + tuples
-        self.left_out[stream] += tuples
+    def shed_oldest(self, stream: str) -> int:
+        """Drops the oldest records of a stream that wait, until the others fit; not the one that the processor works
+        on. Returns how many tuples they had."""
+        found = 0
+        while self.used > 1:
+            with self._changed:
+                waiting = [x for x in list(self._asked)[1:] if x.number is not None and x.facts["stream"] == stream]
+                if not waiting:
+                    break
+                self._asked.remove(waiting[0])
+            number = waiting[0].facts["number"]
+            found += summary_of(self.queue.read(number))[1]
+            self.queue.remove(number)
+        return found
 
-    def _tell(self, stream: str, **word: str) -> None:
-        self._post(LaneRequest("tell", {"stream": stream, "word": word}))
+    def _tell(self, stream: str, kind: str, readers: str, owner: str) -> None:
+        self._post(LaneRequest("tell", {"stream": stream, "word": {kind: readers}}))
         if self._around.stream_levels().get(stream) == self.level:
-            self._around.tell([note(stream, text) for text in word.values()])
+            self._around.tell([note(stream, owner)])
 
-    def hand(self, number: int, logs: frozenset[int] = frozenset(), stream: str = "") -> None:
+    def hand(self, number: int, logs: frozenset[int], stream: str) -> None:
         """Hands over a record of the queue."""
-        if (left := self._without.pop(stream, None)) is not None:
-            self._tell(stream, continues=f"{ROOM}; {counted(left, 'tuple')} left out")
         facts = {"number": number, "file": file_of(number), "stream": stream}
         self._post(LaneRequest("take", facts, number=number, logs=logs))
 
@@ -197,6 +205,7 @@ class Lane:
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join()
+        self._close()
 
     # The thread -------------------------------------------------------------------------------------------------------
 
@@ -219,10 +228,14 @@ class Lane:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._stopping, pause)
 
-    def _session(self) -> None:
-        """The life of one processor."""
+    def _open(self) -> None:
         self._outlet = Outlet(self._folder / "outlet", self.gate, self._sinks())
         self._outlet.counts = self.counts
+
+    def _session(self) -> None:
+        """The life of one processor."""
+        if self._outlet is None:
+            self._open()
         identity, self._logs = self._identity()
         self.starts += 1
         self.child = self._around.start(self._folder / "own", identity, self.share)

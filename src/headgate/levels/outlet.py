@@ -72,8 +72,9 @@ class Outlet:
 
     def _deliver(self, version: int, staged: Staged, refused: Sequence[RejectedRows]) -> None:
         """No snapshot that results were computed for is given: every result is decided about, for each subscriber."""
-        results, found = self._sinks.deliver(self._gate, None, staged, refused)
+        delivered = self._sinks.deliver(self._gate, None, staged, refused)
         self._states.note_out(version, self._sinks.state)
-        self.counts.deliver(found.now, results, found.results)
-        self._sinks.retain(found.now)
-        self.counts.retain(found.now)
+        self.counts.deliver(delivered)
+        now = delivered[-1].now
+        self._sinks.retain(now)
+        self.counts.retain(now)

@@ -26,10 +26,11 @@ class Queue:
     def numbers(self) -> list[int]:
         return sorted(self._sizes)
 
-    def write(self, number: int, content: bytes) -> None:
-        """A file of the same number, of an attempt that was not committed, is replaced."""
+    def write(self, number: int, content: bytes, elsewhere: int = 0) -> None:
+        """A file of the same number, of an attempt that was not committed, is replaced. `elsewhere`: how many bytes of
+        its tuples are in logs."""
         write_shared(self._folder / file_of(number), content, self._shared)
-        self._sizes[number] = len(content)
+        self._sizes[number] = len(content) + elsewhere
 
     def rewrite(self, number: int, content: bytes) -> None:
         """Replaces a record that waits; one that was taken meanwhile stays away."""

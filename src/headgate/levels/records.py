@@ -89,6 +89,12 @@ def read_record(content: bytes, part: Callable[[Part], bytes]) -> tuple[Heading,
     return heading, _together(found).where(places)
 
 
+def summary_of(content: bytes) -> tuple[str, int]:
+    """The stream of a record, and how many tuples it has."""
+    facts, arrays = _read(content)
+    return facts["stream"], len(arrays[0])
+
+
 def parts_of(content: bytes) -> list[Part]:
     """The files that a record needs."""
     return [Part(log, file) for log, file in _read(content)[0].get("parts", ())]

@@ -20,6 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.clock import Clock
+from headgate.columns.sorting import Ints
+from headgate.cql.overload import Shed
 from headgate.egress.sinks import Sink
 from headgate.errors import ColumnsChanged, SourceError
 from headgate.ingress.batches import SourceBatch, TableBatch
@@ -31,8 +33,9 @@ from headgate.levels.folders import LevelFolders
 from headgate.levels.lane import Lane, Surroundings
 from headgate.levels.outlet import Outlet
 from headgate.levels.queues import Queue
-from headgate.levels.records import Heading, LabelledTuples
+from headgate.levels.records import Heading, LabelledTuples, write_tuples
 from headgate.levels.restricted import OfLevel, level_of, levels_in, may_read
+from headgate.levels.shedding import SAMPLE_FROM
 from headgate.levels.ways import Way, make_way
 from headgate.logs import event
 from headgate.model.limits import Limits
@@ -143,9 +146,12 @@ class Shepherd:
         self._way.order = order
         if not self._lanes:  # a level that nobody subscribes to any more still has to forget those who did
             levels |= set(map(parse_level, self._places.levels))
-        for level in sorted(levels - self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x))):
-            self._lanes[level] = self._lane(level, snapshot)
-            self._lanes[level].start(self._way.logs_of)
+        lowest = sorted(levels | self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x)))
+        for level in lowest:
+            if level not in self._lanes:
+                self._lanes[level] = self._lane(level, snapshot)
+                self._lanes[level].start(self._way.logs_of)
+        self._lanes = {level: self._lanes[level] for level in lowest}
         self._snapshot = snapshot
 
     def _begin_ingress(self, snapshot: CatalogSnapshot) -> None:
@@ -200,17 +206,17 @@ class Shepherd:
             snapshot = self._gate.snapshot()
             self._meet(snapshot)
             handed: list[tuple[Lane, frozenset[int]]] = []
+            shed: dict[Lane, tuple[int, int]] = {}
             if stream in self._ingress:
                 arrivals, refused, count = self._read(stream, batch, now)
                 self._own.batches += 1
                 self._refuse(refused)
                 self._resume(stream)
-                handed = self._hand_out(Heading(stream, now, settled), arrivals)
+                handed, shed = self._hand_out(Heading(stream, now, settled), arrivals)
                 self._own.tuples[stream] += count
             self._done[stream] = number
             self._commit(self._next + 1)
-            for lane, logs in handed:
-                lane.hand(self._next - 1, logs, stream)
+            self._give(stream, dict(handed), shed)
             if settled is not None:
                 for lane in self._readers(stream):
                     if lane not in [x for x, _ in handed]:
@@ -239,31 +245,61 @@ class Shepherd:
         arrivals, refused = ingress.take(whole.table, now)
         return arrivals, [*whole.rejected, *refused, *(note(stream, x) for x in whole.notes)], len(whole)
 
-    def _hand_out(self, heading: Heading, arrivals: TupleBatch) -> list[tuple[Lane, frozenset[int]]]:
-        """Writes the records of a batch; returns which lanes get one, and the logs that they have to read. A level that
-        dominates none of the tuples gets nothing, so it does not learn that there was a batch."""
+    def _hand_out(
+        self, heading: Heading, arrivals: TupleBatch
+    ) -> tuple[list[tuple[Lane, frozenset[int]]], dict[Lane, tuple[int, int]]]:
+        """Writes the records of a batch; returns which lanes get one, and the logs that they have to read, and how many
+        tuples came for levels that go without some, and without how many. A level that dominates none of the tuples
+        gets nothing, so it does not learn that there was a batch."""
         if not len(arrivals.times):
-            return []
+            return [], {}
         used, codes = np.unique(arrivals.labels, return_inverse=True)
         kinds = tuple(self._dictionary.labels[x] for x in used.tolist())
         tuples = LabelledTuples(arrivals.times, codes.astype(np.int64), kinds, arrivals.columns)
-        handed = self._way.write(self._next, heading, tuples, self._with_room(heading.stream, tuples))
+        whole, chosen, shed = self._with_room(heading.stream, tuples)
+        handed = self._way.write(self._next, heading, tuples, whole)
+        for lane, rows in chosen.items():  # a record of its own in every architecture: no other level sees it
+            lane.queue.write(self._next, write_tuples(heading, tuples.where(rows)))
+            lane.queue.sync()
+            handed.append((lane, frozenset()))
         if len(self._dictionary.labels) > MOST_LABELS:
             self._begin_ingress(self._snapshot)
-        return handed
+        return handed, shed
 
-    def _with_room(self, stream: str, tuples: LabelledTuples) -> list[Lane]:
-        """The lanes that read a stream and may take more. A level that has too much waiting goes without these tuples;
-        no other level notices."""
-        found, order = list[Lane](), self._snapshot.rules.order
+    def _with_room(
+        self, stream: str, tuples: LabelledTuples
+    ) -> tuple[list[Lane], dict[Lane, Ints], dict[Lane, tuple[int, int]]]:
+        """The lanes that take all tuples of a stream that they may see; those that take only these; and how many tuples
+        came for lanes that go without some, and without how many. Each level's own backlog decides."""
+        whole, chosen, shed = list[Lane](), dict[Lane, Ints](), dict[Lane, tuple[int, int]]()
+        order, overload = self._snapshot.rules.order, self._snapshot.descriptors[stream].overload
         for lane in self._readers(stream):
-            if lane.has_room:
-                found.append(lane)
+            if (used := lane.used) < SAMPLE_FROM:
+                whole.append(lane)
                 continue
-            seen = np.array([may_read(order, lane.level, kind) for kind in tuples.kinds])[tuples.codes]
-            if seen.any():
-                lane.leave_out(stream, int(np.count_nonzero(seen)))
-        return found
+            seen = np.flatnonzero(np.array([may_read(order, lane.level, kind) for kind in tuples.kinds])[tuples.codes])
+            taken = lane.shedding.choose(overload, used, seen)
+            if len(taken) == len(seen):
+                whole.append(lane)
+                continue
+            shed[lane] = len(seen), len(seen) - len(taken)
+            if len(taken):
+                chosen[lane] = taken
+        return whole, chosen, shed
+
+    def _give(self, stream: str, handed: Mapping[Lane, frozenset[int]], shed: Mapping[Lane, tuple[int, int]]) -> None:
+        """Hands the batch that was committed to its lanes, lowest first: what a lane does to make room for it does not
+        delay those below."""
+        for lane in self._lanes.values():
+            if lane not in handed and lane not in shed:
+                continue
+            overload = self._snapshot.descriptors[stream].overload
+            offered, left_out = shed.get(lane, (0, 0))
+            if overload.shed is Shed.OLDEST:
+                left_out += lane.shed_oldest(stream)
+            lane.shedding.note(stream, overload, offered, left_out)
+            if lane in handed:
+                lane.hand(self._next - 1, handed[lane], stream)
 
     def _commit(self, following: int) -> None:
         refused, self._refused = self._refused, []
@@ -387,12 +423,13 @@ class Shepherd:
     @property
     def counts(self) -> RunCounts:
         """What was taken, and what all lanes delivered."""
-        found = replace(self._own, results=Counter(), received=Counter(), lag={}, ended={})
+        found = replace(self._own, results=Counter(), received=Counter(), lag={}, ended={}, left_out={})
         for lane in self.lanes.values():
             found.results += lane.counts.results
             found.received += lane.counts.received
             found.ended |= lane.counts.ended
             found.withheld += lane.counts.withheld
+            found.left_out |= {(str(lane.level), stream): n for stream, n in lane.shedding.left_out.copy().items()}
             found.lag |= {x: max(y, found.lag.get(x, 0.0)) for x, y in lane.lag.items()}
         return found
 

@@ -101,27 +101,30 @@ class Kernelized:
         logs = [self._log(kind.levels) for kind in tuples.kinds]
         of_tuples = np.array(logs, np.int64)[tuples.codes]
         readable = {x: [lane for lane in lanes if self._may_read(lane.level, x)] for x in sorted(set(logs))}
-        parts = {x: self._part(number, heading, tuples.where(np.flatnonzero(of_tuples == x)), x) for x in readable}
+        parts, sizes = dict[int, Part](), dict[int, int]()
+        for x in readable:
+            parts[x], sizes[x] = self._part(number, heading, tuples.where(np.flatnonzero(of_tuples == x)), x)
         found = list[tuple[Lane, frozenset[int]]]()
         for lane in lanes:
             own = [x for x, readers in readable.items() if lane in readers]
             if own:
                 order = _order(of_tuples, own)
                 content = write_order(heading, [parts[x] for x in own], order)
-                lane.queue.write(number, content)
+                lane.queue.write(number, content, sum(sizes[x] for x in own))
                 lane.queue.sync()
                 self.copied += len(content)
                 found.append((lane, frozenset(own)))
         return found
 
-    def _part(self, number: int, heading: Heading, tuples: LabelledTuples, log: int) -> Part:
+    def _part(self, number: int, heading: Heading, tuples: LabelledTuples, log: int) -> tuple[Part, int]:
+        """The file that holds these tuples, and its bytes."""
         part, folder = Part(log, file_of(number)), self._places.log_folder(log)
         content = write_tuples(heading, tuples)
         write_shared(folder / part.file, content, lambda path: self._places.close_to_others(path, log=log))
         sync_folder(folder)
         self._written[part] = 0.0
         self.copied += len(content)
-        return part
+        return part, len(content)
 
     def _log(self, levels: frozenset[Level]) -> int:
         number = self._places.log(levels)

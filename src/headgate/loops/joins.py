@@ -93,8 +93,9 @@ def unlink(rows: Ints, head: Slots, links: Ints, behind: Ints) -> None:
 
 @inlined
 def _meet(own: Side, new: int, other: Side, count: int, mine: Ints, others: Ints, at: Ints) -> int:
-    """Let a new row meet the rows of the other input; returns how many pairs there are now, more than fit if there is
-    no room."""
+    """Let a new row meet the rows of the other input, and list the pairs in the order in which those came; returns how
+    many pairs there are now, more than fit if there is no room."""
+    before = count
     key, position, time = own.keys[new], own.came[own.rows[new]], own.times[new]
     links, fifo, stays = other.links, other.fifo, len(other.gone) == 0
     row, latest = int(other.head[key]), np.int64(1) << 62
@@ -110,6 +111,10 @@ def _meet(own: Side, new: int, other: Side, count: int, mine: Ints, others: Ints
         elif fifo:
             break
         row = _before(chained)
+    first, last = before, min(count, len(mine)) - 1
+    while first < last:  # a chain begins with the latest row
+        others[first], others[last] = others[last], others[first]
+        first, last = first + 1, last - 1
     return count
 
 

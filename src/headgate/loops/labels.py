@@ -38,6 +38,26 @@ def kinds_of(labels: Ints, cached: Ints, kind: Ints, found: Ints, missed: Ints) 
     return count
 
 
+@compiled
+def enter_rows(
+    tuples: Ints, came: Ints, slots: Ints, time: Ints, label: Ints, cached: Ints, kind: Ints, of_tuple: Cells,
+    times: Ints, positions: Ints, kinds: Cells, missed: Ints,
+) -> int:  # fmt: skip
+    """Put rows of a sequence into slots: their tuples, with times and labels by tuple, which came at these positions.
+    Kinds of labels are those that a cache has (`kinds_of`); returns how many it has not, `missed` are their rows."""
+    mask, count = len(cached) - 1, 0
+    for n in range(len(tuples)):
+        one, slot = tuples[n], slots[n]
+        of_tuple[slot], times[slot], positions[slot] = one, time[one], came[n]
+        place = label[one] & mask
+        if cached[place] == label[one]:
+            kinds[slot] = kind[place]
+        else:
+            missed[count] = n
+            count += 1
+    return count
+
+
 @inlined
 def _changed(cells: Cells, table: Ints, seed: np.uint64, used: Ints, group: int, kind: int, sign: int) -> bool:
     """Count a label of a group; returns whether it has come or gone. `cells` has a place for each group and label; with

@@ -109,6 +109,15 @@ def seen_of(slots: Ints, rows: Ints, seen: Bools, found: Ints) -> int:
 
 
 @compiled
+def count_seen(slots: Ints, rows: Ints, seen: Bools) -> int:
+    """How many of these slots have a visibility row that is seen."""
+    count = 0
+    for slot in slots:
+        count += seen[rows[slot]]
+    return count
+
+
+@compiled
 def renumber(holders: Slots, rows: Ints, changed: Ints, counts: Ints) -> None:
     """Replace the row of every slot that somebody holds, and count the new rows."""
     for slot in range(len(holders)):

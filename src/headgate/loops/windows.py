@@ -46,6 +46,26 @@ def is_ordered(rows: Ints, time: Ints, stream: npt.NDArray[np.int16], arrival: I
 
 
 @compiled
+def merged_runs(one: Ints, other: Ints, time: Ints, stream: npt.NDArray[np.int16], arrival: Ints, found: Ints) -> None:
+    """Merge two runs, each of which is in the order of SPEC.md, 4.2."""
+    i = j = 0
+    for k in range(len(found)):
+        if i < len(one) and j < len(other):
+            a, b = one[i], other[j]
+            first = time[a] < time[b] or (
+                time[a] == time[b] and (stream[a] < stream[b] or (stream[a] == stream[b] and arrival[a] <= arrival[b]))
+            )
+        else:
+            first = i < len(one)
+        if first:
+            found[k] = one[i]
+            i += 1
+        else:
+            found[k] = other[j]
+            j += 1
+
+
+@compiled
 def first_from(rows: Ints, time: Ints, stream: npt.NDArray[np.int16], arrival: Ints, key: tuple[int, int, int]) -> int:
     """How many of these rows, which are in order, come before a time, stream and arrival."""
     low, high = 0, len(rows)
@@ -60,6 +80,20 @@ def first_from(rows: Ints, time: Ints, stream: npt.NDArray[np.int16], arrival: I
         else:
             high = middle
     return low
+
+
+@compiled
+def pairs_ascend(step: Ints, left: Ints, left_came: Ints, right: Ints, right_came: Ints) -> bool:
+    """Whether pairs of rows are in the order of results: by step, and at each by the positions of both rows."""
+    for i in range(1, len(step)):
+        if step[i - 1] < step[i]:
+            continue
+        if step[i - 1] > step[i]:
+            return False
+        a, b = left_came[left[i - 1]], left_came[left[i]]
+        if a > b or (a == b and right_came[right[i - 1]] > right_came[right[i]]):
+            return False
+    return True
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""Rejected rows (dead letters): rows that ingress refused, kept for the owner of the stream (SPEC.md, 5.2)."""
+"""Rejected rows (dead letters): rows that ingress rejected, kept for the owner of the stream (SPEC.md, 5.2)."""
 
 from __future__ import annotations
 

@@ -89,6 +89,16 @@ class BlockResults:
             order=tuple(column[rows] for column in self.order),
         )
 
+    def between(self, first: int, end: int) -> BlockResults:
+        """The results from place `first` to before place `end`."""
+        return replace(
+            self,
+            time=self.time[first:end],
+            values=tuple(column.slice(first, end - first) for column in self.values),
+            labels=self.labels[first:end],
+            order=tuple(column[first:end] for column in self.order),
+        )
+
 
 @dataclass(frozen=True)
 class Recipient:

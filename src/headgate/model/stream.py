@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headgate.cql.overload import REFUSE, Overload
 from headgate.labels import PUBLIC, Label
 from headgate.plan.expressions import Type
 
@@ -18,6 +19,7 @@ class StreamDescriptor:
     policy: the label that the owner puts on every tuple
     skew: how far ahead of the clock an event time may be, in milliseconds; None: any distance
     delay: how long tuples take to arrive at most, in milliseconds; None: not declared
+    overload: which tuples a level goes without if too many wait for it
     """
 
     name: str
@@ -28,3 +30,4 @@ class StreamDescriptor:
     skew: int | None = None
     table: bool = False
     delay: int | None = None
+    overload: Overload = REFUSE

@@ -1,4 +1,4 @@
-"""A view: the subscribers of one query that see the same tuples (SPEC.md, 4.3)."""
+"""A view: subscribers of one query that share its windows (SPEC.md, 4.3)."""
 
 from __future__ import annotations
 

@@ -194,9 +194,12 @@ class BlockRows:
         top = self.top
         assert isinstance(top, JoinSet)  # noqa: S101  windows keep their rows
         left, right, at = top.pairs
-        step, keys = instants.enter(at), top.positions(left, right)
-        order = np.lexsort((*(keys[:, x] for x in reversed(range(keys.shape[1]))), step))
-        return self._arranged(top.combined(left[order], right[order])), step[order]
+        step = instants.enter(at)
+        if not top.is_in_order(step):
+            keys = top.positions(left, right)
+            order = np.lexsort((*(keys[:, x] for x in reversed(range(keys.shape[1]))), step))
+            left, right, step = left[order], right[order], step[order]
+        return self._arranged(top.combined(left, right)), step
 
     # Batches ----------------------------------------------------------------------------------------------------------
 

@@ -42,14 +42,23 @@ class LabelKinds:
 
     def of(self, labels: Ints) -> Ints:
         found, missed = np.empty(len(labels), np.int64), np.empty(len(labels), np.int64)
-        missed = missed[: loops.kinds_of(labels, self._cached, self._cached_kinds, found, missed)]
+        missed = missed[: loops.kinds_of(labels, *self.cached, found, missed)]
         if len(missed):
-            kinds, kind = dense(labels[missed])
-            numbers = np.array([self._kind(label) for label in kinds.tolist()], np.int64)
-            found[missed] = numbers[kind]
-            places = kinds & (_CACHED - 1)
-            self._cached[places], self._cached_kinds[places] = kinds, numbers
+            found[missed] = self.kinds_of_new(labels[missed])
         return found
+
+    @property
+    def cached(self) -> tuple[Ints, Ints]:
+        """Labels that were asked for lately, each at a place that its number tells, and their kinds."""
+        return self._cached, self._cached_kinds
+
+    def kinds_of_new(self, labels: Ints) -> Ints:
+        """The kinds of labels that are not cached; from now on they are."""
+        kinds, kind = dense(labels)
+        numbers = np.array([self._kind(label) for label in kinds.tolist()], np.int64)
+        places = kinds & (_CACHED - 1)
+        self._cached[places], self._cached_kinds[places] = kinds, numbers
+        return numbers[kind]
 
     def _kind(self, label: int) -> int:
         if label not in self._kinds:

@@ -30,6 +30,7 @@ from headgate.loops.joins import (
 )
 from headgate.loops.keys import KeyCodes
 from headgate.loops.slots import SlotPool
+from headgate.loops.windows import pairs_ascend
 from headgate.model.budget import charge
 from headgate.operators.program import TIME
 from headgate.operators.rowsets import NEVER, Instants, PartitionedSet, RowSet, WindowSet
@@ -158,6 +159,15 @@ class JoinSet:
         """What combinations of these rows are ordered by, as [row, side]."""
         parts = [x.orders()[rows] for x, rows in zip(self.inputs, (left, right), strict=True)]
         return np.hstack(parts)[:, self._order]
+
+    def is_in_order(self, step: Ints) -> bool:
+        """Whether it is plain that its pairs, which are new at these steps, are in the order of results: mostly so if
+        both inputs are windows, in the order of the block's sources."""
+        left, right, _ = self.pairs
+        if any(isinstance(x, JoinSet) for x in self.inputs) or self._order != [0, 1]:
+            return False
+        one, other = self.inputs
+        return bool(pairs_ascend(step, left, one.came, right, other.came))
 
     def kinds(self) -> Narrow:
         return self._kinds
@@ -319,6 +329,8 @@ class JoinSet:
 
 def _times(rows: RowSet, reader: Reader) -> Ints:
     """The time at which each new row came: that of the latest of its tuples."""
+    if isinstance(rows, WindowSet):
+        return rows.sequence.times[rows.new]
     times = reader.tuples.numbers(TIME)
     sides = rows.sides(rows.new)
     return np.maximum.reduce([times[side] for side in sides]) if len(rows.new) else _NONE

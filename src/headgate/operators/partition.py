@@ -397,8 +397,7 @@ class Partition:
         if view in visibility.cutoff:
             cutoff = visibility.cutoff[view]
             return tuples[: self._before(tuples, cutoff)], since, cutoff.time, 0
-        later = self._waiting.between(until, 1 << 62)
-        return tuples, since, until, int(np.count_nonzero(seen[self._store.numbers(VISIBILITY)[later]]))
+        return tuples, since, until, self._waiting.count_from(until, seen)
 
     def _before(self, tuples: Ints, position: TuplePosition) -> int:
         """How many of these tuples are before a position."""

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.sorting import Bools, Ints
+from headgate.columns.narrow import narrow_table, widened_table
+from headgate.columns.sorting import Ints
+from headgate.loops.segments import bounds_of, count_dead, still_held
 from headgate.model.times import BEGINNING
 from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Program
 from headgate.operators.tuple_store import TupleStore
@@ -75,18 +77,16 @@ class Segments:
     def leave(self, slots: Ints) -> None:
         """Nobody holds these tuples any more; their slots are not used again yet."""
         if len(self._segments) and len(slots):
-            arrivals = self._store.numbers(ARRIVAL)[slots[self._store.numbers(TIME)[slots] > BEGINNING]]
-            firsts, lasts = self._bounds
-            at = np.searchsorted(firsts, arrivals, side="right") - 1
-            at = at[(at >= 0) & (arrivals <= lasts[at])]
-            for number, count in zip(*np.unique(at, return_counts=True), strict=True):
-                self._segments[number].dead += int(count)
+            dead, (time, arrival) = np.zeros(len(self._segments), np.int64), map(self._store.numbers, (TIME, ARRIVAL))
+            count_dead(slots, time, arrival, BEGINNING, *self._bounds, dead)
+            for number in np.flatnonzero(dead).tolist():
+                self._segments[number].dead += int(dead[number])
 
     def read(self, names: Sequence[str], read: Read, numbers: Numbers) -> Ints:
         """Continue with segments that were written; returns the slots of their tuples."""
         found = [np.empty(0, np.int64)]
         for name in names:
-            table = _fitted(read(name), self._store.program, self._store.schema)
+            table = _fitted(widened_table(read(name)), self._store.program, self._store.schema)
             found.append(self._store.add(_known(table, numbers)))
             if len(found[-1]):
                 self._segments.append(self._segment(name, found[-1]))
@@ -137,23 +137,21 @@ class Segments:
         table = self._store.table(slots)
         table = _with_rows(table, identities[table.column(VISIBILITY).to_numpy()])
         streams = json.dumps(self._store.program.streams).encode()
-        return self._segment(write(table.replace_schema_metadata({_STREAMS: streams})), slots)
+        return self._segment(write(narrow_table(table.replace_schema_metadata({_STREAMS: streams}))), slots)
 
     def _segment(self, name: str, slots: Ints) -> Segment:
-        arrivals = self._store.numbers(ARRIVAL)[slots]
-        return Segment(name, slots.astype(np.int32), int(arrivals.min()), int(arrivals.max()))
+        return Segment(name, slots.astype(np.int32), *map(int, bounds_of(slots, self._store.numbers(ARRIVAL))))
 
     def _alive(self, segment: Segment) -> Ints:
         """The slots that still hold the segment's tuples."""
-        slots = segment.slots.astype(np.int64)
-        arrivals, times = self._store.numbers(ARRIVAL)[slots], self._store.numbers(TIME)[slots]
-        own: Bools = (arrivals >= segment.first) & (arrivals <= segment.last) & (times > BEGINNING)
-        found: Ints = slots[own & self._store.is_held(slots)]
-        return found
+        found, (time, arrival) = np.empty(len(segment.slots), np.int64), map(self._store.numbers, (TIME, ARRIVAL))
+        bounds = BEGINNING, segment.first, segment.last
+        return found[: still_held(segment.slots, time, arrival, self._store.holders, *bounds, found)]
 
     def _number(self) -> None:
         self._segments.sort(key=lambda x: x.first)
-        self._bounds = np.array([x.first for x in self._segments], np.int64), np.array([x.last for x in self._segments])
+        firsts, lasts = [x.first for x in self._segments], [x.last for x in self._segments]
+        self._bounds = np.array(firsts, np.int64), np.array(lasts, np.int64)
 
 
 def _fitted(table: pa.Table, program: Program, schema: pa.Schema) -> pa.Table:

@@ -10,6 +10,7 @@ import numpy as np
 
 from headgate.columns.sorting import Ints
 from headgate.loops.arrays import grown, zeros
+from headgate.loops.labels import enter_rows
 from headgate.loops.slots import SlotPool
 from headgate.loops.windows import came_before, first_held
 from headgate.operators.group_labels import LabelKinds
@@ -50,10 +51,13 @@ class Sequence:
         if len(self._tuples) < capacity:
             for name in ("_tuples", "times", "positions", "kinds"):
                 setattr(self, name, grown(getattr(self, name), capacity))
-        self._tuples[slots] = tuples
-        self.times[slots] = self._store.numbers(TIME)[tuples]
-        self.positions[slots] = positions
-        self.kinds[slots] = self._kinds.of(self._store.numbers(LABEL)[tuples])
+        labels, missed = self._store.numbers(LABEL), np.empty(len(tuples), np.int64)
+        count = enter_rows(
+            tuples, positions, slots, self._store.numbers(TIME), labels, *self._kinds.cached,
+            self._tuples, self.times, self.positions, self.kinds, missed,
+        )  # fmt: skip
+        if count:
+            self.kinds[slots[missed[:count]]] = self._kinds.kinds_of_new(labels[tuples[missed[:count]]])
         if self._ordered:
             self._append(slots)
         self.end += len(slots)

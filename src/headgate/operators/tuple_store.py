@@ -19,7 +19,7 @@ from headgate.loops.arrays import grown
 from headgate.loops.arrow import is_text
 from headgate.loops.slots import SlotPool, count_holders, count_kinds, renumber, seen_of, unheld
 from headgate.loops.store import ColumnStore
-from headgate.loops.windows import first_from, is_ordered
+from headgate.loops.windows import first_from, is_ordered, merged_runs
 from headgate.model.visibility import Visibility
 from headgate.operators.label_sets import LabelSets, label_sets
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY, Program
@@ -79,6 +79,11 @@ class TupleStore:
             self._pool.give(gone)
         return gone
 
+    @property
+    def holders(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        """By slot: how many hold what is in it."""
+        return self._holders
+
     def is_held(self, slots: Ints) -> Bools:
         """Whether anybody holds what is in these slots."""
         return np.asarray(self._holders[slots] > 0, np.bool_)
@@ -118,6 +123,16 @@ class TupleStore:
         if is_ordered(merged, *keys):
             return merged
         return slots[np.lexsort(tuple(key[slots] for key in reversed(keys)))]
+
+    def merged(self, runs: Sequence[Ints]) -> Ints:
+        """The slots of several runs, each of which is in order, in order."""
+        keys = tuple(self.numbers(name) for name in (TIME, STREAM, ARRIVAL))
+        waiting = sorted(runs, key=len)
+        while len(waiting) > 1:
+            found = np.empty(len(waiting[0]) + len(waiting[1]), np.int64)
+            merged_runs(waiting[0], waiting[1], *keys, found)
+            waiting = sorted([found, *waiting[2:]], key=len)
+        return waiting[0] if waiting else _EMPTY
 
     def before(self, slots: Ints, time: int, stream: int = -1, arrival: int = _EARLIEST) -> int:
         """How many of these slots, which are in order, come before this position."""

@@ -6,17 +6,20 @@ every run what has become final for it.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
+from headgate.loops.slots import count_seen
 from headgate.model.times import NO_TIME
 from headgate.operators.program import TIME, VISIBILITY
 from headgate.operators.tuple_store import TupleStore
 
 _MOST_RUNS = 64
+_LATEST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -34,11 +37,15 @@ class Waiting:
     def __init__(self, store: TupleStore) -> None:
         self._store = store
         self._runs: list[_Run] = []
+        self._between: dict[tuple[int, int], Ints] = {}
+        """The tuples between two times, as long as the runs are as they are: view groups mostly ask for the same."""
+        self._lock = threading.Lock()  # view groups run in parallel
         self.latest = NO_TIME
 
     def add(self, tuples: Ints, latest: Ints | None = None) -> None:
         """Tuples that the caller holds; from now on they are held here. `latest` is the last one that came, if there
         are others that wait for nobody."""
+        self._between.clear()
         if len(tuples):
             tuples = self._store.in_order(tuples)
             self._runs.append(_Run(tuples, self._store.numbers(TIME)[tuples]))
@@ -52,17 +59,23 @@ class Waiting:
 
     def between(self, since: int, until: int) -> Ints:
         """The tuples with times in [since, until), in order."""
-        parts = []
-        for run in self._runs:
-            first, end = np.searchsorted(run.times, [since, until]).tolist()
-            if first < end:
-                parts.append(run.tuples[first:end])
-        if not parts:
-            return np.empty(0, np.int64)
-        return parts[0] if len(parts) == 1 else self._store.in_order(np.concatenate(parts))
+        with self._lock:
+            if (since, until) not in self._between:
+                self._between[since, until] = self._store.merged(self._parts(since, until))
+            return self._between[since, until]
+
+    def _parts(self, since: int, until: int) -> list[Ints]:
+        bounds = [np.searchsorted(run.times, [since, until]).tolist() for run in self._runs]
+        return [run.tuples[first:end] for run, (first, end) in zip(self._runs, bounds, strict=True) if first < end]
+
+    def count_from(self, since: int, seen: Bools) -> int:
+        """How many tuples from this time on have a visibility row that is seen."""
+        rows = self._store.numbers(VISIBILITY)
+        return sum(int(count_seen(x, rows, seen)) for x in self._parts(since, _LATEST))
 
     def keep(self, watermarks: Sequence[int], seen: Sequence[Bools]) -> None:
         """Keep the tuples that still wait for a view group: `watermarks` and the visibility rows that it sees."""
+        self._between.clear()
         groups = sorted(zip(watermarks, seen, strict=True), key=lambda x: -x[0])
         for number, run in enumerate(self._runs):
             first, last = int(run.times[0]), int(run.times[-1])
@@ -71,7 +84,7 @@ class Waiting:
                 self._runs[number] = self._kept(run, groups, bounds)
         self._runs = [run for run in self._runs if len(run.tuples)]
         if len(self._runs) > _MOST_RUNS:
-            tuples = self._store.in_order(np.concatenate([run.tuples for run in self._runs]))
+            tuples = self._store.merged([run.tuples for run in self._runs])
             self._runs = [_Run(tuples, self._store.numbers(TIME)[tuples])]
 
     def _kept(self, run: _Run, groups: Sequence[tuple[int, Bools]], bounds: tuple[int, ...]) -> _Run:
@@ -92,4 +105,5 @@ class Waiting:
 
     def changed(self) -> None:
         """Visibility has changed: look through all runs again."""
+        self._between.clear()
         self._runs = [_Run(run.tuples, run.times) for run in self._runs]

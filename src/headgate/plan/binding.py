@@ -23,6 +23,8 @@ from headgate.plan.reserved import LEVEL
 
 MOST_NAMED = 30
 MOST_COMPARED = 200
+_WRITTEN = {Type.TIMESTAMP: "TIMESTAMP '2024-01-31 08:00:00'", Type.DATE: "DATE '2024-01-31'"}
+"""How literals of these types are written."""
 MOST_COPIED = 100_000
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(_DATE.pattern + r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?")
@@ -83,10 +85,10 @@ class Scope:
         return [side for side in self.sides if wanted in (None, side.name.casefold())]
 
 
-def _suggestion(name: str, known: Sequence[str]) -> str:
+def _suggestion(name: str, known: Sequence[str], likeness: float = 0.6) -> str:
     """A hint: the closest known name, or a list of the known names."""
     folded = {other.casefold(): e.written(other) for other in known}
-    near = get_close_matches(name.casefold(), list(folded)[:MOST_COMPARED], 1, 0.6)
+    near = get_close_matches(name.casefold(), list(folded)[:MOST_COMPARED], 1, likeness)
     if near:
         return f"did you mean {folded[near[0]]}?"
     more = ", ..." if len(folded) > MOST_NAMED else ""
@@ -212,7 +214,11 @@ class Binder:
 
     def _comparable(self, position: Position, left: Expr, right: Expr) -> None:
         if e.wider(left.type, right.type) is None:
-            raise wrong(position, f"{_a(left.type)} cannot be compared with {_a(right.type)}", hint="CAST one of them")
+            hint = "CAST one of them"
+            text, other = (left, right) if isinstance(left, e.Literal) else (right, left)
+            if isinstance(text, e.Literal) and text.type == Type.STRING and other.type in _WRITTEN:
+                hint = f"write {_WRITTEN[other.type]}"
+            raise wrong(position, f"{_a(left.type)} cannot be compared with {_a(right.type)}", hint=hint)
 
     def _in(self, syntax: x.InSyntax, aggregates: bool) -> Expr:
         operand = self._bind(syntax.operand, aggregates)
@@ -276,7 +282,7 @@ class Binder:
             return self._aggregate(syntax, aggregates)
         function = FUNCTIONS.get(syntax.function)
         if function is None:
-            hint = _suggestion(syntax.function, [*FUNCTIONS, *AGGREGATES])
+            hint = _suggestion(syntax.function, [*FUNCTIONS, *AGGREGATES], 0.8)
             raise wrong(syntax.position, f"there is no function `{syntax.function}`", hint)
         if syntax.star or syntax.distinct:
             raise wrong(syntax.position, f"{syntax.function} does not take {'*' if syntax.star else 'DISTINCT'}")

@@ -30,7 +30,7 @@ from headgate.plan.binding import Binder, JoinSide, Room, Scope, wrong
 from headgate.plan.equality import Equalities
 from headgate.plan.expressions import AggregateCall, Column, Expr, Literal, Type
 from headgate.plan.functions import AGGREGATES
-from headgate.plan.reserved import LEVEL, is_reserved
+from headgate.plan.reserved import LEVEL, is_level, is_reserved
 
 
 @dataclass(frozen=True)
@@ -268,6 +268,9 @@ class _BlockBinder:
             expr = self.binder.bind(item.expression, aggregates=True)
             if expr.type == Type.NULL:
                 raise wrong(item.position, "this result has no type", hint="write CAST(NULL AS type)")
+            if item.name and is_level(item.name.text) and item.name.text != _called(expr):
+                hint = "that is the level of every tuple"
+                raise wrong(item.name.position, f"a result must not be called `{item.name.text}`", hint=hint)
             fixed = item.name.text if item.name else _called(expr)
             at = item.name.position if item.name else item.position
             found.append((fixed, _made_up(expr), self.scope.equal.read_once(expr), at))
@@ -278,8 +281,6 @@ class _BlockBinder:
     def _named(self, found: list[tuple[str | None, str, Expr, Position]]) -> list[tuple[str, Expr, Position]]:
         taken: set[str] = set()
         for fixed, _, _, at in found:
-            if fixed == LEVEL:
-                raise wrong(at, f"a result must not be called `{LEVEL}`", hint="that is the level of every tuple")
             if fixed is not None and is_reserved(fixed):
                 hint = "such names stand beside columns in files; give it another: ... AS name"
                 raise wrong(at, f"a result must not be called `{fixed}`", hint=hint)

@@ -182,3 +182,17 @@ class Governor:
         (commit if timely else miss)(state, began, t)
         del self._bounds[t]
         return timely
+
+
+def warm() -> None:
+    """Compiles all that a governor calls, before anybody waits for it: transactions in time, too late, and expired."""
+    low, now, governor = Level(LEAST.name), 0, Governor(LevelOrder(), 0)
+    for spent in (MILLISECOND, 3 * SECOND):
+        governor.begins(now)
+        governor.release(now, low, now + 2 * SECOND, MILLISECOND)
+        governor.release(now, low, now + 2 * SECOND, MILLISECOND)
+        number = governor.next(now)
+        assert number is not None  # noqa: S101
+        governor.done(now + spent, number, spent)
+        now += 10 * SECOND
+        governor.expired(now)

@@ -8,6 +8,7 @@ guess of the fixed part while all pieces have one size."""
 MOST_TUPLES = 10_000
 _WEIGHT = 0.1
 """Of the newest measurement in each mean."""
+_MOST_TIMES = 3
 
 
 class Costs:
@@ -20,7 +21,9 @@ class Costs:
         """By how much of the estimate more was needed, in the mean."""
 
     def measured(self, tuples: int, spent: int) -> None:
-        """So many tuples took so many nanoseconds."""
+        """So many tuples took so many nanoseconds. What took far longer than it should was disturbed, as the first
+        piece of a query is, which loads code: it counts for some times the estimate only."""
+        spent = min(spent, _MOST_TIMES * self.estimate(tuples))
         if self._weight:
             more = max(0.0, spent / self.estimate(tuples) - 1)
             self._excess += _WEIGHT * (min(more, 1.0) - self._excess)

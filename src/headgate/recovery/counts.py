@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from headgate.egress.delivery import Delivered
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.plan.analysis import DeadlineCounts, LevelCounts
@@ -32,17 +33,25 @@ class RunCounts:
     ended: dict[tuple[str, str, str], None] = field(default_factory=dict)
     """By user, stream and reason: queries that ended before their streams did."""
     withheld: int = 0
+    left_out: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By level and stream: tuples that the level went without because too many waited for it."""
     due: tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]] = ((), ())
     """The queries with deadlines, and the levels in the last control period."""
 
-    def deliver(self, now: CatalogSnapshot, results: Sequence[ResultBatch], allowed: Sequence[ResultBatch]) -> None:
-        """Counts the results that are out (`allowed`), of those that were computed."""
-        self.withheld += _rows(results) - _rows(allowed)
-        for x in allowed:
-            self.results.update(dict.fromkeys(((x.query, name) for name in x.subscribers), len(x)))
-            for name in x.subscribers if len(x) else ():
-                self.received[now.account(name, x.query)] += len(x)
-        self.end(now, allowed)
+    def deliver(self, delivered: Sequence[Delivered]) -> None:
+        """Counts the results of a batch once, however many sinks got them: each subscriber as the sink that was given
+        most for it. After a restart a sink may be given what others had published before."""
+        self.withheld += max((x.withheld for x in delivered), default=0)
+        out: dict[tuple[str, str], int] = {}
+        for found in delivered:
+            for key, count in _received(found.results).items():
+                out[key] = max(count, out.get(key, 0))
+        for (query, name), count in out.items():
+            self.results[query, name] += count
+            if count:
+                self.received[delivered[-1].now.account(name, query)] += count
+        for found in delivered:
+            self.end(found.now, found.results)
 
     def end(self, now: CatalogSnapshot, told: Sequence[ResultBatch]) -> None:
         """Counts queries that ended by themselves: a notice with a recipient of its own was caused by somebody."""
@@ -56,5 +65,10 @@ class RunCounts:
             del self.results[query, name]
 
 
-def _rows(result_batches: Sequence[ResultBatch]) -> int:
-    return sum(len(result_batch) * len(result_batch.subscribers) for result_batch in result_batches)
+def _received(results: Sequence[ResultBatch]) -> Counter[tuple[str, str]]:
+    """By query and subscriber: results."""
+    found: Counter[tuple[str, str]] = Counter()
+    for x in results:
+        for name in x.subscribers:
+            found[x.query, name] += len(x)
+    return found

@@ -23,7 +23,9 @@ Staged = Mapping[str, Sequence[ResultBatch]]
 
 
 class Destinations:
-    """`state` holds the states of all sinks, those of earlier runs included, by their names."""
+    """`state` holds the states of all sinks, those of earlier runs included, by their names.
+
+    INVARIANT: there is at least one sink."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
@@ -100,13 +102,11 @@ class Destinations:
         computed: CatalogSnapshot | None,
         staged: Staged,
         rejected: Sequence[RejectedRows],
-    ) -> tuple[Sequence[ResultBatch], Delivered]:
-        """Delivers into each sink; gives the results of the last one, and what was delivered of them."""
-        for sink in self._sinks:
-            results = staged[sink.name]
-            found = Handover(snapshots, sink, computed, results, rejected).run()
+    ) -> list[Delivered]:
+        """Delivers into each sink; gives what was delivered into each."""
+        found = [Handover(snapshots, x, computed, staged[x.name], rejected).run() for x in self._sinks]
         self.state = reduce(or_, (sink.state() for sink in self._sinks), self.state)
-        return results, found
+        return found
 
 
 def _to_come(saved: Saved, sink: Sink) -> list[ResultBatch]:

@@ -1,7 +1,8 @@
 """A pipeline: takes batches of tuples and delivers every subscriber's results exactly once, whatever is interrupted.
 
-Delivery is two-phase. A batch is committed when its state is written, with its results in it; then the results are
-delivered under the rights of that moment, and the delivery is recorded. After a crash the pipeline continues from the
+Delivery is two-phase. A batch is committed when the manifest of its version is written; its results are in the version
+then, or staged in sinks that keep them. Then the results are delivered under the rights of that moment, and the
+delivery is recorded. After a crash the pipeline continues from the
 newest state: batches it contains are not taken again, and its results, unless their delivery is recorded, are delivered
 in place of whatever part of them was already written.
 """
@@ -298,9 +299,10 @@ class Pipeline:
             if found is None:
                 return governor.next_quantum(now) / 1e9
             number, live, piece = found
+            begun = self._tick()  # what was decided before is not part of the work
             self._finish(snapshot, self._work_on(live, piece))
             done = self._tick()
-            self._live.done(done, number, live, piece, done - now)
+            self._live.done(done, number, live, piece, done - begun)
             self.counts.due = self._live.status()
             return done / 1e9
 
@@ -565,24 +567,35 @@ class Pipeline:
                 self._graph.pass_time(floors)
             self._live.pass_time(int(self._clock.now() * 1000), floors)
 
-    def end(self, unread: Mapping[str, str] | None = None) -> None:
+    def end(self, unread: Mapping[str, str] | None = None, left_alone: Collection[str] = ()) -> None:
         """Ends all streams: every open window becomes final. If tuples arrive later nevertheless, windows start anew,
         because time cannot go back behind its end. `unread` gives the streams that were not read to their end, and why;
-        queries that read them end without the results that would be wrong."""
+        queries that read them end without the results that would be wrong. Subscriptions over streams that are
+        `left_alone` keep their windows: such a stream has no end here."""
         with self._unharmed():
             snapshot = self._snapshots.snapshot()
             self._update(snapshot)
             self._live.recall()
             self._catch_up(snapshot, everything=True)
-            found = [*self._isolated(lambda some: self._last(some, unread or {})), *self._live.end()]
+            kept = concerned_by(self._served.snapshot, left_alone)
+            found = [*self._isolated(lambda some: self._last(some, unread or {}, kept)), *self._live.end()]
             told = limited(found, UNREAD, concerned_by(self._served.snapshot, unread or {}))
             told = limited(told, NO_TABLE, self._tableless(self._served.snapshot))
-            self._graph, self._ingress, self._snapshot = QueryGraph(self._make, self._limits), {}, CatalogSnapshot()
+            if kept:
+                self._isolated(lambda some: self._restore(some.only(kept)))
+            else:
+                self._graph = QueryGraph(self._make, self._limits)
+            self._ingress, self._snapshot = {}, CatalogSnapshot()
             self._tables.forget()
             self._rejected += reasons(unread or {})
             self._finish(snapshot, told)
 
-    def _last(self, served: CatalogSnapshot, unread: Mapping[str, str]) -> list[ResultBatch]:
+    def _last(
+        self, served: CatalogSnapshot, unread: Mapping[str, str], kept: Collection[tuple[str, str]]
+    ) -> list[ResultBatch]:
+        if kept:  # they go on from what was saved last
+            served = served.only(served.clearances.keys() - set(kept))
+            self._graph.update(self._others(served))
         self._graph.end(concerned_by(served, unread) & self._others(served).clearances.keys(), UNREAD)
         return self._graph.batch([], last=True)
 
@@ -726,8 +739,8 @@ class Pipeline:
         rejected: Sequence[RejectedRows],
     ) -> None:
         """Delivers results into each sink, under the rights of that moment, which cannot change meanwhile."""
-        results, found = self._sinks.deliver(self._snapshots, computed, staged, rejected)
+        delivered = self._sinks.deliver(self._snapshots, computed, staged, rejected)
         self._states.note_out(self._version, self._sinks.state)
-        self.counts.deliver(found.now, results, found.results)
+        self.counts.deliver(delivered)
         self._graph.delivered()
-        self._keep(found.now)
+        self._keep(delivered[-1].now)

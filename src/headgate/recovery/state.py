@@ -33,7 +33,7 @@ from headgate.model.results import Recipient, ResultBatch
 from headgate.operators.partition import StoredPartition, files_of
 from headgate.storage import LocalStorage, Storage, read_table, write_table
 
-FORMAT = 5
+FORMAT = 6
 """The format of the state. Every change of what is written here or in what is saved raises it."""
 KEPT = 2
 _MANIFEST, _SEGMENT, _RESULTS = "manifest-{:015}.json", "segment-{:015}-{}.arrow", "results-{:015}.arrows"

@@ -15,6 +15,8 @@ from headgate.recovery.state import outgoing_of, plain_outgoing
 DROPPED = "what it was subscribed to was dropped"
 UNSUBSCRIBED = "the subscription was ended"
 AGAIN = "results come again"
+_YOURS = "your rights "
+"""Of whom a reason tells the subscriber; others are told of the subscriber."""
 CHANGED = "what it is subscribed to was redefined; results from here on are those of the new definition"
 
 
@@ -28,7 +30,9 @@ class Notice:
 
     def __str__(self) -> str:
         is_ = {"suspended": "is suspended", "warned": "nears a limit"}.get(self.word, self.word)
-        return f"the subscription of {self.outgoing.user} to {self.outgoing.stream} {is_}: {self.why}"
+        user = self.outgoing.user
+        why = self.why.replace(_YOURS, f"the rights of {user} ")
+        return f"the subscription of {user} to {self.outgoing.stream} {is_}: {why}"
 
 
 class SubscriptionStatuses:
@@ -87,7 +91,8 @@ class SubscriptionStatuses:
         owners = {(x.owner, x.outgoing.level, x.outgoing.stream, x.word, x.why): x for x in told}
         for (owner, level, stream, word, why), x in owners.items():
             out = Recipient(owner, level, f"{stream}.subscribers", ())
-            result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: f"for a subscriber: {why}"}))
+            told_why = f"for a subscriber: {why.replace(_YOURS, 'its rights ')}"
+            result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: told_why}))
         return result_batches, [Notice(x.outgoing, x.word, x.why) for x in (*new, *near)]
 
     def plain(self) -> list[list[Any]]:

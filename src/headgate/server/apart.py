@@ -31,10 +31,15 @@ def levels_apart(
         return [OwnerFiles(home / "level-owners" / folder_of(level), Folders(headgate)), logs.of(str(level))]
 
     def share(level: Level, snapshot: CatalogSnapshot) -> Resources:
-        return Resources(min(_LOWEST, _STEP * height(level, snapshot)), memory, backlog)
+        return Resources(priority(height(level, snapshot)), memory, backlog)
 
     setting = LevelsSetting(architecture, ProcessChild, share, headgate.snapshots.stream_levels)
     return LevelsApart(setting, sinks)
+
+
+def priority(height: int) -> int:
+    """As a value of `nice`."""
+    return min(_LOWEST, _STEP * height)
 
 
 def height(level: Level, snapshot: CatalogSnapshot) -> int:

@@ -43,6 +43,7 @@ from headgate.server.guard import BEARER, Guard
 from headgate.server.metrics import Metrics
 from headgate.server.positions import Positions
 from headgate.server.publishing import Published, Publishing
+from headgate.server.rates import Rates
 from headgate.server.rendering import RENDERINGS, Lines, Rendering
 from headgate.server.results import Results, ResultStream, send_over_socket
 from headgate.server.settings import Settings
@@ -143,7 +144,8 @@ class Parts:
 def make_app(parts: Parts) -> FastAPI:
     dispatcher = Dispatcher(parts.headgate, parts.logs, parts.positions)
     metrics = Metrics(parts.engine, dispatcher, parts.logs, parts.ingress)
-    operations = Operations(parts, dispatcher, metrics)
+    rates = Rates(parts.settings.sender_rows)
+    operations = Operations(parts, dispatcher, metrics, rates)
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -168,7 +170,9 @@ def make_app(parts: Parts) -> FastAPI:
         },
     )
     operations.add_to(app)
-    app.add_middleware(Guard, settings=parts.settings, recognise=parts.headgate.principal, anonymous=ANONYMOUS)
+    app.add_middleware(
+        Guard, settings=parts.settings, recognise=parts.headgate.principal, anonymous=ANONYMOUS, rates=rates
+    )
     return app
 
 
@@ -180,9 +184,9 @@ Token = Annotated[str, Depends(_token)]
 
 
 class Operations:
-    def __init__(self, parts: Parts, dispatcher: Dispatcher, metrics: Metrics) -> None:
+    def __init__(self, parts: Parts, dispatcher: Dispatcher, metrics: Metrics, rates: Rates) -> None:
         self._parts, self._headgate, self._dispatcher, self._metrics = parts, parts.headgate, dispatcher, metrics
-        self._publishing = Publishing(parts.headgate, parts.ingress, parts.settings)
+        self._publishing = Publishing(parts.headgate, parts.ingress, parts.settings, rates)
         self._logins = asyncio.Semaphore(LOGINS)
 
     def add_to(self, app: FastAPI) -> None:

@@ -2,22 +2,26 @@
 
 The body of a request is read here, whole, within a size, a time and a budget that all requests share; so no handler
 waits for a client, and a caller without a session makes the server read nothing but a login, which is small and has a
-budget apart: strangers take nothing from those who are logged in.
+budget apart: strangers take nothing from those who are logged in. A sender that exceeds its rate takes nothing either:
+it is refused before its body is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headgate.access.authorizer import Principal
 from headgate.errors import AuthenticationFailed, HeadgateError
 from headgate.logs import failure
 from headgate.protocol import SUBPROTOCOL_BEARER
 from headgate.server.answers import Refused, error_answer
+from headgate.server.rates import Rates
 from headgate.server.settings import Settings
 
 _SAFE = {
@@ -46,13 +50,25 @@ class BodyBudget:
 
 
 class Guard:
-    """`recognise` raises unless a token is that of a session; `anonymous` has the paths that need none."""
+    """`recognise` says whose session a token is, or raises; `anonymous` has the paths that need none; `rates` limits
+    how fast each user publishes."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, recognise: Callable[[str], object], anonymous: frozenset[str]
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        recognise: Callable[[str], Principal],
+        anonymous: frozenset[str],
+        rates: Rates,
     ) -> None:
         self._app, self._settings, self._recognise, self._anonymous = app, settings, recognise, anonymous
+        self._rates = rates
         self._budget, self._strangers = BodyBudget(_BUDGET * settings.body_bytes), BodyBudget(_LOGIN_BUDGET)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the bodies of logged-in callers that are held at the moment."""
+        return self._budget.held
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -77,7 +93,10 @@ class Guard:
         held, whole = 0, not _has_body(scope)
         budget = self._strangers if scope["path"] in self._anonymous else self._budget
         try:
-            await self._admit(scope)
+            user = await self._admit(scope)
+            if (refusal := self._beyond_rate(scope["path"], user)) is not None:
+                whole = await self._skip(receive)
+                raise refusal
             body = await self._body(scope, receive, budget)
             held, whole = len(body), True
             await self._app(scope, _replayed(body, receive), safely)
@@ -113,12 +132,35 @@ class Guard:
             failure("server", "a request failed", error, path=scope["path"])
             await send({"type": "websocket.close", "code": _FAULT})
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope) -> str:
+        """The user whose session it is; empty where none is needed."""
         if scope["path"] in self._anonymous:
-            return
+            return ""
         token = _token(scope)
-        await asyncio.to_thread(self._recognise, token)
+        principal = await asyncio.to_thread(self._recognise, token)
         scope["headgate_token"] = token
+        return principal.user
+
+    def _beyond_rate(self, path: str, user: str) -> Refused | None:
+        if _publishes(path):
+            try:
+                self._rates.admit(user)
+            except Refused as refusal:
+                return refusal
+        return None
+
+    async def _skip(self, receive: Receive) -> bool:
+        """Reads a refused request and holds nothing of it: a client that is cut off while it sends does not see why.
+        Returns whether it was read to its end."""
+        size = 0
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.body_seconds):
+                while size <= self._settings.body_bytes:
+                    message = await receive()
+                    size += len(message.get("body", b""))
+                    if message["type"] == "http.disconnect" or not message.get("more_body"):
+                        return True
+        return False
 
     async def _body(self, scope: Scope, receive: Receive, budget: BodyBudget) -> bytes:
         """What it returns counts as held; what does not arrive whole is released. A body that is a little too large is
@@ -161,7 +203,11 @@ class Guard:
     def _most(self, path: str) -> int:
         if path in self._anonymous:
             return min(_LOGIN_BYTES, self._settings.script_bytes)
-        return self._settings.body_bytes if path.endswith("/tuples") else self._settings.script_bytes
+        return self._settings.body_bytes if _publishes(path) else self._settings.script_bytes
+
+
+def _publishes(path: str) -> bool:
+    return path.endswith("/tuples")
 
 
 def _token(scope: Scope) -> str:

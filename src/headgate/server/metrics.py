@@ -47,7 +47,12 @@ class Metrics(Collector):
         waiting = GaugeMetricFamily("headgate_waiting_bytes", "published, and not processed yet", labels=["stream"])
         for stream in dict(counts.tuples):
             waiting.add_metric([source_shown(stream)], self._ingress.waiting(stream))
-        yield from (tuples, rejected, late, lag, waiting)
+        left_out = CounterMetricFamily(
+            "headgate_left_out", "tuples that a level goes without under overload", labels=["level", "stream"]
+        )
+        for (level, stream), n in counts.left_out.items():
+            left_out.add_metric([level, source_shown(stream)], n)
+        yield from (tuples, rejected, late, lag, waiting, left_out)
         yield from _deadlines(counts)
         yield CounterMetricFamily("headgate_published", "tuples taken into the ingress log", self._ingress.rows)
         yield CounterMetricFamily("headgate_published_repeats", "requests that were repeats", self._ingress.repeats)

@@ -46,9 +46,8 @@ class Published:
 
 
 class Publishing:
-    def __init__(self, headgate: Headgate, log: IngressLog, settings: Settings) -> None:
-        self._headgate, self._log, self._settings = headgate, log, settings
-        self._rates = Rates(settings.sender_rows)
+    def __init__(self, headgate: Headgate, log: IngressLog, settings: Settings, rates: Rates) -> None:
+        self._headgate, self._log, self._settings, self._rates = headgate, log, settings, rates
         self._recorded: set[tuple[str, int]] = set()
         """Sessions whose publishing to a stream is on the audit trail already."""
 
@@ -59,7 +58,7 @@ class Publishing:
             raise Conflict(
                 "cannot publish to this stream: it has another source", hint="create it with `SOURCE publish`"
             )
-        self._rates.admit(sender.user)
+        self._rates.admit(sender.user)  # again: other requests may have used up its share while this one arrived
         signed = dict(source.options).get(SIGNED) == "true"
         try:
             self._verify(sender, given, required=signed)
@@ -109,11 +108,11 @@ class Publishing:
             if read is None:
                 kinds = f"{JSON_LINES} or {ARROW_STREAM}"
                 raise Refused(415, "unknown_form", f"cannot read the request: its Content-Type must be {kinds}")
-            table = read(descriptor, given.body, self._settings.body_rows)
+            found = read(descriptor, given.body, self._settings.body_rows)
         except TooManyRows as error:
             raise Refused(413, "too_large", error.message, hint=error.hint) from None
-        check_tuples(descriptor, sender.rules, sender.level, table, int(time.time() * 1000))
-        return table
+        check_tuples(descriptor, sender.rules, sender.level, found, int(time.time() * 1000), self._settings.limits)
+        return found.table
 
     @staticmethod
     def _verify(sender: PublishingSession, given: Published, *, required: bool) -> None:

@@ -1,6 +1,7 @@
 """How fast one user may publish: a bucket of tuples for each user, which fills by the clock and which requests empty.
 
-A user that sends more than its share is told when to come again; others do not notice it.
+Nobody knows how many tuples a request has before it is read. So a request is taken whole while the bucket is not
+overdrawn, and may overdraw it; the next one is told when to come again. Others do not notice it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from headgate.clock import Clock, SystemClock
 from headgate.server.answers import Refused
 
 BURST_SECONDS = 10
-"""The share of so many seconds may come at once."""
+"""A bucket holds the share of so many seconds."""
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Rates:
         self._buckets: dict[str, _Bucket] = {}
 
     def admit(self, user: str) -> None:
-        """Refuses a request of a user that has sent too much; nothing of the request was read."""
+        """Refuses a request of a user that has used up its share."""
         with self._lock:
             left = self._bucket(user).left if self._per_second else 0.0
         if left < 0:

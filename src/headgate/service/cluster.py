@@ -100,6 +100,7 @@ def problems(spark: SparkSession, place: StateLocation | None = None) -> list[st
     wanted, version = headgate.__version__, tuple(sys.version_info[:2])
     probes = None if place is None else place.below("probes")
     given = None if probes is None else (probes.uri, dict(probes.options))
+    location = StateLocation.__name__
 
     def asked(number: int) -> list[str]:  # inside, so that it travels whole: workers may not have this module
         import importlib
@@ -121,7 +122,7 @@ def problems(spark: SparkSession, place: StateLocation | None = None) -> list[st
         if given is None:
             return []
         try:
-            storage = importlib.import_module("headgate.stores").Place(*given).storage()
+            storage = getattr(importlib.import_module("headgate.stores"), location)(*given).storage()
             storage.read("driver")
             storage.write(f"worker-{number}", b"worker")
         except Exception as error:

@@ -19,7 +19,7 @@ from headgate.access import bootstrap
 from headgate.access import rows as r
 from headgate.access.administrators import has_administrator
 from headgate.access.audit import Event, Head, Seal, load_key, verify
-from headgate.access.authorizer import Authorizer, Decision, Principal, shown, source_name
+from headgate.access.authorizer import Authorizer, Decision, Principal, named, shown, source_name
 from headgate.access.catalog import Catalog
 from headgate.access.consequences import consequences
 from headgate.access.definitions import PUBLISH, StreamDefinition
@@ -447,7 +447,8 @@ class Headgate:
 
     def why(self, token: str, user: str, permission: Permission, target: Target) -> Explanation:
         """Why a user, with all its roles and at its clearance, is granted or denied a permission."""
-        action, about = f"EXPLAIN {permission} FOR USER {quote(user)}", [f"{target.kind.lower()} {quote(target.name)}"]
+        action = f"EXPLAIN {permission} FOR USER {quote(user)}"
+        about = [named(Kind(target.kind), target.name, target.owner)]
 
         def explain(work: Transaction, session: r.Session) -> Explanation:
             request = self._request(session, work)
@@ -494,7 +495,7 @@ class Headgate:
         set."""
         if not record and self.check(token, Permission.PUBLISH, Kind.STREAM, name, owner):
             return self._sender(token, self.stream(token, name, owner))
-        about = [f"stream {quote(name)}"]
+        about = [named(Kind.STREAM, name, owner)]
 
         def ask(work: Transaction, session: r.Session) -> r.Object:
             request = self._request(session, work)

@@ -40,7 +40,7 @@ from headgate.recovery.counts import RunCounts
 from headgate.recovery.deadlines import Governing
 from headgate.service.folders import Folders
 from headgate.service.headgate import Headgate
-from headgate.service.runs import Execution, Processing
+from headgate.service.runs import Execution, Processing, published
 from headgate.stores import StateLocation
 
 Shown = tuple[str, Sequence[str], Sequence[Sequence[str]]]
@@ -119,9 +119,9 @@ class RunClient:
 
     def has_work(self) -> bool:
         """Whether any subscription reads a source, or a subscriber has to be told that its query cannot run."""
-        snapshot = self.snapshot()
+        snapshot, inputs = self.snapshot(), self._headgate.snapshots.inputs()
         read = {stream for query in snapshot.queries for stream in query.streams}
-        return bool(snapshot.unfit) or not read.isdisjoint(self._headgate.snapshots.inputs())
+        return bool(snapshot.unfit) or not read.isdisjoint(inputs.keys() - published(inputs))
 
     @contextmanager
     def at_work(
@@ -244,6 +244,20 @@ class RunClient:
         keys = {key for name in failed if not (self._everyone or self._owns(name)) for key in snapshot.concerned(name)}
         mine = sorted(self._headgate.snapshots.outgoing(*key).stream for key in keys)
         return known + [f"{stream}: an input stream is unavailable" for stream in mine]
+
+    def left_alone(self) -> list[str]:
+        """Messages about subscriptions over published streams, which wait for a server. Their streams are named to
+        those who are told of `unread` ones."""
+        snapshot = self.snapshot()
+        found: dict[str, set[str]] = {}
+        for name in published(self._headgate.snapshots.inputs()):
+            told = source_shown(name) if self._everyone or self._owns(name) else "a stream that it reads"
+            for key in snapshot.concerned(name):
+                found.setdefault(self._headgate.snapshots.outgoing(*key).stream, set()).add(told)
+        return [
+            f"{stream} waits: {' and '.join(sorted(told))} is published to a server"
+            for stream, told in sorted(found.items())
+        ]
 
     def news(self, news: Sequence[tuple[str, str]]) -> list[str]:
         """Messages about streams, for their owners and the operator."""

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from headgate.access.definitions import SourceDefinition
 from headgate.clock import Clock, SystemClock
 from headgate.egress.sinks import Sink
 from headgate.errors import SourceError
@@ -202,7 +203,10 @@ class Processing:
         self._runner.stop()
         failed = {**self.failed, **self._pipeline.unreadable}
         if end:
-            self._pipeline.end(_reasons(self.failed))
+            if isinstance(self._pipeline, Shepherd):  # only a server has it, and it reads every stream
+                self._pipeline.end(_reasons(self.failed))
+            else:
+                self._pipeline.end(_reasons(self.failed), self._left_alone())
         if failed:
             raise Unread(failed)
 
@@ -262,9 +266,14 @@ class Processing:
             self._headgate.engine = None
             self._pipeline.close()
 
+    def _left_alone(self) -> frozenset[str]:
+        """The streams whose tuples only a server processes."""
+        inputs = self._headgate.snapshots.inputs()
+        return frozenset() if self._ingress is not None else published(inputs)
+
     def _sources(self) -> dict[str, StreamSource]:
         snapshot, inputs = self._snapshots.snapshot(), self._headgate.snapshots.inputs()
-        read = {name for query in snapshot.queries for name in query.streams - query.tables}
+        read = {name for query in snapshot.queries for name in query.streams - query.tables} - self._left_alone()
         return {
             name: self._source(snapshot.descriptors[name], found.format, dict(found.options))
             for name, found in inputs.items()
@@ -282,6 +291,11 @@ class Processing:
     def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         found = self._headgate.snapshots.inputs()[descriptor.name]
         return read_table(self._spark, StreamSource(descriptor, found.format, dict(found.options)))
+
+
+def published(inputs: Mapping[str, SourceDefinition]) -> frozenset[str]:
+    """The streams of these whose tuples are published to a server."""
+    return frozenset(name for name, found in inputs.items() if found.format == PUBLISH)
 
 
 def _beside_the_driver(_: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:

@@ -15,13 +15,14 @@ from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.authorizer import Authorizer, Principal, shown, shown_source, source_name
 from headgate.access.definitions import SourceDefinition, StreamDefinition
+from headgate.access.derived import DerivedStreams
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import check_depth, whole_stream
 from headgate.access.running import Running as RunningQueries
 from headgate.access.state import State
 from headgate.access.subscriptions import Subscriptions, subscriber_name
 from headgate.errors import Conflict
-from headgate.labels import Clearance, Level, Semantics, parse_label
+from headgate.labels import Clearance, Level, parse_label
 from headgate.model.query import ContinuousQuery, name_at
 from headgate.model.results import Recipient
 from headgate.model.snapshot import CatalogSnapshot, Subscriber, SubscriptionStatus
@@ -79,8 +80,7 @@ class SnapshotBuilder:
         self._inputs: dict[str, SourceDefinition] = {}
         self._owners: dict[str, str] = {}
         self._stream_levels: dict[str, Level] = {}
-        self._outputs: dict[int, r.Object] = {}
-        """Running queries by their output."""
+        self._derived = DerivedStreams(state, authorizer, running)
 
     def now(self) -> CatalogSnapshot:
         """The snapshot; the same object as before unless something has changed."""
@@ -114,9 +114,7 @@ class SnapshotBuilder:
         standings: list[SubscriptionStatus] = []
         unfit: dict[tuple[str, str], str] = {}
         producers = self._producers()
-        outputs = self._outputs = {
-            x: query for x, query in producers.items() if self._running.query(query.id) is not None
-        }
+        outputs = self._derived.outputs
         streams = self._state.objects.peek("kind", Kind.STREAM.value)
         known = {source_name(x): x for x in streams if isinstance(x.definition, StreamDefinition)}
         self._stream_levels = {name: self._authorizer.level(x.level) for name, x in known.items()}
@@ -138,7 +136,7 @@ class SnapshotBuilder:
             try:
                 if isinstance(plan := plans[name], Exception):
                     raise plan
-                clearance = self._clearance(who, stream, producer, plan.queries[name]) if who else None
+                clearance = self._clearance(who, stream, plan.queries[name]) if who else None
                 outgoing = self._named(standing, who, producer) if who else outgoing
                 standing = self._stands(standing, stream, producer, clearance)
             except Exception as error:
@@ -203,7 +201,7 @@ class SnapshotBuilder:
     def _named(self, standing: SubscriptionStatus, who: Principal, producer: r.Object | None) -> Recipient:
         """The same recipient, with the sources that its labels may name."""
         inputs = producer.query.inputs if producer else ()
-        read = self._read_by([standing.stream, *inputs])
+        read = self._derived.read_by([standing.stream, *inputs])
         seen = (x for x in read if self._authorizer.allows(who, Permission.VIEW_OBJECT, x))
         outgoing = replace(standing.outgoing, named=frozenset(map(source_name, seen)))
         self._outgoing[standing.name, standing.query] = outgoing
@@ -213,7 +211,7 @@ class SnapshotBuilder:
         self, standing: SubscriptionStatus, stream: r.Object, producer: r.Object | None, clearance: Clearance | None
     ) -> SubscriptionStatus:
         """The status of a subscription whose query runs."""
-        if clearance is None or not self._reads(stream, producer, clearance):
+        if clearance is None or not self._derived.reads(stream, clearance):
             return _suspended(standing)
         if producer is not None and self._unfed(producer, clearance):
             return replace(standing, word="waits", why=UNFED)
@@ -236,34 +234,9 @@ class SnapshotBuilder:
         those is not told: it receives the same as if that query ran."""
         readable = clearance.sources | clearance.aggregate_sources
         return any(
-            x.stream.made_of is not None and x.id not in self._outputs and source_name(x) in readable
-            for x in self._read_by(query.query.inputs)
+            x.stream.made_of is not None and x.id not in self._derived.outputs and source_name(x) in readable
+            for x in self._derived.read_by(query.query.inputs)
         )
-
-    def _reads(self, stream: r.Object, query: r.Object | None, clearance: Clearance) -> bool:
-        """Whether any result is possible: the subscriber may read all streams of a block, and all that these need."""
-        return self._readable(stream, clearance) if query is None else self._yields(query, clearance)
-
-    def _yields(self, query: r.Object, clearance: Clearance, *, aggregated: bool = False) -> bool:
-        planned = self._running.query(query.id)
-        inputs = [self._state.objects.get(number) for number in query.query.inputs]
-        streams = {source_name(x): x for x in inputs if x is not None}
-        return planned is None or any(
-            all(
-                self._readable(streams[x], clearance, aggregated=aggregated or block.aggregated)
-                for x in block.streams & streams.keys()
-            )
-            for block in planned.meant.blocks
-        )
-
-    def _readable(self, stream: r.Object, clearance: Clearance, *, aggregated: bool = False) -> bool:
-        """Whether tuples of a stream may be read, or at least aggregates of them. A WEAK stream may be read for another
-        source of a result."""
-        may = clearance.sources | (clearance.aggregate_sources if aggregated else frozenset())
-        if source_name(stream) not in may and stream.stream.semantics != Semantics.WEAK:
-            return False
-        query = self._outputs.get(stream.id)
-        return query is None or self._yields(query, clearance, aggregated=aggregated)
 
     def _who(self, subscription: r.Subscription, stream: r.Object, query: r.Object | None) -> Principal | None:
         """The principal whose rights count, if they suffice to receive anything."""
@@ -276,7 +249,9 @@ class SnapshotBuilder:
     def _add_producers(self, queries: dict[str, ContinuousQuery]) -> None:
         """Adds the producer queries whose results the others read."""
         made = {
-            source_name(x): query for number, query in self._outputs.items() if (x := self._state.objects.get(number))
+            source_name(x): query
+            for number, query in self._derived.outputs.items()
+            if (x := self._state.objects.get(number))
         }
         waiting = list(queries.values())
         while waiting:
@@ -310,23 +285,12 @@ class SnapshotBuilder:
     def _alike(self, inputs: Iterable[int]) -> bool:
         """Whether all who may see the inputs see the same: results of exact windows differ from reader to reader, and
         nothing cumulative can be computed from them."""
-        outputs = self._outputs
-        producers = [outputs[x.id] for x in self._read_by(inputs) if x.id in outputs]
+        outputs = self._derived.outputs
+        producers = [outputs[x.id] for x in self._derived.read_by(inputs) if x.id in outputs]
         planned = [self._running.query(query.id) for query in producers]
         return all(
             x is None or x.mode == Mode.CUMULATIVE or all(block.stateless for block in x.meant.blocks) for x in planned
         )
-
-    def _read_by(self, inputs: Iterable[int]) -> list[r.Object]:
-        """Streams, and all streams they derive from."""
-        found: dict[int, r.Object] = {}
-        waiting = list(inputs)
-        while waiting:
-            stream = self._state.objects.get(waiting.pop())
-            if stream is not None and stream.id not in found:
-                found[stream.id] = stream
-                waiting += stream.stream.made_of or ()
-        return list(found.values())
 
     def _whole_stream(self, stream: r.Object, subscription: r.Subscription) -> ContinuousQuery:
         """A query of the stream's tuples as they are, at the level of the subscription."""
@@ -339,20 +303,9 @@ class SnapshotBuilder:
         found = (self._state.objects.get(number) for number in inputs)
         return {source_name(x): x.stream.lateness for x in found if x is not None and x.stream.made_of is None}
 
-    def _clearance(
-        self, who: Principal, stream: r.Object, query: r.Object | None, running: ContinuousQuery
-    ) -> Clearance | None:
-        if query is not None and query.owner == who.user:
-            who = self._narrowed(who, query)
-        inputs = query.query.inputs if query else (stream.id,)
-        clearance = self._authorizer.clearance(who, self._read_by(inputs))
+    def _clearance(self, who: Principal, stream: r.Object, running: ContinuousQuery) -> Clearance | None:
+        clearance = self._derived.clearance(who, stream)
         return clearance if self._authorizer.order.dominates(who.level, running.level) else None
-
-    def _narrowed(self, principal: Principal, query: r.Object) -> Principal:
-        """A query created `AS role, ...` gives its owner only what these roles may see."""
-        if not query.query.narrowed:
-            return principal
-        return replace(principal, roles=principal.roles & frozenset(query.query.roles))
 
 
 def _unfit(fault: Exception) -> str:
@@ -376,4 +329,5 @@ def descriptor_of(stream: r.Object) -> StreamDescriptor:
         skew if definition.event_time else None,
         definition.table,
         definition.delay,
+        definition.overload,
     )

@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headgate.clock import Clock, SystemClock
+from headgate.cql.source_options import LISTING
 from headgate.errors import ColumnsChanged, HeadgateError, SourceError, StoreError
 from headgate.ingress.kafka_messages import fetched, read_messages
 from headgate.ingress.parquet_reader import Files, addresses, files_of, in_order_of_time, local_paths
@@ -37,7 +38,7 @@ from headgate.ingress.sources import StreamSource, in_order, kind_of, read_strea
 from headgate.ingress.spark_reader import DecodedBatch, decoded
 from headgate.ingress.splits import Split, splits_of
 from headgate.ingress.text_files import local_file, read_files
-from headgate.ingress.text_formats import LISTING, Text
+from headgate.ingress.text_formats import Text
 from headgate.ingress.time_budget import TimeBudget
 from headgate.ingress.validation import RawBatch
 from headgate.levels.shepherd import Shepherd
@@ -129,9 +130,13 @@ class SparkBatch:
 
 
 @dataclass
-class _Trouble:
-    """A source that could not be read: the error, the pause after its next failure, and when to try again or, during a
-    try, when to consider it sound."""
+class _SourceFailure:
+    """A source that could not be read.
+
+    pause: seconds to wait after its next failure
+    until: before this time nothing is decided about it: whether to try it again or, while it is tried, whether it is
+        sound
+    """
 
     error: SourceError
     pause: float
@@ -153,7 +158,7 @@ class Runner:
         self._queries: dict[str, StreamingQuery] = {}
         self._threads = ThreadPoolExecutor(1)
         self._faults: dict[str, Exception] = {}
-        self._troubles: dict[str, _Trouble] = {}
+        self._failures: dict[str, _SourceFailure] = {}
         self._read_files: dict[str, ReadFiles] = {}
         self._small: dict[str, bool] = {}
         self._columns: dict[str, object] = {}
@@ -168,7 +173,7 @@ class Runner:
     @property
     def failed(self) -> dict[str, SourceError]:
         """The streams that cannot be read at the moment, and why."""
-        return {name: trouble.error for name, trouble in sorted(self._troubles.copy().items())}
+        return {name: failed.error for name, failed in sorted(self._failures.copy().items())}
 
     def read(self, sources: Mapping[str, StreamSource], *, finite: bool = False) -> None:
         """Reads exactly these streams from now on."""
@@ -176,8 +181,8 @@ class Runner:
         self._delayed = frozenset(name for name, x in sources.items() if x.descriptor.delay is not None)
         for name in self._queries.keys() - sources.keys():
             self._queries.pop(name).stop()
-        for name in self._troubles.keys() - sources.keys():
-            del self._troubles[name]
+        for name in self._failures.keys() - sources.keys():
+            del self._failures[name]
         for name in [x for x in self._queries if self._is_to_begin_anew(sources[x])]:
             self._queries.pop(name).stop()  # it goes on below, where it was
         if not finite:  # Spark treats a folder that is gone as an empty one
@@ -188,11 +193,11 @@ class Runner:
         now = self._clock.now()
         due = []
         for name in sorted(sources):
-            trouble = self._troubles.get(name)
-            if trouble is None or (now >= trouble.until and not finite):
+            failed = self._failures.get(name)
+            if failed is None or (now >= failed.until and not finite):
                 due.append(name)
         for name in (name for name in due if name in self._queries and self._has_looked(name)):
-            self._troubles.pop(name, None)
+            self._failures.pop(name, None)
         self._try([sources[name] for name in due if name not in self._queries], finite=finite)
 
     def _has_looked(self, name: str) -> bool:
@@ -236,13 +241,13 @@ class Runner:
         interrupted."""
         self._columns[source.name] = source.descriptor.columns
         self._queries[source.name] = self._start(source, finite=finite)
-        if (trouble := self._troubles.get(source.name)) is not None:
-            trouble.until = self._clock.now() + trouble.pause
+        if (failed := self._failures.get(source.name)) is not None:
+            failed.until = self._clock.now() + failed.pause
 
     def _note(self, name: str, error: SourceError) -> None:
-        known = self._troubles.get(name)
+        known = self._failures.get(name)
         pause = known.pause if known else FIRST_PAUSE
-        self._troubles[name] = _Trouble(error, min(2 * pause, LONGEST_PAUSE), self._clock.now() + pause)
+        self._failures[name] = _SourceFailure(error, min(2 * pause, LONGEST_PAUSE), self._clock.now() + pause)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Waits until all streams end, or so many seconds; returns whether they ended. Raises any fault that is not of
@@ -300,7 +305,7 @@ class Runner:
                 given = SparkBatch(frame, source, started, patience)
                 settled = self._settled(given, place, number)
                 self._pipeline.take(source.name, number, given, clock_of(place, number), settled)
-                self._troubles.pop(source.name, None)
+                self._failures.pop(source.name, None)
             except Exception as error:
                 failure("ingress", "a batch failed", error, level=WARNING, stream=source.name, batch=number)
                 self._faults[source.name] = error

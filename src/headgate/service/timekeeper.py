@@ -34,6 +34,14 @@ class Worker(Protocol):
     def deadlines(self) -> Deadlines: ...
 
 
+def load_governor() -> None:
+    """Loads the compiled loops of the governor. That takes a while, and many engines never need them; nobody waits for
+    this thread."""
+    from headgate.realtime.governor import warm
+
+    warm()
+
+
 class Timekeeper:
     def __init__(self, pipeline: Worker, file: Path) -> None:
         self._pipeline, self._file = pipeline, file
@@ -53,7 +61,11 @@ class Timekeeper:
     def _run(self) -> None:
         """If a step fails, the pipeline fails for everybody who asks it next, so this thread only ends."""
         try:
+            warmed = False
             while not self._stopped.is_set():
+                if self._pipeline.deadlines.queries and not warmed:
+                    load_governor()
+                    warmed = True
                 again = self._pipeline.work()
                 self._write()
                 pause = _IDLE if again is None else again - time.time()

@@ -18,6 +18,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
 from headgate.cql.deadlines import time_text
+from headgate.cql.overload import REFUSE
 from headgate.errors import NotFound
 from headgate.labels import Semantics
 from headgate.lexing import quote
@@ -25,6 +26,7 @@ from headgate.lexing import quote
 DAMAGED = "damaged"
 """Shown for a definition that the store holds but nobody can read."""
 HIDDEN = "it reads streams that you may not see"
+LOST = "a stream that it reads was dropped"
 _PLAIN = frozenset(
     {
         "cleansource",
@@ -105,6 +107,8 @@ def clauses(q: Request, thing: r.Object) -> Iterator[Property]:
     ):
         if milliseconds is not None:
             yield word, time_text(milliseconds)
+    if definition.overload != REFUSE:
+        yield "overload", str(definition.overload)
     if definition.label != "TRUE":
         yield "label", definition.label
     if definition.semantics != Semantics.STRONG:
@@ -150,8 +154,9 @@ def text(q: Request, query: r.Object) -> str:
     """The CQL of a query, for whoever may see all that it reads. Its owner is no exception: an heir may not. Nobody can
     say who may see a stream that was dropped."""
     definition = query.query
-    seen = not definition.broken and len(_seen(q, definition.inputs)) == len(definition.inputs)
-    return definition.text if seen else HIDDEN
+    if definition.broken:
+        return LOST
+    return definition.text if len(_seen(q, definition.inputs)) == len(definition.inputs) else HIDDEN
 
 
 def status(query: r.Object) -> str:

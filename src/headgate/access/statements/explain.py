@@ -11,6 +11,7 @@ from functools import partial
 
 from headgate.access import rows as r
 from headgate.access.authorizer import shown, shown_source, source_name
+from headgate.access.derived import DerivedStreams
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import stored_query
 from headgate.access.request import Handler, Request, Result, Unfinished
@@ -96,12 +97,13 @@ def _explained(
 ) -> Result:
     """Explains a query beside the running queries that the caller may see and that may share with it."""
     root = lower(query)
+    bases = _bases(q, inputs)
     sharing = SharingClass.of(root, mode, q.authorizer.level(level))
     seen = [planned for planned in _seen(q) if _sharing(q, planned) == sharing]
     running = {_name(planned.query): planned.root for planned in seen}
     drawn = _beside(q, [(_title(sharing), planned) for planned in seen], inputs)
     return Unfinished(
-        "", write=partial(_written, name, query, root, running, inputs, sharing, drawn, allowed, deadline)
+        "", write=partial(_written, name, query, root, running, inputs, bases, sharing, drawn, allowed, deadline)
     )
 
 
@@ -121,6 +123,7 @@ def _written(
     root: n.Node,
     running: Mapping[str, n.Node],
     inputs: list[r.Object],
+    bases: Mapping[int, list[r.Object]],
     sharing: SharingClass,
     drawn: Beside,
     allowed: Analysis | None,
@@ -144,11 +147,22 @@ def _written(
     lines += ["", "shared with" if found else "shared with no running query that you may see"]
     lines += [f"  {share.query}: {share.kind}: {', '.join(share.operators)}" for share in found]
     lines += ["", "each result carries"]
-    lines += [f"  {line}" for line in _labels(query, inputs, str(sharing.level))]
+    lines += [f"  {line}" for line in _labels(query, inputs, bases, str(sharing.level))]
     return Result("\n".join(lines), draw=lambda: picture({_title(sharing): plan}, drawn))
 
 
-def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
+def _bases(q: Request, inputs: Iterable[r.Object]) -> dict[int, list[r.Object]]:
+    """By input that is the output of a query: the streams that it is computed from, if the caller may see them all."""
+    derived = DerivedStreams(q.state, q.authorizer, q.plans())
+    found = {x.id: derived.read_by(x.stream.made_of) for x in inputs if x.stream.made_of is not None}
+    return {
+        number: [x for x in read if x.stream.made_of is None]
+        for number, read in found.items()
+        if all(q.may(Permission.VIEW_OBJECT, x) for x in read)
+    }
+
+
+def _labels(query: Query, inputs: list[r.Object], bases: Mapping[int, list[r.Object]], level: str) -> Iterable[str]:
     """The labels that protect the results: each stream's policy, the labels that tuples bring, those of columns
     read."""
     read: dict[str, set[str]] = {}
@@ -164,6 +178,10 @@ def _labels(query: Query, inputs: list[r.Object], level: str) -> Iterable[str]:
         labelled = [column for column in definition.columns if column.label]
         used = read.get(source_name(stream), set())
         parts += [f"`{x.label}` for column {quote(x.name)}" for x in labelled if x.name in used]
+        for base in bases.get(stream.id, ()):
+            own = base.stream
+            parts += [f"the policy `{own.label}` of {shown_source(base)}"] if own.label != "TRUE" else []
+            parts += [f"the {kind.lower()} in column {quote(x)} of {shown_source(base)}" for kind, x in own.labels]
         yield f"of {shown_source(stream)}: {', '.join(parts) or 'what its tuples bring'}"
     yield f"level {level}, the level of the query"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from headgate.access import parameters
 from headgate.access import rows as r
 from headgate.access.authorizer import shown
+from headgate.access.definitions import PUBLISH, StreamDefinition
 from headgate.access.permissions import APPLIES, OPERATORS, Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
@@ -29,7 +30,15 @@ def _grant(q: Request, x: s.GrantPermissions) -> Result:
         _grant_on(q, x, thing, permissions, roles)
     verb, preposition = ("revoked", "from") if x.revoke else ("granted", "to")
     what, whom = ", ".join(map(shown, things.values())), ", ".join(quote(role.name) for role in roles)
-    return Result(f"{', '.join(permissions)} on {what} {verb} {preposition} {whom}")
+    unpublished = [] if x.revoke or Permission.PUBLISH not in permissions else _unpublished(things.values())
+    but = f"; {', '.join(unpublished)} has no SOURCE publish, so nobody can publish there" if unpublished else ""
+    return Result(f"{', '.join(permissions)} on {what} {verb} {preposition} {whom}{but}")
+
+
+def _unpublished(things: Iterable[r.Object]) -> list[str]:
+    """The streams of these that take no published tuples."""
+    streams = [x for x in things if isinstance(x.definition, StreamDefinition)]
+    return [shown(x) for x in streams if x.stream.input is None or x.stream.input.format != PUBLISH]
 
 
 def _grant_on(

@@ -18,10 +18,14 @@ from headgate.access.definitions import (
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
-from headgate.errors import Conflict, NotFound
+from headgate.cql.overload import Shed
+from headgate.cql.source_options import check_source
+from headgate.errors import Conflict, NotFound, SourceError
 from headgate.lexing import quote
-from headgate.plan.reserved import LEVEL, is_reserved
+from headgate.plan.reserved import is_level, is_reserved
 
+_MOST_NAMED = 10
+"""Broken queries that an answer names."""
 _GROWING = (PUBLISH, "json", "parquet", "orc")
 """Formats whose rows need not have every column."""
 
@@ -33,9 +37,11 @@ def _columns(q: Request, columns: tuple[s.ColumnDeclaration, ...]) -> tuple[Colu
     for column in columns:
         if column.name.text.casefold() in seen:
             raise Conflict(f"column `{column.name.text}` is given twice", position=column.name.position)
-        if column.name.text == LEVEL:
+        if is_level(column.name.text):
             hint = "that is the level of every tuple: queries could not tell them apart"
-            raise Conflict(f"a column must not be called `{LEVEL}`", position=column.name.position, hint=hint)
+            raise Conflict(
+                f"a column must not be called `{column.name.text}`", position=column.name.position, hint=hint
+            )
         if is_reserved(column.name.text):
             hint = "such names stand beside columns in files; choose another"
             raise Conflict(
@@ -84,7 +90,13 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
             _check_published(x, x.source)
         else:
             q.need_system(Permission.CHANGE_SYSTEM)  # it reads with the service's rights, not the caller's
+            try:
+                check_source(x.source.format.text, dict(x.source.options))
+            except SourceError as error:
+                raise Conflict(error.message, position=x.source.format.position, hint=error.hint) from None
         given = SourceDefinition(x.source.format.text, tuple(sorted(dict(x.source.options).items())))
+    if x.overload.shed is Shed.SAMPLE and not 0 < x.overload.percent < 100:
+        raise Conflict(f"cannot take OVERLOAD {x.overload}: a sample is more than 0 and less than 100 percent")
     definition = StreamDefinition(
         columns,
         label=label,
@@ -95,6 +107,7 @@ def _create_stream(q: Request, x: s.StreamStatement) -> Result:
         lateness=x.lateness,
         skew=x.skew,
         delay=x.delay,
+        overload=x.overload,
         cumulative=x.cumulative,
         table=isinstance(x, s.CreateTable),
     )
@@ -159,8 +172,12 @@ def _drop(q: Request, x: s.DropObject) -> Result:
     q.need_owner(thing)
     if any(definition.output == thing.id for _, definition in objects.queries(q.state, thing.owner)):
         raise Conflict(f"{shown(thing)} is the output of a query", hint="drop the query")
+    readers = [query for query, d in objects.queries(q.state) if thing.kind == Kind.STREAM and thing.id in d.inputs]
+    broken = sorted(shown(x) for x in readers if q.may(Permission.VIEW_OBJECT, x))
     objects.drop(q.state, thing)
-    return Result(f"{shown(thing)} dropped")
+    more = f" and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
+    but = f"; this breaks {', '.join(broken[:_MOST_NAMED])}{more}" if broken else ""
+    return Result(f"{shown(thing)} dropped{but}")
 
 
 def column_text(column: ColumnDefinition) -> str:

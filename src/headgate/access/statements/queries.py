@@ -9,9 +9,11 @@ from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.authorizer import Principal, is_table, shown
 from headgate.access.definitions import ColumnDefinition, Parameters, QueryDefinition, StreamDefinition
+from headgate.access.derived import DerivedStreams
 from headgate.access.permissions import Kind, Permission
 from headgate.access.queries import as_stream, check_depth, stored_query, whole_stream
 from headgate.access.query_rights import check_rights, check_running, consented
+from headgate.access.query_warnings import query_warnings
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.deadlines import FULL, MOST_VERSIONS, SHORTEST, Deadline, time_text
@@ -74,8 +76,10 @@ def _create_query_as(q: Request, x: c.CreateQueryAs) -> Result:
         deadline=x.deadline,
     )
     if known is not None:
-        return _replace(q, known, x.output, columns, definition)
-    return _add(q, x.name.text, (x.output or x.name).text, StreamDefinition(columns), definition)
+        result = _replace(q, known, x.output, columns, definition)
+    else:
+        result = _add(q, x.name.text, (x.output or x.name).text, StreamDefinition(columns), definition)
+    return replace(result, text="; ".join([result.text, *query_warnings(q.authorizer, x.query, bound.query)]))
 
 
 def _own(q: Request, name: Name) -> r.Object | None:
@@ -294,12 +298,29 @@ def _subscribe(q: Request, x: c.Subscribe) -> Result:
     if thing.stream.made_of is None:
         lower(whole_stream(thing))
     if known is not None and frozenset(known.roles) == q.principal.roles:
-        return Result(f"already subscribed to {shown(thing)}")
+        return Result(f"already subscribed to {shown(thing)}{_but(q, thing)}")
     q.subscriptions.put(q.principal, thing, q.work.new_object_id() if known is None else known.number)
     if known is None:
-        return Result(f"subscribed to {shown(thing)}")
+        return Result(f"subscribed to {shown(thing)}{_but(q, thing)}")
     roles = ", ".join(map(quote, sorted(q.principal.roles))) or "none"
-    return Result(f"already subscribed to {shown(thing)}; from now on with the roles {roles}")
+    return Result(f"already subscribed to {shown(thing)}; from now on with the roles {roles}{_but(q, thing)}")
+
+
+def _but(q: Request, stream: r.Object) -> str:
+    """Why nothing will come, if that is known: a reader must not take it for a quiet stream."""
+    derived = DerivedStreams(q.state, q.authorizer, q.plans())
+    if q.may(Permission.READ_TUPLE, stream) and derived.unread(q.principal, stream):
+        return "; it is suspended: your rights do not cover what it is computed from"
+    if derived.is_suspended(q.principal, stream):
+        return "; it is suspended: you lack READ TUPLE on it"
+    if stream.stream.made_of is None or stream.id in derived.outputs:
+        return ""
+    query = next((x for x, d in objects.queries(q.state, stream.owner) if d.output == stream.id), None)
+    if query is None or query.query.broken or query.query.running or not q.may(Permission.VIEW_OBJECT, query):
+        return "; its query does not run"
+    if not q.may(Permission.SET_QUERY_STATUS, query):
+        return "; its query is stopped: its owner can start it"
+    return f"; its query is stopped: START {shown(query).replace('query', 'QUERY', 1)}"
 
 
 HANDLERS: dict[type[Statement], Handler] = {

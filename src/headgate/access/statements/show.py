@@ -11,6 +11,7 @@ from headgate.access import parameters
 from headgate.access import rows as r
 from headgate.access.authorizer import EVERYONE, kind_word, shown
 from headgate.access.definitions import Damaged
+from headgate.access.derived import DerivedStreams
 from headgate.access.limits import exceeded
 from headgate.access.objects import queries
 from headgate.access.permissions import OPERATORS, Kind, Permission
@@ -241,9 +242,7 @@ def _subscriptions(q: Request) -> Rows:
 
 
 def _status(q: Request, x: r.Subscription, stream: r.Object) -> str:
-    who = q.subscriptions.principal(x)
-    needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE)
-    if who is None or not all(q.authorizer.allows(who, permission, stream) for permission in needed):
+    if DerivedStreams(q.state, q.authorizer, q.plans()).is_suspended(q.subscriptions.principal(x), stream):
         return "suspended"
     makers = [d for _, d in queries(q.state, stream.owner) if d.output == stream.id]
     return "stopped" if makers and not makers[0].running else ""

@@ -5,13 +5,16 @@ What a split has for a partition takes as few bytes as possible: Spark copies th
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 
-from headgate.columns.narrow import above, offsets
-from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY
+from headgate.columns.narrow import narrow_table, widened_table
+from headgate.operators.program import ARRIVAL, LABEL, STREAM, VISIBILITY
 
-_NUMBERS = (TIME, ARRIVAL, LABEL, VISIBILITY)
+_ROWS = b"rows"
+_FEW_LABELS = 1024
 
 
 def packed_table(table: pa.Table) -> bytes:
@@ -26,27 +29,30 @@ def unpacked_table(blob: bytes) -> pa.Table:
 
 
 def packed_part(table: pa.Table) -> bytes:
-    """Tuples of one stream, without its number; other numbers are offsets in narrow types."""
-    columns, least = {name: table.column(name) for name in table.column_names if name != STREAM}, {}
-    for name in _NUMBERS:
-        first, distances = offsets(columns[name].to_numpy())
-        columns[name], least[name] = pa.array(distances), str(first)
-    return packed_table(pa.table(columns).replace_schema_metadata(least))
+    """Tuples of one stream, without its number; numbers in narrow types. The visibility row is left out
+    if it follows from the label."""
+    table, known = table.drop_columns([STREAM]), {}
+    labels, rows = (table.column(name).to_numpy() for name in (LABEL, VISIBILITY))
+    least, most = int(labels.min()), int(labels.max())
+    if most - least < _FEW_LABELS:
+        row_of = np.zeros(most - least + 1, np.int64)
+        row_of[labels - least] = rows
+        if np.array_equal(row_of[labels - least], rows):
+            known = {_ROWS: json.dumps([least, row_of.tolist()]).encode()}
+            table = table.drop_columns([VISIBILITY])
+    return packed_table(narrow_table(table.replace_schema_metadata(known)))
 
 
 def unpacked_part(blob: bytes, schema: pa.Schema, stream: int, arrived: int) -> pa.Table:
     """Tuples of the stream with this number, in the schema of partitions; `arrived` is the arrival number of the first
     tuple of their split. Columns of other streams are NULL."""
-    packed = unpacked_table(blob)
-    size, columns = packed.num_rows, []
-    for field in schema:
-        if field.name in _NUMBERS:
-            least = int(packed.schema.metadata[field.name.encode()]) + (arrived if field.name == ARRIVAL else 0)
-            columns.append(pa.array(above(least, packed.column(field.name).to_numpy()), field.type))
-        elif field.name == STREAM:
-            columns.append(pa.array(np.full(size, stream, np.int16), field.type))
-        elif field.name in packed.column_names:
-            columns.append(packed.column(field.name))
-        else:
-            columns.append(pa.nulls(size, field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+    packed = widened_table(unpacked_table(blob))
+    size, given = packed.num_rows, {name: packed.column(name) for name in packed.column_names}
+    given[ARRIVAL] = pa.array(given[ARRIVAL].to_numpy() + arrived)
+    given[STREAM] = pa.array(np.full(size, stream, np.int16))
+    if VISIBILITY not in given:
+        least, row_of = json.loads(packed.schema.metadata[_ROWS])
+        given[VISIBILITY] = pa.array(np.array(row_of, np.int64)[given[LABEL].to_numpy() - least])
+    return pa.Table.from_arrays(
+        [given[x.name] if x.name in given else pa.nulls(size, x.type) for x in schema], schema=schema
+    )

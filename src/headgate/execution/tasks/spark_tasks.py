@@ -18,6 +18,7 @@ from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
 from headgate.execution.tasks.blobs import packed_table, unpacked_table
 from headgate.execution.tasks.intake import Part, advance_parts, label_texts, read_split
+from headgate.execution.tasks.lanes import Lanes
 from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
 from headgate.execution.warm import is_compiled, warm
 from headgate.ingress.splits import Split, tasks_for
@@ -29,6 +30,7 @@ U = TypeVar("U")
 
 MOST_SENT = 8
 """How many plans, and how many tables, workers are told of: there is one for each stage of queries."""
+_LANE = "HEADGATE_LANE"
 TRIES = 4
 """How often a job is tried whose workers die. A step changes nothing before the driver takes what it returned."""
 
@@ -54,6 +56,7 @@ class SparkTasks:
         self._spark = spark
         self._plan = _Sent[TaskPlan]()
         self._tables = _Sent[pa.Table | None]()
+        self._lanes: dict[str, Lanes] = {}
 
     @property
     def context(self) -> SparkContext:
@@ -68,28 +71,67 @@ class SparkTasks:
         return int(self.context.defaultParallelism)
 
     def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
-        given = [(name, packed_table(parts[name])) for name in plan.names]
         work = partial(_advance_each, self._plans(plan), self._table(plan, step), _without_tables(step))
-        return self.collected(
-            f"advance {len(given)} partitions", lambda: self.context.parallelize(given, len(given)).mapPartitions(work)
-        )
+        lanes = self._lanes_of(plan).assigned(plan.names, self.at_once)
+        given = [[(name, packed_table(parts[name])) for name in names] for names in lanes]
+
+        def job() -> RDD[Outcome]:
+            return self._in_lanes([self.context.parallelize(own, 1).mapPartitions(work) for own in given])
+
+        return self._advanced(plan, f"advance {len(plan.names)} partitions", job)
 
     def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
-        """One job of two stages: a task for each split, then one for each partition."""
-        sent, names = self._plans(plan), len(plan.names)
+        """One job of two stages: a task for each split, then one for each lane of partitions."""
+        sent, lanes = self._plans(plan), self._lanes_of(plan).assigned(plan.names, self.at_once)
         taken = self.context.broadcast(intake)
         given = replace(step, step=replace(step.step, tables=(step.step.tables[0], None)))
-        read = partial(_read_each, sent, taken)
-        work = partial(_advance_parts, sent, self._table(plan, step.step), pickle.dumps(given))
+        read = partial(_read_each, sent, taken, {name: lane for lane, names in enumerate(lanes) for name in names})
+        tables, packed = self._table(plan, step.step), pickle.dumps(given)
 
-        def job() -> Any:
-            parts = self._dealt_out(splits).mapPartitions(read)
-            return parts.partitionBy(names, int).mapPartitionsWithIndex(work)
+        def job() -> RDD[Outcome]:
+            parts = self._dealt_out(splits).mapPartitions(read).partitionBy(len(lanes), int)
+            work = [partial(_advance_parts, sent, tables, packed, names) for names in lanes]
+            return self._in_lanes([self._only(parts, lane).mapPartitions(own) for lane, own in enumerate(work)])
 
         try:
-            return self.collected(f"read {len(splits)} splits, advance {names} partitions", job)
+            return self._advanced(plan, f"read {len(splits)} splits, advance {len(plan.names)} partitions", job)
         finally:
             taken.destroy()
+
+    def _advanced(self, plan: TaskPlan, what: str, job: Callable[[], RDD[Outcome]]) -> list[Outcome]:
+        found: list[Outcome] = self.collected(what, job)
+        self._lanes_of(plan).note({x.name: x.seconds for x in found})
+        order = {name: place for place, name in enumerate(plan.names)}
+        return sorted(found, key=lambda x: order[x.name])
+
+    def _lanes_of(self, plan: TaskPlan) -> Lanes:
+        if plan.run not in self._lanes:
+            self._lanes[plan.run] = Lanes()
+            for old in list(self._lanes)[:-MOST_SENT]:
+                del self._lanes[old]
+        return self._lanes[plan.run]
+
+    def _in_lanes(self, parts: Sequence[RDD[T]]) -> RDD[T]:
+        """One task for each part, in a worker of its own lane: PySpark keeps workers of different environments
+        apart."""
+        context = self.context
+        usual = context.environment
+        for lane, part in enumerate(parts):
+            context.environment = {**usual, _LANE: str(lane)}
+            try:
+                _ = part._jrdd  # the environment is read when the function is sent
+            finally:
+                context.environment = usual
+        return context.union(list(parts))
+
+    def _only(self, rdd: RDD[T], partition: int) -> RDD[T]:
+        """One partition of an RDD. In Scala, a set of numbers is a function that tells which numbers are in it."""
+        jvm: Any = self.context._jvm
+        chosen = jvm.java.util.HashSet()
+        chosen.add(partition)
+        contains = jvm.scala.jdk.javaapi.CollectionConverters.asScala(chosen)
+        pruned = jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd._jrdd.rdd(), contains)
+        return RDD(pruned.toJavaRDD(), self.context, rdd._jrdd_deserializer)
 
     def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
         work = partial(_label_texts, intake)
@@ -169,27 +211,31 @@ def _advance_each(
 
 
 def _read_each(
-    plan: Broadcast[TaskPlan], intake: Broadcast[Intake], splits: Iterable[Split]
-) -> Iterator[tuple[int, Part]]:
-    """The parts of splits, by the number of their partition."""
+    plan: Broadcast[TaskPlan], intake: Broadcast[Intake], lanes: Mapping[PartitionName, int], splits: Iterable[Split]
+) -> Iterator[tuple[int, tuple[PartitionName, Part]]]:
+    """The parts of splits, by the lane of their partition."""
     prepare_worker()
-    numbers = {name: number for number, name in enumerate(plan.value.names)}
     for split in splits:
         for name, part in read_split(plan.value, intake.value, split).items():
-            yield numbers[name], part
+            yield lanes[name], (name, part)
 
 
 def _advance_parts(
     plan: Broadcast[TaskPlan],
     tables: Broadcast[pa.Table | None],
     step: bytes,
-    number: int,
-    parts: Iterable[tuple[int, Part]],
+    names: Sequence[PartitionName],
+    given: Iterable[tuple[int, tuple[PartitionName, Part]]],
 ) -> Iterator[Outcome]:
+    """The partitions of a lane, one after the other."""
     prepare_worker()
-    given = pickle.loads(step)  # noqa: S301
-    given = replace(given, step=_with_tables(given.step, tables))
-    yield advance_parts(plan.value, given, plan.value.names[number], (part for _, part in parts))
+    parts: dict[PartitionName, list[Part]] = {name: [] for name in names}
+    for _, (name, part) in given:
+        parts[name].append(part)
+    for name in names:
+        own = pickle.loads(step)  # noqa: S301
+        own = replace(own, step=_with_tables(own.step, tables))
+        yield advance_parts(plan.value, own, name, parts.pop(name))
 
 
 def _each(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:

@@ -30,11 +30,17 @@ from headgate.operators.stateless import Stateless
 
 @dataclass
 class _Kept:
-    """A partition in memory: the key of its state, and its part of the tables with their number."""
+    """A partition in memory.
+
+    key: the key of its state
+    tables: its part of the tables, with their number
+    step: the batch that it was advanced by last
+    """
 
     key: str
     partition: Partition
     tables: tuple[int, pa.Table | None]
+    step: int = 0
 
 
 _KEPT: dict[tuple[str, PartitionName], _Kept] = {}
@@ -67,7 +73,7 @@ def advance(plan: TaskPlan, step: TaskStep, name: PartitionName, arriving: pa.Ta
         counted = kept.partition.counted()
         done = {view: since(before.of(origins.get(view, view)), counted.of(view)) for view in views}
         record = recorded(plan, key, kept.partition, step.identities)
-        kept.key = key
+        kept.key, kept.step = key, step.number
         _KEPT[plan.run, name] = kept
     if files:
         results = [
@@ -109,9 +115,10 @@ def _partition(plan: TaskPlan, step: TaskStep, name: PartitionName) -> tuple[_Ke
 
 
 def _forget(plan: TaskPlan, step: TaskStep) -> None:
-    """Drop partitions that no step will ask for again: another worker has advanced them, or their run is over."""
+    """Drop partitions that no step will ask for again: another worker has advanced them, or their run is over. Those
+    that this step has advanced here already are what the next one asks for."""
     current = {(plan.run, name): base.key for name, base in step.base.records.items()}
     runs = [plan.run, *dict.fromkeys(run for run, _ in reversed(_KEPT) if run != plan.run)][:_MOST_RUNS]
     for key, kept in list(_KEPT.items()):
-        if key[0] not in runs or (key[0] == plan.run and current.get(key) != kept.key):
+        if key[0] not in runs or (key[0] == plan.run and kept.step != step.number and current.get(key) != kept.key):
             del _KEPT[key]

@@ -22,10 +22,11 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from conftest import ADMIN, PASSWORD
+from conftest import ADMIN, KEY, PASSWORD, cheap_passwords
 
-from headgate.client import connect
+from headgate.labels import LEAST
 from headgate.protocol import JSON_LINES
+from headgate.service import Headgate
 from server.test_kills import Killed
 
 VIEWS, END = 10, -1
@@ -101,25 +102,35 @@ class Crowd:
             await asyncio.sleep(self.seconds / 40)
 
 
-async def enter(client: httpx.AsyncClient, few: asyncio.Semaphore, user: str, *, subscribes: bool = True) -> str:
-    """The token of a user who has logged in, and subscribed."""
-    async with few:
-        said = await client.post("/v1/login", json={"user": user, "password": PASSWORD, "level": "U"})
-        token = str(said.raise_for_status().json()["token"])
-        if subscribes:
-            headers = {"Authorization": f"Bearer {token}"}
-            script = {"script": "SUBSCRIBE TO root.all_of_it"}
-            (await client.post("/v1/statements", json=script, headers=headers)).raise_for_status()
-        return token
+def prepared(home: Path, readers: int) -> tuple[list[str], str]:
+    """Makes the readers, who have subscribed, before the server starts; the tokens of their sessions and of sam's."""
+    headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
+    root = headgate.login(ADMIN, PASSWORD)
+    headgate.execute(root, SCRIPT)
+    for v in range(VIEWS):
+        users = (
+            f"CREATE USER u{n} PASSWORD '{PASSWORD}'; GRANT ROLE v{v} TO USER u{n};" for n in range(v, readers, VIEWS)
+        )
+        headgate.execute(
+            root,
+            f"""CREATE ROLE v{v}; {"".join(users)}
+            GRANT VIEW OBJECT, READ TUPLE ON STREAM crowd TO v{v};
+            GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM all_of_it TO v{v}""",
+        )
+    tokens = [headgate.login(f"u{n}", PASSWORD) for n in range(readers)]
+    for token in tokens:
+        headgate.execute(token, "SUBSCRIBE TO root.all_of_it")
+    sam = headgate.login("sam", PASSWORD, level=LEAST)
+    headgate.close()
+    return tokens, sam
 
 
-async def meet(server: Killed, crowd: Crowd) -> list[dict[int, list[int]]]:
+async def meet(server: Killed, crowd: Crowd, tokens: list[str], sam: str) -> list[dict[int, list[int]]]:
     context = ssl.create_default_context(cafile=server.home / "tls" / "authority.pem")
     address = f"https://127.0.0.1:{server.port}"
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(base_url=address, verify=context, limits=limits, timeout=600) as client:
-        opened, few = asyncio.Semaphore(0), asyncio.Semaphore(20)
-        tokens = await asyncio.gather(*(enter(client, few, f"u{n}") for n in range(crowd.readers)))
+        opened = asyncio.Semaphore(0)
         reading = [asyncio.create_task(crowd.read(client, token, opened)) for token in tokens]
         async with asyncio.timeout(300):
             for _ in range(crowd.readers):
@@ -127,7 +138,6 @@ async def meet(server: Killed, crowd: Crowd) -> list[dict[int, list[int]]]:
         never = never_reads(context, server.port, tokens[0])
         assert server.process is not None
         watching = asyncio.create_task(crowd.watch(server.process.pid))
-        sam = await enter(client, few, "sam", subscribes=False)
         end = time.monotonic() + crowd.seconds
         await asyncio.gather(*(crowd.send(client, sam, me, end) for me in range(crowd.senders)))
         found = await asyncio.gather(*reading)
@@ -151,23 +161,10 @@ def test_a_thousand_subscribers_on_ten_views_and_twenty_senders(tmp_path: Path) 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(16_384, hard), hard))
     server = Killed(tmp_path, "direct")
+    tokens, sam = prepared(tmp_path, crowd.readers)
     server.start()
     try:
-        with connect(
-            f"https://127.0.0.1:{server.port}", ADMIN, PASSWORD, certificate=tmp_path / "tls" / "authority.pem"
-        ) as root:
-            root.execute(SCRIPT)
-            for v in range(VIEWS):
-                users = (
-                    f"CREATE USER u{n} PASSWORD '{PASSWORD}'; GRANT ROLE v{v} TO USER u{n};"
-                    for n in range(v, crowd.readers, VIEWS)
-                )
-                root.execute(
-                    f"""CREATE ROLE v{v}; {"".join(users)}
-                    GRANT VIEW OBJECT, READ TUPLE ON STREAM crowd TO v{v};
-                    GRANT VIEW OBJECT, SUBSCRIBE, READ TUPLE ON STREAM all_of_it TO v{v}"""
-                )
-        found = asyncio.run(meet(server, crowd))
+        found = asyncio.run(meet(server, crowd, tokens, sam))
     finally:
         server.kill()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

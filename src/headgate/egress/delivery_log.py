@@ -297,6 +297,8 @@ class DeliveryLog(Sink):
         some: list[DeliveryRecord] = []
         for group in self._groups.get((subscriber, query), ()):
             records = self._records[query][group]
+            if records[-1].version < after.version:  # most groups that a reader was in are of long ago
+                continue
             for record in islice(records, bisect_left(records, after.version, key=_version), None):
                 if some and record.version > some[0].version:
                     break

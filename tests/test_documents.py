@@ -142,6 +142,7 @@ BY_TESTS = {
     "cluster check": "tests/system/test_cluster.py",
     "sendlog": "tests/cli/test_sendlog_commands.py",
     "sendlog node": "tests/sendlog/test_processes.py",
+    "papers": "tests/bench/test_papers.py",
     "shell": "tests/server/test_shell.py",
 }
 """Commands that sentences name and no console types, by the tests that run them. Benches have tests in tests/bench."""

@@ -112,6 +112,8 @@ STRINGS = {
     "KEY": [PUBLIC_KEY, PUBLIC_KEY, "ssh-ed25519 AAAA", "-----BEGIN PUBLIC KEY-----", "", "\ud83d"],
     "": ["ROLE", "30", "AVG", "SLIDING", "it's", ""],
 }
+SOURCES = ("SOURCE publish", "SOURCE csv (path = '/in')", "SOURCE parquet (path = '/in', maxFilesPerTrigger = '2')")
+"""Sources that a stream may have; most that are made at random are refused."""
 DEADLINES = ["DEADLINE 2 SECONDS", "DEADLINE 1 HOUR QOS (SAMPLE 50 PERCENT, SAMPLE 12.5 PERCENT)"]
 NUMBERS = ["0", "00", "1.0", "1e9", "-1", "2147483648", "999999999999999999", "9" * 19, "9" * 4000, "0.1.2", "0x10"]
 _DAMAGE = Damage(
@@ -161,6 +163,8 @@ class Author:
             self.tokens.append(f"$${self.random.choice(RULES)}$$")
         elif name == "deadline" and self.random.random() < 0.7:
             self.tokens.append(self.random.choice(DEADLINES))
+        elif name == "input" and self.random.random() < 0.7:
+            self.tokens.append(self.random.choice(SOURCES))
         elif name == "roles" and fuel <= 0:
             self.tokens.append("nurse")
         elif name in ("query", "blocks"):

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.authorizer import Authorizer, Principal, source_name
 from headgate.access.permissions import Permission
-from headgate.access.running import Running
 from headgate.access.state import State
 from headgate.labels import Clearance, Semantics
+
+if TYPE_CHECKING:
+    from headgate.access.running import Running  # plans are loaded only if queries run
 
 
 class DerivedStreams:

@@ -282,7 +282,9 @@ class Binder:
             return self._aggregate(syntax, aggregates)
         function = FUNCTIONS.get(syntax.function)
         if function is None:
-            hint = _suggestion(syntax.function, [*FUNCTIONS, *AGGREGATES], 0.8)
+            known = [*FUNCTIONS, *AGGREGATES]
+            longer = [x for x in known if x.startswith(syntax.function) or syntax.function.startswith(x)]
+            hint = f"did you mean {longer[0]}?" if longer else _suggestion(syntax.function, known, 0.8)
             raise wrong(syntax.position, f"there is no function `{syntax.function}`", hint)
         if syntax.star or syntax.distinct:
             raise wrong(syntax.position, f"{syntax.function} does not take {'*' if syntax.star else 'DISTINCT'}")

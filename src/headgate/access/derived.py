@@ -34,14 +34,7 @@ class DerivedStreams:
 
     def read_by(self, inputs: Iterable[int]) -> list[r.Object]:
         """Streams, and all streams they derive from."""
-        found: dict[int, r.Object] = {}
-        waiting = list(inputs)
-        while waiting:
-            stream = self._state.objects.get(waiting.pop())
-            if stream is not None and stream.id not in found:
-                found[stream.id] = stream
-                waiting += stream.stream.made_of or ()
-        return list(found.values())
+        return objects.derived_from(self._state, inputs)
 
     def clearance(self, who: Principal, stream: r.Object) -> Clearance:
         """What a reader of a stream can present to labels of what it is computed from. A query created `AS role, ...`

@@ -90,3 +90,15 @@ def queries(state: State, owner: str | None = None) -> Iterable[tuple[r.Object, 
     """Queries with their definitions: all of them, or one user's; without those whose definition is damaged."""
     found = state.objects.find("kind", Kind.QUERY.value) if owner is None else state.objects.find("owner", owner)
     return [(thing, thing.definition) for thing in found if isinstance(thing.definition, QueryDefinition)]
+
+
+def derived_from(state: State, inputs: Iterable[int]) -> list[r.Object]:
+    """Streams, and all streams that they are computed from."""
+    found: dict[int, r.Object] = {}
+    waiting = list(inputs)
+    while waiting:
+        stream = state.objects.get(waiting.pop())
+        if stream is not None and stream.id not in found:
+            found[stream.id] = stream
+            waiting += stream.stream.made_of or ()
+    return list(found.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from headgate.access import objects
 from headgate.access import rows as r
 from headgate.access.authorizer import Principal
 from headgate.access.permissions import Permission
@@ -40,7 +41,7 @@ def views(q: Request, queries: Iterable[Planned]) -> dict[int, list[str]]:
 def _views(q: Request, planned: Planned, subscriptions: Sequence[r.Subscription]) -> list[str]:
     """All readers of a cumulative query share one view. Subscribers who may receive nothing now have none."""
     definition = planned.query.query
-    read = _derived_from(q, planned.inputs) if subscriptions else []
+    read = objects.derived_from(q.state, planned.inputs) if subscriptions else []
     sharing: dict[Clearance | None, list[str]] = {}
     for subscription in subscriptions:
         who = _receiving(q, subscription)
@@ -72,15 +73,3 @@ def _receiving(q: Request, subscription: r.Subscription) -> Principal | None:
         return None
     needed = (Permission.SUBSCRIBE, Permission.READ_TUPLE)
     return who if all(q.authorizer.allows(who, permission, output) for permission in needed) else None
-
-
-def _derived_from(q: Request, inputs: Iterable[int]) -> list[r.Object]:
-    """Streams, and all streams that they are computed from."""
-    found: dict[int, r.Object] = {}
-    waiting = list(inputs)
-    while waiting:
-        stream = q.state.objects.get(waiting.pop())
-        if stream is not None and stream.id not in found:
-            found[stream.id] = stream
-            waiting += stream.stream.made_of or ()
-    return list(found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -63,3 +64,27 @@ def test_only_the_user_may_read_state(tmp_path: Path) -> None:
     storage.write("a", b"x")
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "state" / "a").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_waits_for_the_disk_together_is_there_before_the_commit_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, flushed = LocalStorage(tmp_path, together=True), list[str]()
+    monkeypatch.setattr(os, "fsync", lambda x: flushed.append(Path(os.readlink(f"/proc/self/fd/{x}")).name))
+    link = os.link
+
+    def linked(*given: Any) -> None:
+        flushed.append("link")
+        link(*given)
+
+    monkeypatch.setattr(os, "link", linked)
+    for name in ("a", "b", "gone"):
+        storage.write(name, b"1")
+    storage.write("later", b"1", durable=False)
+    storage.delete(["gone"])
+    assert flushed == []
+    assert storage.commit("m1", b"2")
+    manifest = flushed.pop(2)
+    assert manifest.startswith("m1.") and flushed == ["a", "b", "link", tmp_path.name]
+    flushed.clear()
+    assert storage.commit("m2", b"3") and flushed[1:] == ["link", tmp_path.name]

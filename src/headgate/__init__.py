@@ -12,6 +12,7 @@ _NAMES = {
     "aconnect": "headgate.client",
     "DataSource": "headgate.client.spark",
     "Engine": "headgate.service.embedded",
+    "HeadgateError": "headgate.errors",
 }
 
 

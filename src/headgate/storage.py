@@ -54,46 +54,59 @@ class Storage(Protocol):
 
 
 class LocalStorage(Storage):
-    """A folder of this machine that only its user may read."""
+    """A folder of this machine that only its user may read. With `together`, files wait for the disk when this object
+    commits, all at once, which takes the disk about as long as one of them; what it wrote survives only then."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, *, together: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = str(folder)  # a batch touches a dozen files: making a Path of each took as long as a fsync
+        self._together = together
+        self._unflushed: list[str] = []
+        """INVARIANT: files that were written durably and that the disk may not have yet."""
 
     def __str__(self) -> str:
-        return str(self._folder)
+        return self._folder
 
     def write(self, name: str, content: Content, *, durable: bool = True) -> None:
-        unfinished = self._unfinished(name, content, durable=durable)
-        unfinished.rename(self._folder / name)
+        later = durable and self._together
+        unfinished = self._unfinished(name, content, durable=durable and not later)
+        os.rename(unfinished, self._path(name))
+        if later:
+            self._unflushed.append(self._path(name))
 
     def commit(self, name: str, content: Content) -> bool:
-        unfinished = self._unfinished(name, content, durable=True)
+        unfinished = self._unfinished(name, content, durable=not self._together)
         try:
-            os.link(unfinished, self._folder / name)
+            self._flush([*self._unflushed, *([unfinished] if self._together else [])])
+            self._unflushed.clear()
+            os.link(unfinished, self._path(name))
         except FileExistsError:
             return False
         finally:
-            unfinished.unlink()
+            os.unlink(unfinished)
         self._sync()
         return True
 
     def read(self, name: str) -> pa.Buffer:
-        with pa.memory_map(str(self._folder / name)) as file:
+        with pa.memory_map(self._path(name)) as file:
             return file.read_buffer()
 
     def names(self) -> list[str]:
-        return sorted(path.name for path in self._folder.iterdir() if path.is_file())
+        with os.scandir(self._folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             with suppress(FileNotFoundError):
-                (self._folder / name).unlink()
+                os.unlink(self._path(name))
 
-    def _unfinished(self, name: str, content: Content, *, durable: bool) -> Path:
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
+    def _unfinished(self, name: str, content: Content, *, durable: bool) -> str:
         """Writes the content under another name, which nobody reads. It does not go through a file of the given name,
         which could be a link to elsewhere."""
-        path = self._folder / f"{name}.{secrets.token_hex(4)}{_UNFINISHED}"
+        path = self._path(f"{name}.{secrets.token_hex(4)}{_UNFINISHED}")
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             if durable:
@@ -101,12 +114,21 @@ class LocalStorage(Storage):
                 os.fsync(file.fileno())
         return path
 
+    def _flush(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                _fsync(path)
+
     def _sync(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _fsync(self._folder)
+
+
+def _fsync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_table(storage: Storage, name: str, table: pa.Table) -> int:

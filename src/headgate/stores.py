@@ -85,9 +85,9 @@ class SharedStorage(LocalStorage):
         with suppress(PermissionError):  # another user made it
             folder.chmod(folder.stat().st_mode & stat.S_ISGID | 0o770)
 
-    def _unfinished(self, name: str, content: Content, *, durable: bool) -> Path:
+    def _unfinished(self, name: str, content: Content, *, durable: bool) -> str:
         path = super()._unfinished(name, content, durable=durable)
-        path.chmod(0o660)
+        os.chmod(path, 0o660)
         return path
 
 

@@ -85,10 +85,10 @@ class BothSides(RuleBasedStateMachine):
             assert gate.verify_audit() == []
             assert gate.audit_head().count >= self.records
             fresh = State()
-            with gate._store.locked() as connection:
-                gate._store._load(connection, fresh)
-            gate._store.refresh(gate._state)
-            assert rows(fresh) == rows(gate._state)
+            with gate.monitor.store.locked() as connection:
+                gate.monitor.store._load(connection, fresh)
+            gate.monitor.store.refresh(gate.monitor.state)
+            assert rows(fresh) == rows(gate.monitor.state)
         self.tally.sequences += 1
         self.tally.steps += self.step - 2  # all but the looks before the first and after the last
 
@@ -173,8 +173,8 @@ class BothSides(RuleBasedStateMachine):
         for gate in self.gates:
             self.look_at_sessions(gate)
             self.look_at_rights(gate, everything)
-            assert stored(gate._state) == modelled(self.model)
-            assert dangling(gate._state) == []
+            assert stored(gate.monitor.state) == modelled(self.model)
+            assert dangling(gate.monitor.state) == []
         self.look_at_catalogs()
         self.keep_an_administrator()
         self.sound = True

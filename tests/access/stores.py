@@ -63,7 +63,7 @@ Rows = dict[str, dict[Any, Any]]
 
 
 def in_memory(headgate: Headgate) -> Rows:
-    return {name: dict(table._rows) for name, table in headgate._state.tables.items()}
+    return {name: dict(table._rows) for name, table in headgate.monitor.state.tables.items()}
 
 
 def in_store(system: System) -> Rows:

@@ -133,7 +133,7 @@ class Planner:
         self.system, self.plan = system, ""
 
     def execute(self, query: Any) -> Planner:
-        dialect = self.system.headgate._store._engine.dialect
+        dialect = self.system.headgate.monitor.store._engine.dialect
         wanted = query.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
         explain = "EXPLAIN QUERY PLAN" if dialect.name == "sqlite" else "EXPLAIN"
         rows = self.system.sql(f"{explain} {str(wanted).replace(':', chr(92) + ':')}")
@@ -146,7 +146,7 @@ class Planner:
 
 def test_reading_ones_records_does_not_walk_through_those_of_others(system: System) -> None:
     """Attack: how long it takes tells how much others do. As the database plans it: by user and by object."""
-    with system.headgate._transaction() as work:
+    with system.headgate.monitor.transaction() as work:
         about = [f"stream u{n}.x" for n in range(3000)]
         work.events += [Event(f"u{n % 700}", "s", "U", "SHOW ROLES", about[n], True, "") for n in range(3000)]
     system.sql("ANALYZE")

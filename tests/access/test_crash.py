@@ -101,7 +101,7 @@ class Rounds:
         assert wanted <= users, f"lost: {sorted(wanted - users)}"
         assert users <= wanted | {f"{prefix}_{count}"}, "more than one change that nobody heard of"
         self._judge_trail(prefix, users)
-        assert {row.name for row in headgate._state.users if row.name.startswith(f"{prefix}_")} <= users
+        assert {row.name for row in headgate.monitor.state.users if row.name.startswith(f"{prefix}_")} <= users
         self.total += Counter(rounds=1, acknowledged=count, unheard=len(users) - count)
 
     def _judge_trail(self, prefix: str, users: set[str]) -> None:

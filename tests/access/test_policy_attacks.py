@@ -194,7 +194,7 @@ def test_a_policy_gives_no_right_that_its_owner_could_not_grant(
     hospital.says(address, "employee", "bob")
     assert hospital.system.rows("SHOW POLICIES")[0][4:] == ("1 of 4", "its owner could not grant all it derives")
     assert not hospital.reads()
-    monkeypatch.setattr(hospital.system.headgate._policies.stored, "allows", lambda *_: True)
+    monkeypatch.setattr(hospital.system.headgate.monitor.policies.stored, "allows", lambda *_: True)
     hospital.system.run("CREATE ROLE other")
     assert hospital.reads(), "without the check of the owner's rights the attack succeeds"
 
@@ -407,7 +407,7 @@ def test_a_proof_shows_a_signature_that_does_not_fit(hospital: Hospital) -> None
     """A forger who could also choose the digest: the signature still gives it away."""
     hospital.says(hospital.create(), "employee", "bob")
     name = hospital.proofs()[-1]
-    with hospital.system.headgate._transaction() as work:
+    with hospital.system.headgate.monitor.transaction() as work:
         ((full, text),) = work.proof(name)
     forged = text.replace('"bob"', '"eve"')
     tree, _ = evidence.read_proof(evidence.digest(forged), forged)
@@ -432,5 +432,5 @@ def test_unknown_speakers_and_speakers_without_keys_are_refused_alike(hospital: 
 
 def test_a_check_costs_nothing_more_where_there_are_no_policies(hospital: Hospital) -> None:
     """No rule is read and no engine is made for a store without policies."""
-    assert hospital.system.headgate._policies._engines == {}
+    assert hospital.system.headgate.monitor.policies._engines == {}
     assert not hospital.system.headgate.check(hospital.bob, Permission.READ_TUPLE, Kind.STREAM, "vitals", "joe")

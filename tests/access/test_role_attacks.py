@@ -39,7 +39,7 @@ def test_a_role_owner_neither_frees_itself_from_limits_nor_sets_them_for_others(
     owner from all others, and, granted to somebody else, end what runs there."""
     world.run("CREATE ROLE small MAX QUERIES 1 MAX STATE 10 MAX RESULTS 5; GRANT ROLE small TO USER eve")
     world.run("CREATE ROLE hers; ALTER ROLE hers OWNER TO eve")
-    eve, limits = world.login("eve"), world.headgate._authorizer.limits
+    eve, limits = world.login("eve"), world.headgate.monitor.authorizer.limits
     world.run("GRANT ROLE hers TO USER eve; GRANT ROLE hers TO USER bob", eve)
     before = limits("eve"), limits("bob")
     for most in ("MAX QUERIES 1000000", "MAX STATE 10000000", "MAX RESULTS NONE", "MAX STATE 0"):

@@ -12,7 +12,7 @@ from counting import counted
 from headgate.cql import parse_script
 from headgate.errors import AuthenticationFailed, HeadgateError, TextError
 from headgate.labels import parse_label, roles
-from headgate.service import headgate as facade
+from headgate.service import scripts
 
 from .attacked import World
 
@@ -94,7 +94,7 @@ def test_a_stranger_cannot_make_the_parser_work(world: World, monkeypatch: pytes
         parsed.append(script)
         return parse_script(script)
 
-    monkeypatch.setattr(facade, "parse_script", parse)
+    monkeypatch.setattr(scripts, "parse_script", parse)
     with pytest.raises(AuthenticationFailed):
         world.headgate.execute("not a token", "SHOW ROLES;" * 1000)
     assert not parsed

@@ -116,7 +116,7 @@ def test_refused_logins_do_not_tell_why(world: World) -> None:
 def test_a_wrong_password_and_a_wrong_name_cost_the_store_the_same(world: World) -> None:
     statements: list[str] = []
 
-    @event.listens_for(world.headgate._store._engine, "before_cursor_execute")
+    @event.listens_for(world.headgate.monitor.store._engine, "before_cursor_execute")
     def _(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
         statements.append(statement)
 
@@ -154,7 +154,7 @@ def test_the_wait_doubles_with_each_wrong_password_up_to_the_longest(world: Worl
     while world.clock.now() - begin < 600:  # a guesser who never waits longer than it must
         seen_by(lambda: world.login("al", password="wrong one"))
         guesses += 1
-        while world.headgate._state.users.get("al").locked_until > world.clock.now():  # type: ignore[union-attr]
+        while world.headgate.monitor.state.users.get("al").locked_until > world.clock.now():  # type: ignore[union-attr]
             world.clock.advance(1)
     assert guesses == 17  # two at once, then after 1, 2, 4, 8, 16, 32, 60, 60, ... seconds
     assert world.login("al")
@@ -186,7 +186,7 @@ def test_six_wrong_passwords_of_a_stranger_do_not_keep_the_only_administrator_ou
 def test_strangers_cannot_guess_faster_from_many_places(world: World) -> None:
     for attempt in range(100):
         seen_by(lambda n=attempt: world.headgate.login("al", "wrong one", source=f"10.6.6.{n}"))  # type: ignore[misc]
-    assert world.headgate._state.users.get("al").failures == 5  # type: ignore[union-attr]
+    assert world.headgate.monitor.state.users.get("al").failures == 5  # type: ignore[union-attr]
 
 
 def test_a_known_place_is_no_way_around_the_wait(world: World) -> None:
@@ -270,7 +270,7 @@ def test_a_password_that_was_never_committed_opens_nothing(world: World, monkeyp
 
     script = "ALTER USER al PASSWORD 'never committed'; CREATE USER z PASSWORD 'pause here'; DROP ROLE nosuch"
     other = threading.Thread(target=lambda: world.refused(script))
-    get = world.headgate._state.users.get
+    get = world.headgate.monitor.state.users.get
 
     def get_late(*key: str | int) -> Any:
         if other.ident is None:
@@ -279,7 +279,7 @@ def test_a_password_that_was_never_committed_opens_nothing(world: World, monkeyp
         return get(*key)
 
     world.passwords.hashing, world.passwords.meanwhile = pause, go_on.set
-    monkeypatch.setattr(world.headgate._state.users, "get", get_late)
+    monkeypatch.setattr(world.headgate.monitor.state.users, "get", get_late)
     try:
         with pytest.raises(AuthenticationFailed):
             world.login("al", password="never committed")

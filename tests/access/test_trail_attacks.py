@@ -14,8 +14,7 @@ import pytest
 from headgate.access.permissions import Permission
 from headgate.cql import parse_script
 from headgate.errors import AuthenticationFailed, HeadgateError
-from headgate.service import Headgate
-from headgate.service import headgate as facade
+from headgate.service import Headgate, scripts
 
 from .attacked import FILE, World, seen_by
 
@@ -93,14 +92,14 @@ def test_other_accounts_of_the_machine_cannot_read_the_store_the_key_or_the_sess
 
 
 def test_a_record_written_meanwhile_is_not_taken_for_a_forgery(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = world.headgate._store.audit_head
+    real = world.headgate.monitor.store.audit_head
 
     def head_then_more() -> Any:
         found = real()
         seen_by(lambda: world.login("nobody"))
         return found
 
-    monkeypatch.setattr(world.headgate._store, "audit_head", head_then_more)
+    monkeypatch.setattr(world.headgate.monitor.store, "audit_head", head_then_more)
     assert world.headgate.verify_audit() == []
 
 
@@ -173,7 +172,7 @@ def test_a_session_that_ends_while_its_script_is_read_does_not_leave_the_request
         world.run("ALTER USER al END SESSIONS")
         return parse_script(script)
 
-    monkeypatch.setattr(facade, "parse_script", parse)
+    monkeypatch.setattr(scripts, "parse_script", parse)
     before = world.headgate.audit_head().count
     with pytest.raises(AuthenticationFailed):
         world.headgate.execute(al, "CREATE STREAM s (a INT)")

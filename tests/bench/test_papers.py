@@ -53,6 +53,14 @@ def test_a_span_is_of_the_rows_that_are_meant() -> None:
     assert span("a", "ns", b="x")(Report("r", rows)) == "1 to 3.25 ns"
 
 
+def test_what_shares_in_one_level_does_not_across_levels() -> None:
+    from headgate.bench.sharing import HIGH, LOW, sharing
+
+    assert {("Q4", "Q5"), ("Q5", "Q4"), ("Q6", "Q7")} <= sharing("trusted", HIGH, HIGH)
+    assert sharing("trusted", LOW, HIGH) == set()
+
+
+@pytest.mark.long
 def test_what_shares_in_one_level_shares_in_every_architecture_and_across_levels_nothing_does() -> None:
     from headgate.bench.harness import Silent
     from headgate.bench.sharing import run

@@ -348,7 +348,8 @@ def test_a_value_forges_no_tuple_and_the_owner_gets_the_counts_of_a_file(termina
     told = (tmp_path / "out" / "joe" / "joe.notes.rejected.jsonl").read_text().splitlines()
     reasons = [json.loads(line)["reason"] for line in told]
     assert reasons[0] == "it does not have the stream's form: k: `8.0` is not INT"
-    assert len(reasons) == 2 and reasons[1].endswith(": 1 tuple")  # came late
+    assert reasons[1].endswith(": 1 tuple")  # came late
+    assert reasons[2:] == ["a label names role boss, which does not exist: nobody sees a tuple that needs it"]
     lines = [line.split() for line in result.output.splitlines() if line.startswith("joe.notes ")]
     assert lines[0][1:6] == ["5", "1", "1", "2", "2"]  # tuples, refused, late, seen by nobody, routed
     with file.open("a") as out:

@@ -60,14 +60,14 @@ class Fuzz:
         self.joe = self.system.login("joe")
         self.system.run(fuzzing.JOES_WORLD, self.joe)
         self.store = self.stored()
-        self.memory = memory(self.system.headgate._state)
+        self.memory = memory(self.system.headgate.monitor.state)
 
     def stored(self) -> list[object]:
         """Every row of every table but the audit trail, and of the head what is not about the audit trail."""
         queries = [
             f'SELECT * FROM "{name}"' for name in sorted(tables.metadata.tables) if name not in ("audit", "head")
         ]
-        raw = self.system.headgate._store._engine.raw_connection()
+        raw = self.system.headgate.monitor.store._engine.raw_connection()
         try:
             cursor = raw.cursor()
             rows: list[object] = []
@@ -81,7 +81,7 @@ class Fuzz:
 
     def loaded(self) -> Memory:
         """What a new process would read."""
-        fresh, store = State(), self.system.headgate._store
+        fresh, store = State(), self.system.headgate.monitor.store
         with store._engine.begin() as connection:
             store._load(connection, fresh)
         return memory(fresh)
@@ -155,7 +155,7 @@ class Fuzz:
             self.fault(where, text, "a script whose last statement fails was carried out")
         if self.stored() != self.store:
             self.fault(where, text, "the store was changed")
-        if memory(self.system.headgate._state) != self.memory:
+        if memory(self.system.headgate.monitor.state) != self.memory:
             self.fault(where, text, "the memory was changed")
         return done
 
@@ -224,11 +224,11 @@ def _carry_out(url: str, seed: str, scripts: int) -> Fuzz:
                 break  # an earlier script ended this session
             except Exception as error:
                 fuzz.check_error(where, text, error)
-            now = memory(system.headgate._state)
+            now = memory(system.headgate.monitor.state)
             if now != fuzz.loaded():
                 fuzz.fault(where, text, "the store differs from the memory")
-            other._store.refresh(other._state)
-            if now != memory(other._state):
+            other.monitor.store.refresh(other.monitor.state)
+            if now != memory(other.monitor.state):
                 fuzz.fault(where, text, "another process's memory differs")
         return fuzz
     finally:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.egress.delivery_log import DeliveryLog, LogPosition, is_for_subscriber
+from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition, is_for_subscriber
 from headgate.egress.log_records import AFTER, DeliveryRecord, decode, encode
 from headgate.errors import LeaseLost
 from headgate.labels import parse_label
@@ -167,6 +167,43 @@ def test_notices_stand_where_they_were_said(tmp_path: Path) -> None:
     log = DeliveryLog(tmp_path)
     deliver(log, 1, notice(("a",), "1", waits="w"), batch([1, 2], "a"), notice(("a",), "1", ended="e"))
     assert read(log, "a", most=1) == [{"waits": "w"}, 1, 2, {"ended": "e"}]
+
+
+def test_each_of_several_notices_of_one_version_has_a_position_of_its_own(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path)
+    before = [notice(("a",), "1", changed="c"), notice(("a", "b"), "1", waits="w")]
+    deliver(log, 1, *before, batch([1, 2], "a"), notice(("a",), "1", continues="g"), notice(("b", "a"), "1", ended="e"))
+    deliver(log, 2, batch([3], "a", "b"))
+    expected = {
+        "a": [{"changed": "c"}, {"waits": "w"}, 1, 2, {"continues": "g"}, {"ended": "e"}, 3],
+        "b": [{"waits": "w"}, {"ended": "e"}, 3],
+    }
+    for name, whole in expected.items():
+        assert read(log, name) == whole
+        positions = [x for entry in _all(log, name) for x in entry.positions]
+        assert sorted(set(positions)) == positions and len(positions) == len(whole)
+        for number, position in enumerate(positions, 1):
+            assert read(log, name, position) == whole[number:]
+    assert read(log, "a", log.end()) == []
+
+
+def test_a_notice_has_the_same_position_when_its_version_is_delivered_again_to_fewer(tmp_path: Path) -> None:
+    log = DeliveryLog(tmp_path)
+    first = [notice(("b",), "1", waits="w"), notice(("a", "b"), "1", ended="e"), notice(("a",), "1", qos="q")]
+    before = deliver(log, 1, *first)
+    positions = [x for entry in _all(log, "a") for x in entry.positions]
+    again = DeliveryLog(tmp_path)
+    again.restore(before, out=False)
+    deliver(again, 1, *(x.to(("a",)) for x in first if "a" in x.subscribers))
+    assert [x for entry in _all(again, "a") for x in entry.positions] == positions
+    assert read(again, "a", positions[0]) == [{"qos": "q"}]
+
+
+def _all(log: DeliveryLog, name: str) -> list[Entry]:
+    found: list[Entry] = []
+    while some := log.read(name, "1", found[-1].positions[-1] if found else LogPosition(), 100):
+        found += some
+    return found
 
 
 def test_a_notice_for_an_owner_is_not_for_the_subscriber_it_is_about(tmp_path: Path) -> None:

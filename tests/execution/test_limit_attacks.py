@@ -104,7 +104,7 @@ def test_tuples_that_wait_for_a_stream_that_never_comes_do_not_pile_up(tmp_path:
         found.take("s", *small(30))
     assert [x.ended for x in found.mailbox.fetch("eve", "q", found.now)] == [WAIT]
     found.take("s", *small(1))
-    assert found.pipeline._graph.held == 0  # type: ignore[union-attr]
+    assert found.pipeline._shared.graph.held == 0  # type: ignore[union-attr]
 
 
 def test_texts_do_not_double_from_query_to_query(tmp_path: Path) -> None:

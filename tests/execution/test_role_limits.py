@@ -131,7 +131,7 @@ def test_tuples_that_wait_for_a_stream_that_never_comes_are_state(tmp_path: Path
     found.take("s", *rows(30))
     assert told(found, "eve") == ([], WAITS)
     found.take("s", *rows(1))
-    assert found.pipeline._graph.held == 0  # type: ignore[union-attr]
+    assert found.pipeline._shared.graph.held == 0  # type: ignore[union-attr]
     assert len(told(found, "dora", "other")[0]) == 81
 
 

@@ -165,5 +165,5 @@ def test_many_sessions_at_different_moments_do_not_multiply_what_is_kept(tmp_pat
         found.subscribed(**dict.fromkeys(sessions[: number + 1], ("q", "nurse")))
         found.take("s", *rows(10))
         assert found.pipeline is not None
-        assert found.pipeline._graph.held <= 40 + 10
+        assert found.pipeline._shared.graph.held <= 40 + 10
     assert [bool(ended(found, name, "q")) for name in sessions] == [True] * 6 + [False] * 4

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headgate.egress.sinks import rejected_lines
 from headgate.errors import SourceError
-from headgate.ingress import kafka_jars, kafka_messages
+from headgate.ingress import kafka_jars, kafka_messages, validation
 from headgate.ingress.json_lines import NO_OBJECT, TWICE
 from headgate.ingress.kafka_messages import NO_VALUE, OFFSET, PARTITION, read_messages
 from headgate.ingress.kafka_options import MOST_MESSAGES, Topic, topic_of
@@ -186,6 +186,7 @@ def test_pieces_of_a_batch_make_no_difference(monkeypatch: pytest.MonkeyPatch) -
     pieces = read(asked, *sent)
     assert pieces.table.equals(whole.table) and list(pieces.rejected) == list(whole.rejected)
     monkeypatch.setattr(kafka_messages, "MOST_KEPT", 2)
+    monkeypatch.setattr(validation, "MOST_KEPT", 2)
     (few,) = read(asked, *sent).rejected
     assert (len(few.rows), len(few.details), few.more, len(few)) == (2, 2, 2, 4)
 

@@ -300,7 +300,7 @@ def test_labels_stay_distinct_however_many_there_are(
         pa.chunked_array([pa.array(piece[at], pa.string()).dictionary_encode() for piece in pieces])
         for at in range(count)
     ]
-    kinds, kind = reading._kinds(columns)
+    kinds, kind = reading.kinds_of(columns)
     rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
     assert [kinds[x] for x in kind.tolist()] == rows
     assert not rows or (sorted(set(kinds), key=str) == sorted(set(rows), key=str) and len(set(kinds)) == len(kinds))

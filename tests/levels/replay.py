@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from worlds.pipeline_model import Model
-from worlds.pipeline_replay import Lost, OwnSnapshots, Records, _arrow, compare, count, may_see
+from worlds.pipeline_model import Model, Wanted
+from worlds.pipeline_replay import Lost, OwnSnapshots, Records, Replay, _arrow, compare, count, may_see
 from worlds.pipeline_worlds import Author, Step, World
 
 from headgate.egress.sinks import Sink, Verify
@@ -153,12 +154,13 @@ class LevelReplay:
                 lane.follow()
 
 
-def one_case(seed: int, home: Path, counts: Counter[str], architecture: str, start: Start = ThreadChild) -> bool:
-    """False: a world with tables, of which each level has its own snapshot."""
+def one_case(seed: int, home: Path, counts: Counter[str], architectures: Sequence[str], start: Start) -> bool:
+    """Compares each architecture with the oracle, so they agree with each other too. False: a world with tables, of
+    which each level has its own snapshot."""
     world = with_levels(Author(seed, unrest=seed % 3 == 0).world())
     if any(x.tables for step in world.steps for x in step.snapshot.queries):
         return False
-    replay, model = LevelReplay(world, home, architecture, start), Model(world)
+    model = Model(world)
     expected = model.delivered()
     ends = [
         {
@@ -168,17 +170,34 @@ def one_case(seed: int, home: Path, counts: Counter[str], architecture: str, sta
         }
         for n, step in enumerate(world.steps)
     ]
+    for architecture in architectures:
+        replayed(world, home / architecture, architecture, start, expected, ends)
+    for number, step in enumerate(world.steps):
+        count(step, expected[number], counts)
+        counts["ended"] += len(ends[number])
+    levels = {x.level for step in world.steps for x in step.snapshot.subscribers}
+    counts["worlds"] += 1
+    counts["worlds with several levels"] += len(levels) > 1
+    return True
+
+
+def replayed(
+    world: World,
+    home: Path,
+    architecture: str,
+    start: Start,
+    expected: Sequence[Wanted],
+    ends: Sequence[set[tuple[str, str]]],
+) -> None:
+    if architecture == "trusted":
+        replay: Replay | LevelReplay = Replay(world, home)
+    else:
+        replay = LevelReplay(world, home, architecture, start)
     try:
         for number, step in enumerate(world.steps):
-            where = f"seed {seed}, step {number}, {step.kind}"
+            where = f"seed {world.seed}, {architecture}, step {number}, {step.kind}"
             compare(where, step, replay.step(step), expected[number])
             if step.kind != "restart" and step.during is step.snapshot and not step.lost:
                 assert replay.sink.ended == ends[number], where
-            count(step, expected[number], counts)
-            counts["ended"] += len(ends[number])
-        counts["levels"] += len(replay.shepherd.lanes)
-        counts["worlds"] += 1
-        counts["worlds with several levels"] += len(replay.shepherd.lanes) > 1
     finally:
-        replay.shepherd.close()
-    return True
+        (replay.pipeline if isinstance(replay, Replay) else replay.shepherd).close()

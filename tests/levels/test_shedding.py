@@ -201,6 +201,18 @@ def test_an_owner_is_told_how_many_tuples_its_own_level_goes_without(tmp_path: P
 
 
 @BOTH
+def test_the_backlog_after_a_restart_is_what_it_was_before(tmp_path: Path, architecture: str) -> None:
+    scene = Scene(tmp_path, architecture, REFUSE, {"U": 0, "S": 1 << 20}, {"S"})
+    with closing(scene.levels()) as levels:
+        shepherd = scene.opened(levels)
+        for number in range(4):
+            levels.take("numbers", *[("TRUE AT S", n) for n in range(number, 500)], ("TRUE", number))
+        before = shepherd.lanes[Level("S")].queue.size
+        shepherd.close()
+        assert scene.opened(levels).lanes[Level("S")].queue.size == before > 4 * 500 * 8
+
+
+@BOTH
 def test_what_was_shed_stays_shed_after_a_restart_of_the_server(tmp_path: Path, architecture: str) -> None:
     scene = Scene(tmp_path, architecture, OLDEST, {"U": 0, "S": 3_000}, {"S"})
     with closing(scene.levels()) as levels:

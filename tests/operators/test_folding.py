@@ -73,7 +73,7 @@ class Flow(Bench):
     @property
     def kept(self) -> int:
         """How many tuples are in memory."""
-        partition = self.pipeline._graph._processors[0]._executor._partition  # type: ignore[union-attr]
+        partition = self.pipeline._shared.graph._processors._processors[0]._executor._partition  # type: ignore[union-attr]
         assert isinstance(partition, Partition)
         return len(partition._store)
 

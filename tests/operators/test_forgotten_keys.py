@@ -58,7 +58,7 @@ class Flow:
 
     @property
     def keys(self) -> int:
-        partition = self.pipeline._graph._processors[0]._executor._partition  # type: ignore[attr-defined]
+        partition = self.pipeline._shared.graph._processors._processors[0]._executor._partition  # type: ignore[attr-defined]
         return max(int(group.operators._keys) for group in partition._groups)
 
 

@@ -77,7 +77,7 @@ def test_only_queries_that_may_share_have_anything_in_common(added: list[tuple[N
         plan.add(str(number), root, mode=mode, level=level)
     for (i, one), (j, other) in combinations(enumerate(added), 2):
         if not may_share(one, other):
-            assert plan.class_of(str(i)) != plan.class_of(str(j))
+            assert plan.plan_of(str(i)) is not plan.plan_of(str(j))
             assert not common(plan, str(i), str(j))
         elif one[0] == other[0]:
             assert common(plan, str(i), str(j))

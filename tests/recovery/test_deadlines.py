@@ -239,7 +239,7 @@ class Died(BaseException):
 def dying(bench: LiveBench, commits: int, *, committed: bool) -> None:
     """After so many commits the next one is the last: it was done, or it was not."""
     assert bench.pipeline is not None
-    states, left = bench.pipeline._states, [commits]
+    states, left = bench.pipeline._committer.states, [commits]
     save = states.save
 
     def saving(saved: Any) -> None:

@@ -28,7 +28,7 @@ BAD = {
 PLACES: dict[str, Callable[..., bool]] = {
     "execution.compile._blocks": lambda query: query.name == "bad",
     "execution.stages.consumer": lambda subscriber, _: subscriber.query == "bad",
-    "recovery.query_graph.QueryGraph._subscribe": lambda _, query, __: query == "bad",
+    "recovery.view_assignment.ViewAssignment._subscribe": lambda _, query, __: query == "bad",
     "execution.processor.Processor.subscribe": lambda _, query, __: query == "bad",
     "visibility.index.VisibilityIndex.add_view": lambda _, running, __: running.name == "bad",
     "visibility.policy.VisibilityPolicy.sees": lambda _, view, *__: view.running.name == "bad",
@@ -172,7 +172,7 @@ def test_a_stream_that_ingress_cannot_take_ends_its_readers_alone(
     found.query("of_t", "SELECT a FROM t")
     found.query("over", 'SELECT a FROM "out.of_t"')
     found.subscribed(amy=("of_s", ""), eve=("of_t", ""), fay=("over", ""))
-    faulty(monkeypatch, "recovery.pipeline.Ingress", lambda descriptor, *_: descriptor.name == "t")
+    faulty(monkeypatch, "recovery.ingestion.Ingress", lambda descriptor, *_: descriptor.name == "t")
     found.take("t", ("TRUE", 1))
     found.take("s", ("TRUE", 2))
     assert found.fetched("amy", "of_s") == [(2,)]

@@ -80,6 +80,7 @@ def test_errors_are_what_they_were_at_the_server(server: Server) -> None:
             next(ned.subscribe("root.nosuch"))
     with connected(server, "sam") as sam, pytest.raises(Malformed) as malformed:
         sam.publish("root.hall", [{"n": 1}, {"n": "x"}])
+    assert isinstance(malformed.value, headgate.HeadgateError)
     assert malformed.value.rows == [{"row": 2, "message": 'n: `"x"` is not INT'}]
     with pytest.raises(AuthenticationFailed, match="login refused"):
         connected(server, "nobody")

@@ -166,7 +166,7 @@ def test_a_batch_that_fails_for_somebody_else_is_not_counted_twice(ward: Ward, m
 
     def faulty(graph: QueryGraph, *given: Any, **more: Any) -> Any:
         found = batch(graph, *given, **more)
-        if any(x.output == "root.bad" for x in graph._stages.running.values()):
+        if any(x.output == "root.bad" for x in graph._processors.stages.running.values()):
             raise RuntimeError("a fault of the query bad")
         return found
 

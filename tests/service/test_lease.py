@@ -278,7 +278,7 @@ def test_a_process_that_dies_with_a_lease_holds_nobody_up_for_long(
     monkeypatch.setattr(leases, "LASTS", 0.3)
     engine = server.opened()
     with server.outsider.connect() as connection:
-        engine._store._leased(engine._state)
+        engine.monitor.store._leased(engine.monitor.state)
         assert connection.execute(text("SELECT count(*) FROM leases")).scalar() == 1
         server.revoker.execute(server.joe, TAKEN)
         assert connection.execute(text("SELECT count(*) FROM leases")).scalar() == 0

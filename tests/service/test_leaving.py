@@ -85,7 +85,7 @@ def test_whoever_leaves_while_its_results_are_computed_ends_nobodys_work(
     ward: Ward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where its results would have gone is still asked for, when the catalog has forgotten it already."""
-    system, chain = ward.system, ward.work.pipeline._graph
+    system, chain = ward.system, ward.work.pipeline._shared.graph
     system.new_user("nan", "nurse")
     staying, token = system.login("nan"), ward.nurse()
     system.run("SUBSCRIBE TO root.high; SUBSCRIBE TO root.twice", staying)
@@ -125,9 +125,9 @@ def test_whoever_takes_its_results_is_not_idle_but_files_keep_nobody_awake(ward:
         system.clock.advance(20 * 60)
         ward.work.take((5, "nurse"))  # into files, and into mailboxes
         assert len(list(client.received(20))) == 2
-    assert system.headgate.session_of(taking)
+    assert system.headgate.principal(taking)
     with pytest.raises(AuthenticationFailed):
-        system.headgate.session_of(sleeping)
+        system.headgate.principal(sleeping)
 
 
 def test_whoever_takes_its_results_still_ends_with_its_session(ward: Ward) -> None:
@@ -151,4 +151,4 @@ def test_whoever_takes_its_results_does_not_wake_one_that_has_ended(ward: Ward) 
     with pytest.raises(AuthenticationFailed):
         list(client.received(20))
     with pytest.raises(AuthenticationFailed):
-        ward.system.headgate.session_of(token)
+        ward.system.headgate.principal(token)

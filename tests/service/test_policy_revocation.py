@@ -113,16 +113,16 @@ def test_nothing_goes_out_after_a_lifetime_has_passed(template: Template, tmp_pa
 
     load = Load(template, tmp_path / "trial")
     clock = ManualClock()
-    load.headgate._policies._clock = clock
+    load.headgate.monitor.policies._clock = clock
     try:
         load.headgate.execute(template.joe, "DROP POLICY staff")
         soft = 'materialize(employee, 60). plays(U, nurse) :- acme says employee(U). cleared(ned, "C").'
         load.headgate.execute(template.joe, f"CREATE POLICY soft AS $${soft}$$")
         to = address(load.headgate.execute(template.joe, SHOW))
-        clock._now = load.headgate._clock.now()
+        clock._now = load.headgate.monitor.clock.now()
         message = signed(KEY, "acme", to, 1, [FACTS[0]])
         load.headgate.execute(template.joe, f"ACCEPT STATEMENT '{message}'")
-        clock._now = load.headgate._clock.now()
+        clock._now = load.headgate.monitor.clock.now()
         load.thread.start()
         load.pushed(2)
         assert load.received("ned").keys() == set(WANTED)

@@ -22,7 +22,7 @@ CREATE STREAM beds (patient INT, ward STRING);
 
 
 def named(system: System, kind: str, name: str) -> Object:
-    return next(x for x in system.headgate._state.objects if x.kind == kind and x.name == name)
+    return next(x for x in system.headgate.monitor.state.objects if x.kind == kind and x.name == name)
 
 
 def definition(system: System, kind: str, name: str) -> dict[str, object]:
@@ -111,12 +111,12 @@ def test_a_query_stays_what_it_was_when_names_change_hands(ward: System) -> None
     """A stored query is bound to its streams, not to what is called like them later."""
     ward.run("CREATE QUERY q AS SELECT ward FROM beds")
     query = named(ward, "QUERY", "q")
-    before = stored_query(query, ward.headgate._state.objects.get)
+    before = stored_query(query, ward.headgate.monitor.state.objects.get)
     ward.new_user("eve", "clerk")
     eve = ward.login("eve")
     ward.run("GRANT ADD ON SYSTEM TO clerk")
     ward.run("CREATE STREAM beds (ward INT); GRANT VIEW OBJECT, READ TUPLE ON STREAM beds TO PUBLIC", eve)
-    after = stored_query(query, ward.headgate._state.objects.get)
+    after = stored_query(query, ward.headgate.monitor.state.objects.get)
     assert before is not None and before == after
     assert before.columns == (("ward", Type.STRING),)
     assert lower(before).key == lower(after).key if after else False
@@ -124,7 +124,7 @@ def test_a_query_stays_what_it_was_when_names_change_hands(ward: System) -> None
 
 def test_a_query_that_lost_its_stream_has_no_plan(ward: System) -> None:
     ward.run("CREATE QUERY q AS SELECT ward FROM beds; DROP STREAM beds")
-    assert stored_query(named(ward, "QUERY", "q"), ward.headgate._state.objects.get) is None
+    assert stored_query(named(ward, "QUERY", "q"), ward.headgate.monitor.state.objects.get) is None
     assert isinstance(refused(ward, "START QUERY q"), Conflict)
 
 

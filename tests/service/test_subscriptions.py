@@ -99,7 +99,7 @@ def test_many_logins_make_one_subscription(ward: Ward) -> None:
         ward.system.run("SUBSCRIBE TO root.high", ward.system.login("ned"))
     assert len(ward.system.headgate.snapshot().subscribers) == 1
     ward.take(2)
-    assert len(ward.work.pipeline._graph._views) == 1
+    assert len(ward.work.pipeline._shared.graph._assignment.views) == 1
     assert ward.lines() == [2]
 
 

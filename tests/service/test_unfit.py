@@ -142,4 +142,4 @@ def test_a_stored_query_that_fails_in_any_way_is_left_out_and_named(
 ) -> None:
     monkeypatch.setattr(running, "stored_query", only("high", queries.stored_query))
     ward.run("STOP QUERY high; START QUERY high")
-    assert list(ward.headgate._running.faults().values()) == ["it cannot be planned (ZeroDivisionError)"]
+    assert list(ward.headgate.monitor.running.faults().values()) == ["it cannot be planned (ZeroDivisionError)"]

@@ -48,7 +48,7 @@ def watch(page: mmap.mmap) -> None:
         return telling
 
     for owner, name, *steps in (
-        (Pipeline, "_go_on", "recovering"),
+        (Pipeline, "_recover", "recovering"),
         (Runner, "read", "starting streams", "Spark between batches"),
         (Pipeline, "take", "taking", "Spark between batches"),
         (QueryGraph, "batch", "computing"),

@@ -221,7 +221,7 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def watch(self) -> None:
-        rename, link, delete, append = Path.rename, os.link, LocalStorage.delete, FileSink._append
+        rename, link, delete, append = os.rename, os.link, LocalStorage.delete, FileSink._append
         write_table = LocalStorage.write
 
         def written(storage: LocalStorage, name: str, content: Any, *, durable: bool = True) -> None:
@@ -229,13 +229,12 @@ class Killer:
             if name.startswith("segment-"):
                 self("segment written")
 
-        def renamed(path: Path, target: Path) -> Path:
-            if not target.name.startswith("out-"):
-                return rename(path, target)
+        def renamed(path: Any, target: Any, **options: Any) -> None:
+            if not Path(target).name.startswith("out-"):
+                return rename(path, target, **options)
             self("note written, not named")
-            found = rename(path, target)
-            self("note named")
-            return found
+            rename(path, target, **options)
+            return self("note named")
 
         def linked(path: Any, target: Any, **options: Any) -> None:
             if "manifest-" not in str(target):
@@ -268,7 +267,7 @@ class Killer:
             (Pipeline, "_deliver", "delivering"),
         ):
             setattr(owner, name, self._told(getattr(owner, name), step))
-        Path.rename = renamed  # type: ignore[method-assign, assignment]
+        os.rename = renamed  # type: ignore[assignment]
         os.link = linked  # type: ignore[assignment]
         LocalStorage.write = written  # type: ignore[method-assign, assignment]
         LocalStorage.delete = deleted  # type: ignore[method-assign, assignment]

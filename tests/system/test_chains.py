@@ -24,7 +24,7 @@ from headgate.model.times import NO_TIME
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import ReaderTime, View
 from headgate.model.visibility import Visibility
-from headgate.recovery import query_graph
+from headgate.recovery import consumers, query_graph
 from headgate.recovery.query_graph import QueryGraph
 from headgate.testing.oracle import CascadeSetting, Change, Event, OracleResult, Tuple
 from headgate.visibility import index, watermarks
@@ -111,7 +111,7 @@ def watermarks_do_not_travel(patch: pytest.MonkeyPatch) -> None:
     """Time is guessed from the times of results."""
     real: Any = watermarks.Coming
     patch.setattr(index, "Coming", lambda *given: real(*given[:-1], False))
-    patch.setattr(QueryGraph, "_report_watermarks", lambda *_: None)
+    patch.setattr(consumers, "hand_watermarks", lambda *_: None)
 
 
 def watermarks_are_ahead(patch: pytest.MonkeyPatch) -> None:

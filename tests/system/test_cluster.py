@@ -262,7 +262,9 @@ def test_tasks_are_refused_with_one_line_where_workers_do_not_reach_the_state(
 # Kills ----------------------------------------------------------------------------------------------------------------
 
 KILLS = int(os.environ.get("HEADGATE_KILLS", "3"))
-ROWS, FILES = 24_000, 12
+FILES = 2 * KILLS + 6
+"""Each is a batch; after a kill the next batch must go well."""
+ROWS = 2000 * FILES
 
 
 def results(out: Path) -> list[tuple[int, int, int]]:

@@ -296,7 +296,7 @@ def test_a_full_disk_is_reported_and_loses_nothing(work: Work, full: str, monkey
         if file.startswith(str(work.folder / full)) and Path(file).is_file():
             left[0] -= 1
             if left[0] <= 0:
-                os.ftruncate(descriptor, os.fstat(descriptor).st_size - 9)
+                os.truncate(file, os.fstat(descriptor).st_size - 9)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     work.go_on(until=8)

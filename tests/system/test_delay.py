@@ -103,10 +103,10 @@ def test_time_that_makes_nothing_final_writes_nothing(tmp_path: Path) -> None:
     take(found, 0.5, "nurse")
     assert found.pipeline is not None
     pass_time(found, 2.5)
-    version = found.pipeline._version
+    version = found.pipeline._committer.version
     for second in range(3, 30):
         pass_time(found, second)
-    assert found.pipeline._version == version
+    assert found.pipeline._committer.version == version
 
 
 @pytest.mark.parametrize("restart", [False, True])

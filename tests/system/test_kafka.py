@@ -230,7 +230,7 @@ def test_three_readers_receive_exactly_what_the_oracle_says_while_the_broker_res
         (0, f"{form}: it is not one JSON object"),
         (0, f"{form}: it has header policy twice"),
         (1, f'{form}: rate: `"fast"` is not INT'),
-        (1, "its label cannot be read"),
+        (1, "its label cannot be read: `policy`: expected a role, `(`, `TRUE` or `FALSE`, found the end of the text"),
     }
     assert all(isinstance(x["headgate_offset"], int) for x in map(flat, rejected))
     print(f"{len(ward.tuples)} tuples, {sum(map(len, found.values()))} results in {len(found)} topics exactly")

@@ -30,7 +30,7 @@ def watched(home: Path, text: str) -> Bench:
 
 def size_of(bench: Bench) -> int:
     assert bench.pipeline is not None
-    return len(bench.pipeline._graph.dictionary.labels)
+    return len(bench.pipeline._shared.graph.dictionary.labels)
 
 
 def test_labels_that_never_repeat_are_forgotten_with_their_tuples(tmp_path: Path) -> None:

@@ -30,5 +30,7 @@ def small(rows: int, label: str = "TRUE") -> list[Row]:
 def begin(found: Bench, few: Limits = FEW) -> Pipeline:
     make = found.begin()
     make.close()
-    found.pipeline = Pipeline(found.home, found, make._graph._make, [found.mailbox, found.files()], found.clock, few)
+    found.pipeline = Pipeline(
+        found.home, found, make._shared.graph._make, [found.mailbox, found.files()], found.clock, few
+    )
     return found.pipeline

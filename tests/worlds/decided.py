@@ -97,9 +97,17 @@ class Way:
     @cached_property
     def taken(self) -> Taken:
         """The tuple as ingress labels it."""
-        brought = str(replace(parse_label(self.text), sources=frozenset())) if self._sources else self.text
-        policy = Label(sources=frozenset(self._sources[1:]))
-        return ingested([brought], self.rules, stream=self.stream, policy=policy)
+        return ingested([self.brought], self.rules, stream=self.stream, policy=self.policy)
+
+    @property
+    def brought(self) -> str:
+        """The text that the tuple brings."""
+        return str(replace(parse_label(self.text), sources=frozenset())) if self._sources else self.text
+
+    @property
+    def policy(self) -> Label:
+        """The policy of the stream."""
+        return Label(sources=frozenset(self._sources[1:]))
 
     @property
     def query(self) -> ContinuousQuery:

@@ -37,7 +37,7 @@ from worlds.oracle_expressions import evaluate
 from worlds.pipeline_model import Model, Wanted
 from worlds.pipeline_worlds import Author, Step, World
 from worlds.processor_replay import in_order
-from worlds.task_process import FileBatch
+from worlds.task_process import FileBatch, as_json
 
 
 class OwnSnapshots:
@@ -158,7 +158,7 @@ class Replay:
             self.snapshots.now = self.snapshots.during = step.snapshot
             self.pipeline = self.fresh()
             return self.sink
-        self.pipeline._sinks._sinks = [self.sink]
+        self.pipeline._committer.destinations._sinks = [self.sink]
         self.sink.fails = step.lost
         self.snapshots.now, self.snapshots.during = step.snapshot, step.during
         try:
@@ -178,9 +178,10 @@ class Replay:
         table = self.table(step)
         if self.tasks is None or self.rng.random() < 0.2:
             return table
-        return FileBatch(
-            table, self.home / "input" / f"{step.stream} {self.numbers[step.stream]}", self.rng.randint(1, 3)
-        )
+        text, path = None, self.home / "input" / f"{step.stream} {self.numbers[step.stream]}"
+        if step.stream in step.snapshot.descriptors and self.rng.random() < 0.4:
+            text = as_json(table, step.snapshot.descriptors[step.stream])
+        return FileBatch(table, path, self.rng.randint(1, 3), text)
 
     def table(self, step: Step) -> pa.Table:
         columns = next(x.columns for x in self.world.streams if x.name == step.stream)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -17,8 +20,11 @@ from headgate.execution.tasks import worker
 from headgate.execution.tasks.intake import advance_parts, label_texts, read_split
 from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
+from headgate.ingress.records import Form
 from headgate.ingress.splits import Split
+from headgate.ingress.text_formats import Text
 from headgate.ingress.validation import RawBatch
+from headgate.model.stream import StreamDescriptor
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -26,11 +32,12 @@ U = TypeVar("U")
 
 @dataclass(frozen=True)
 class FileBatch:
-    """A batch in a Parquet file, which tasks read in so many parts."""
+    """A batch in a Parquet file, which tasks read in so many parts; or, with `text`, in so many files of JSON lines."""
 
     table: pa.Table
     path: Path
     parts: int
+    text: Text | None = None
 
     def decoded(self, pushdown: Pushdown, now: int, register: RegisterLabels) -> None:
         pass
@@ -43,8 +50,38 @@ class FileBatch:
 
     def splits(self) -> list[Split]:
         self.path.parent.mkdir(exist_ok=True, parents=True)
+        if self.text is not None:
+            return [Split(part, paths, text=self.text) for part, paths in enumerate(self._json())]
         pq.write_table(self.table, self.path, row_group_size=max(1, self.table.num_rows // (self.parts + 1)))
-        return [Split(part, str(self.path), part, self.parts) for part in range(self.parts)]
+        return [Split(part, (str(self.path),), part, self.parts) for part in range(self.parts)]
+
+    def _json(self) -> Iterator[tuple[str, ...]]:
+        """Two files for each part."""
+        rows = self.table.to_pylist()
+        each = -(-len(rows) // (2 * self.parts)) or 1
+        for part in range(self.parts):
+            paths = []
+            for number in (2 * part, 2 * part + 1):
+                path = self.path.with_name(f"{self.path.name}-{number}.json")
+                some = rows[number * each : (number + 1) * each]
+                path.write_text("".join(json.dumps(row, default=_as_json) + "\n" for row in some))
+                paths.append(str(path))
+            yield tuple(paths)
+
+
+def as_json(table: pa.Table, descriptor: StreamDescriptor) -> Text | None:
+    """How the tuples are read if they are written as JSON lines; None if JSON cannot write them."""
+    for column, type_ in zip(table.columns, table.schema.types, strict=True):
+        if pa.types.is_floating(type_) and not np.isfinite(column.drop_null().to_numpy()).all():
+            return None
+        if pa.types.is_binary(type_):
+            return None
+    return Text(descriptor, True, Form())
+
+
+def _as_json(value: object) -> str:
+    assert isinstance(value, dt.date)
+    return value.isoformat()
 
 
 class TasksHere:

@@ -55,9 +55,6 @@ class Passwords:
         except (VerificationError, InvalidHashError, UnicodeEncodeError):
             return False
 
-    def outdated(self, stored: str) -> bool:
-        return self._hasher.check_needs_rehash(stored)
-
 
 def new_token() -> str:
     return secrets.token_urlsafe(32)

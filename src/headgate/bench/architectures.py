@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,7 @@ from headgate.bench.harness import Plot, Progress, Report, Row, environment
 from headgate.bench.pipelines import Unchanging
 from headgate.clock import SystemClock
 from headgate.egress.mailbox import Mailbox
+from headgate.egress.sinks import Sink
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import Level
@@ -30,6 +31,7 @@ from headgate.levels.child import ProcessChild, Resources
 from headgate.levels.lane import Lane
 from headgate.levels.shepherd import LevelsSetting, Shepherd
 from headgate.model.snapshot import CatalogSnapshot
+from headgate.plan.analysis import ViewCounts
 from headgate.recovery.pipeline import Pipeline
 
 _BATCH, _WARM = 2_000, 2
@@ -99,8 +101,17 @@ def _row(architecture: str, levels: int, queries: int, batches: int, lines: Mapp
         }
 
 
-def engine_of(architecture: str, home: Path, catalog: CatalogSnapshot) -> TrustedEngine | ApartEngine:
-    return TrustedEngine(home, catalog) if architecture == "trusted" else ApartEngine(home, catalog, architecture)
+def _few_kept() -> Sink:
+    return Mailbox(10)
+
+
+def engine_of(
+    architecture: str, home: Path, catalog: CatalogSnapshot, sink: Callable[[], Sink] = _few_kept
+) -> TrustedEngine | ApartEngine:
+    """`sink` makes a sink for the results of each processor."""
+    if architecture == "trusted":
+        return TrustedEngine(home, catalog, sink)
+    return ApartEngine(home, catalog, architecture, sink)
 
 
 class TrustedEngine:
@@ -108,12 +119,12 @@ class TrustedEngine:
 
     copied = 0
 
-    def __init__(self, home: Path, catalog: CatalogSnapshot) -> None:
+    def __init__(self, home: Path, catalog: CatalogSnapshot, sink: Callable[[], Sink]) -> None:
         self._pipeline = Pipeline(
             home,
             Unchanging(catalog),
             lambda _, program, schema: LocalExecutor(program, schema, evaluate),
-            [Mailbox(10)],
+            [sink()],
             SystemClock(),
         )
         self._numbers = count()
@@ -133,16 +144,19 @@ class TrustedEngine:
     def results(self) -> dict[tuple[str, str], int]:
         return dict(self._pipeline.counts.results)
 
+    def work(self, query: str) -> set[tuple[str, int]]:
+        return _work(self._pipeline.profile(query))
+
 
 class ApartEngine:
     """A process for each level."""
 
-    def __init__(self, home: Path, catalog: CatalogSnapshot, architecture: str) -> None:
-        boxes: dict[Level | None, Mailbox] = {}
+    def __init__(self, home: Path, catalog: CatalogSnapshot, architecture: str, sink: Callable[[], Sink]) -> None:
+        sinks: dict[Level | None, Sink] = {}
         self._shepherd = Shepherd(
             home,
             Unchanging(catalog),
-            lambda level: [boxes.setdefault(level, Mailbox(10))],
+            lambda level: [sinks.setdefault(level, sink())],
             SystemClock(),
             LevelsSetting(architecture, ProcessChild, lambda *_: Resources()),
         )
@@ -168,9 +182,17 @@ class ApartEngine:
     def results(self) -> dict[tuple[str, str], int]:
         return dict(self._shepherd.counts.results)
 
+    def work(self, query: str) -> set[tuple[str, int]]:
+        return _work(self._shepherd.profile(query))
+
     @property
     def lanes(self) -> Mapping[Level, Lane]:
         return self._shepherd.lanes
+
+
+def _work(views: Sequence[ViewCounts]) -> set[tuple[str, int]]:
+    """The operators that worked for a query, each with its processor time."""
+    return {(name, step.nanoseconds) for view in views for name, step in view.steps.items() if step.nanoseconds}
 
 
 def _memory(pid: str) -> int:

@@ -27,14 +27,16 @@ from headgate.cql.queries import parse_query
 from headgate.egress.mailbox import Mailbox
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
+from headgate.expressions.sql.types import ARROW
 from headgate.labels import Clearance, Level, LevelOrder, Rules
 from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
-from headgate.realtime.governor import PIECE, warm
+from headgate.realtime.governor import warm
 from headgate.realtime.handler import Sample
+from headgate.realtime.lattice import MILLISECOND, SECOND
 from headgate.realtime.settings import OPEN, STRICT, Approach
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
@@ -43,13 +45,18 @@ from headgate.service.timekeeper import DEADLINES, Timekeeper
 LEVELS = ("U", "C", "S")
 LOAD = 2.0
 SECONDS, OPEN_SECONDS, QUICK_SECONDS = 600.0, 120.0, 15.0
+CALIBRATION, ROUNDS, LIGHT = 35.0, 2, 8_000.0
+"""How long each measurement of the cost of tuples takes, in seconds, how many there are, and the tuples a second that
+the first one takes for the whole processor."""
+LEARNING = 20.0
+"""In these first seconds of a run the engine does not know yet what tuples cost, so estimates tell no load."""
 EVERY = 0.5
 """How often, in seconds, a batch of each stream comes."""
 _DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))
 _TEXT = (
     "SELECT a.k, COUNT(*) AS n, SUM(b.v) AS s FROM {0} [ROWS 1000] a, {0} [ROWS 1000] b WHERE a.k = b.k GROUP BY a.k"
 )
-_COLUMNS = (("k", Type.INT), ("v", Type.INT))
+_COLUMNS, _TIME = (("k", Type.INT), ("v", Type.INT)), "at"
 _SETTLED = 80.0
 _PROMISE = 5.0
 
@@ -62,6 +69,8 @@ class Outcome:
     samples: Sequence[Sample]
     overruns: int
     longest: float
+    load: float
+    """AppLoad: the estimated work that came, at full QoS, in percent of the processor."""
 
     def misses(self, level: int) -> float:
         """In percent of the admitted work that ended."""
@@ -115,6 +124,7 @@ def run(quick: bool, progress: Progress) -> Report:
         [] if quick else _goals(governed, free),
         [
             f"The query takes {rate:,.0f} tuples a second at full QoS; {LOAD * rate:,.0f} a second came.",
+            f"By the estimates of the engine that was an AppLoad of {governed.load:.0f} % with control.",
             f"Deadline 2 s; versions of the query: {', '.join(map(str, reversed(_DUE.versions)))}.",
             f"With control, {governed.overruns} pieces outlasted their quantum, by {governed.longest:.0f} ms at most.",
         ],
@@ -155,7 +165,7 @@ def plots(samples: Sequence[Sample], levels: Sequence[str]) -> list[Plot]:
 def _snapshot(levels: Sequence[str]) -> CatalogSnapshot:
     """A stream, a query and a reader at each level."""
     streams = {name: Stream(name, _COLUMNS) for name in LEVELS}
-    descriptors = {name: StreamDescriptor(name, _COLUMNS) for name in LEVELS}
+    descriptors = {name: StreamDescriptor(name, (*_COLUMNS, (_TIME, Type.TIMESTAMP)), _TIME) for name in LEVELS}
     meant = {x: bind_query(parse_query(_TEXT.format(x)), lambda target: streams[target.name]) for x in levels}
     queries = [ContinuousQuery(f"q{x}", meant[x], Level(x), deadline=_DUE) for x in levels]
     readers = [
@@ -177,36 +187,26 @@ def _pipeline(home: Path, snapshot: CatalogSnapshot, governing: Governing | None
     return pipeline, mailbox
 
 
-def _tuples(rng: np.random.Generator, count: int) -> pa.Table:
+def _tuples(rng: np.random.Generator, count: int, came: int) -> pa.Table:
+    """Tuples of the time before they came, in milliseconds, each with a time of its own: the work of a piece then
+    depends on its own tuples, and not on those of one moment that came in several pieces."""
+    times = (1000 * came - np.linspace(1e6 * EVERY, 0, count, endpoint=False)).astype(np.int64)
     return pa.table(
         {
             "k": rng.integers(0, 50, count, dtype=np.int32),
             "v": rng.integers(0, 1_000, count, dtype=np.int32),
+            _TIME: pa.array(times).cast(pa.timestamp("us")).cast(ARROW[Type.TIMESTAMP]),
         }
     )
 
 
-def capacity(rounds: int = 15) -> float:
-    """Tuples a second that one query takes, in batches of the size that the governor cuts."""
-    snapshot, rng = _snapshot(LEVELS[:1]), np.random.default_rng(0)
-    sizes, number = (200, 400, 800), 0
-    times: dict[int, list[float]] = {size: [] for size in sizes}
-    with tempfile.TemporaryDirectory() as folder:
-        pipeline, _ = _pipeline(Path(folder), snapshot, None)
-        try:
-            for size in sizes * rounds:
-                table = _tuples(rng, size)
-                begun = time.perf_counter_ns()
-                pipeline.take("U", number, table)
-                times[size].append(time.perf_counter_ns() - begun)
-                number += 1
-        finally:
-            pipeline.close()
-    fastest = [min(times[size][rounds // 3 :]) for size in sizes]  # a disturbance can only make it longer
-    each = max((fastest[-1] - fastest[0]) / (sizes[-1] - sizes[0]), 1.0)
-    fixed = max(fastest[0] - each * sizes[0], 0.0)
-    piece = max(PIECE - fixed, PIECE / 4) / each
-    return float(1e9 * piece / (fixed + each * piece))
+def capacity(seconds: float = CALIBRATION) -> float:
+    """Tuples a second that are the work of the whole processor at full QoS, by the estimates of the engine. Pieces are
+    larger under load, and then a tuple takes less; so this is measured under the load that follows from it."""
+    rate = LIGHT
+    for _ in range(ROUNDS):
+        rate *= 100 * LOAD / max(1.0, measure(STRICT, LOAD * rate / len(LEVELS), seconds).load)
+    return rate
 
 
 def measure(approach: Approach, rate: float, seconds: float) -> Outcome:
@@ -216,23 +216,34 @@ def measure(approach: Approach, rate: float, seconds: float) -> Outcome:
         timekeeper = Timekeeper(pipeline, Path(folder) / DEADLINES)
         try:
             timekeeper.start()
-            _send(pipeline, mailbox, rate, seconds)
+            learning = _send(pipeline, mailbox, rate, seconds)
         finally:
             timekeeper.stop()
             pipeline.close()
         governor = pipeline.deadlines.governor
         assert governor is not None  # noqa: S101
-        return Outcome(approach, list(governor.samples), governor.overruns.count, governor.overruns.longest / 1_000_000)
+        return Outcome(
+            approach,
+            list(governor.samples),
+            governor.overruns.count,
+            governor.overruns.longest / MILLISECOND,
+            100 * (sum(pipeline.deadlines.offered.values()) - learning) / max(1.0, (seconds - LEARNING) * SECOND),
+        )
 
 
-def _send(pipeline: Pipeline, mailbox: Mailbox, rate: float, seconds: float) -> None:
-    """Sends a batch of each stream every `EVERY` seconds, one after the other."""
+def _send(pipeline: Pipeline, mailbox: Mailbox, rate: float, seconds: float) -> int:
+    """Sends a batch of each stream every `EVERY` seconds, one after the other. Returns the estimated work of the first
+    seconds."""
+    learning = 0
     rngs = [np.random.default_rng(k) for k in range(len(LEVELS))]
     count, pause = max(1, round(rate * EVERY)), threading.Event()
     begun = time.monotonic()
     for number in range(int(seconds / EVERY)):
+        if number == int(LEARNING / EVERY):
+            learning = sum(pipeline.deadlines.offered.values())
         for level, rng in zip(LEVELS, rngs, strict=True):
             came = int(time.time() * 1000)
-            pipeline.take(level, number, _tuples(rng, count), came)
+            pipeline.take(level, number, _tuples(rng, count, came), came)
             mailbox.fetch(f"reader{level}", f"q{level}", CatalogSnapshot())
         pause.wait(max(0.0, begun + (number + 1) * EVERY - time.monotonic()))
+    return learning

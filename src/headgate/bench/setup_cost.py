@@ -78,18 +78,18 @@ class Unsecured(Headgate):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, _KEY)
-        self._authorizer.__class__ = _Anything
+        self.monitor.authorizer.__class__ = _Anything
         self._anybody = Session("", "", "joe", (), str(LEAST), 0.0, 1e12, 1e12)
 
     def initialise(self, admin: str, password: str) -> None:
         super().initialise(admin, password)
-        with self._lock, self._transaction():
-            self._state.sessions.put(self._anybody)
+        with self.monitor.lock, self.monitor.transaction():
+            self.monitor.state.sessions.put(self._anybody)
 
     def execute(self, token: str, script: str) -> list[Result]:  # noqa: ARG002
         statements = parse_script(script)
-        with self._lock, self._transaction() as work:
-            request = self._request(self._anybody, work)
+        with self.monitor.lock, self.monitor.transaction() as work:
+            request = self.monitor.request(self._anybody, work)
             return [HANDLERS[type(statement)](request, statement) for statement in statements]
 
 

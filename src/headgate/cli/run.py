@@ -85,7 +85,7 @@ somebody interrupted a run that would have ended by itself (Ctrl-C: 130)."""
 @click.option(
     "--execution",
     type=click.Choice(["auto", "driver", "tasks"]),
-    default="driver",
+    default="auto",
     show_default=True,
     help="Where windows and joins are computed: in this process, in Spark's tasks, or where their size suggests.",
 )

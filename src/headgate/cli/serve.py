@@ -23,6 +23,8 @@ _SETTINGS = [
         help="PEM file with the authority whose certificates log users in.",
     ),
     click.option("--master", help="Where Spark runs; default local[2]."),
+    click.option("--execution", help="Where windows and joins are computed: auto (default), driver, tasks."),
+    click.option("--partitions", type=int, help="In how many parts tasks compute them; default 8."),
     click.option("--architecture", help="Who computes: trusted (default), replicated, kernelized."),
     with_limits,
 ]

@@ -14,7 +14,7 @@ import secrets
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,8 @@ from headgate.clock import Clock, SystemClock
 from headgate.egress.log_records import (
     AFTER,
     BEFORE,
+    NOTICES_AFTER,
+    NOTICES_BEFORE,
     DeliveryRecord,
     decode,
     encode,
@@ -46,7 +48,8 @@ LONGEST = 7 * 86_400.0
 """Seconds that results are kept, unless the operator chooses another time."""
 _PARTS = 24
 """A segment holds this part of what is kept, or less."""
-_MOST_DECODED = 64 << 20
+_MOST_DECODED = 16 << 20
+"""Bytes of records that are kept as batches for the next reader. Readers who keep up read the same few."""
 _DECODED = 16 << 10
 """Bytes that a record takes in memory beyond those that it has in the file."""
 _TRIMMED = "trimmed.json"
@@ -189,14 +192,14 @@ class DeliveryLog(Sink):
         first, _ = self._times.get(self._segment, (now, now))
         if not self._segment or self._size >= self._segment_size or now - first > self._longest / _PARTS:
             self._segment, self._size = f"{self._version:015}.log", 0
-        began: set[tuple[str, str]] = set()
+        numbering = _NoticePositions()
         try:
             descriptor = os.open(self._folder / self._segment, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 os.ftruncate(descriptor, self._size)
                 end = os.lseek(descriptor, self._size, os.SEEK_SET)
-                for batch in results:
-                    frame = encode(self._version, batch, _notice_place(batch, began), now)
+                for batch, place in (both for x in results for both in numbering.of(x)):
+                    frame = encode(self._version, batch, place, now)
                     self._ready.append((record_of(self._segment, end, frame), len(frame)))
                     end += _write(descriptor, frame)
             finally:
@@ -409,13 +412,27 @@ def is_for_subscriber(batch: ResultBatch) -> bool:
     return out is None or all(x.startswith(f"{quote(out.user)}@{out.level}#") for x in batch.subscribers)
 
 
-def _notice_place(batch: ResultBatch, began: set[tuple[str, str]]) -> int | None:
-    """The place of a notice: after the results of its subscribers, if those stand before it; None for results."""
-    keys = {(name, batch.query) for name in batch.subscribers}
-    if not batch.word:
-        began |= keys
-        return None
-    return BEFORE if began.isdisjoint(keys) else AFTER
+class _NoticePositions:
+    """The places of the notices of one version. A reader's own batches alone decide them: they are the same when the
+    version is delivered again to fewer readers."""
+
+    def __init__(self) -> None:
+        self._next: dict[tuple[str, str], int] = {}
+
+    def of(self, batch: ResultBatch) -> Iterator[tuple[ResultBatch, int | None]]:
+        """A notice for each group of subscribers for whom its place is the same, with that place; None for results."""
+        if not batch.word:
+            for key in ((name, batch.query) for name in batch.subscribers):
+                self._next[key] = max(NOTICES_AFTER, self._next.get(key, NOTICES_AFTER))
+            yield batch, None
+            return
+        together: dict[int, list[str]] = {}
+        for name in batch.subscribers:
+            place = self._next.get((name, batch.query), NOTICES_BEFORE)
+            self._next[name, batch.query] = place + 1
+            together.setdefault(place, []).append(name)
+        for place, names in together.items():
+            yield batch.to(tuple(names)), place
 
 
 def _version(record: DeliveryRecord) -> int:

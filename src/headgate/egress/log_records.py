@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import struct
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +25,10 @@ from headgate.model.results import Recipient, ResultBatch
 _FRAME = struct.Struct("<4sIQI")
 _MAGIC = b"HGD1"
 BEFORE, AFTER = -1, (1 << 63) - 1
-"""The places of notices: those that stand before the results of their version, and those that stand after them."""
+"""The places before and after all results of a version."""
+NOTICES_BEFORE, NOTICES_AFTER = -(1 << 62), 1 << 62
+"""The places of a reader's first notice before, and its first after, the results of a version; the next ones follow.
+INVARIANT: no two notices for one reader have one place, so whoever goes on after a notice gets the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def records_in(segment: str, content: bytes) -> Iterator[DeliveryRecord]:
 
 def record_of(segment: str, offset: int, frame: bytes) -> DeliveryRecord:
     header = _header(frame)
-    names = frozenset(header["subscribers"])
+    names = frozenset(_names(header))
     written = header.get("written", math.inf)  # records of earlier versions do not say it: the size removes them
     last = header.get("last", BEFORE)  # nor this: readers who stopped inside one are not told that they lost the rest
     place = segment, offset, len(frame)
@@ -106,6 +110,11 @@ def _header(frame: bytes) -> dict[str, Any]:
     head = _FRAME.unpack_from(frame)[1]
     found: dict[str, Any] = json.loads(frame[_FRAME.size : _FRAME.size + head])
     return found
+
+
+def _names(header: dict[str, Any]) -> tuple[str, ...]:
+    """The subscribers. Thousands of records name the same ones: each name is kept once."""
+    return tuple(map(sys.intern, header["subscribers"]))
 
 
 def decode(frame: bytes) -> ResultBatch:
@@ -123,7 +132,7 @@ def decode(frame: bytes) -> ResultBatch:
         user, level, stream, columns, roles = header["outgoing"]
         out = Recipient(user, level, stream, tuple(columns), frozenset(roles))
     return ResultBatch(
-        tuple(header["subscribers"]),
+        _names(header),
         header["query"],
         blocks,
         times,

@@ -20,7 +20,7 @@ from headgate.expressions.sql.types import ARROW
 from headgate.ingress.kafka_options import HEADER, Topic
 from headgate.ingress.published import MalformedRows, TooManyRows, read_arrow
 from headgate.ingress.text_files import as_lines, json_rows
-from headgate.ingress.validation import MOST_KEPT, NO_FORM, RawBatch, shortened
+from headgate.ingress.validation import MOST_KEPT, NO_FORM, RawBatch, malformed_together, shortened
 from headgate.model.rejected import MALFORMED, RejectedRows
 from headgate.plan.expressions import Type
 
@@ -61,16 +61,7 @@ def read_messages(topic: Topic, messages: pa.Table) -> RawBatch:
     cuts = np.flatnonzero(np.diff(sizes // _PIECE)) + 1
     found = [_read_piece(topic, messages.take(pa.array(piece)).combine_chunks()) for piece in np.split(order, cuts)]
     rejected = [part for whole in found for part in whole.rejected]
-    return RawBatch(pa.concat_tables([whole.table for whole in found]), _together(rejected))
-
-
-def _together(parts: list[RejectedRows]) -> list[RejectedRows]:
-    """The rejected messages of all pieces, as those of one batch."""
-    if len(parts) <= 1:
-        return parts
-    rows = [row for part in parts for row in part.rows][:MOST_KEPT]
-    details = [why for part in parts for why in part.details][:MOST_KEPT]
-    return [replace(parts[0], rows=rows, details=details, more=sum(map(len, parts)) - len(rows))]
+    return RawBatch(pa.concat_tables([whole.table for whole in found]), malformed_together(rejected))
 
 
 def _read_piece(topic: Topic, messages: pa.Table) -> RawBatch:

@@ -31,6 +31,7 @@ from headgate.ingress.sources import StreamSource
 from headgate.ingress.spark_reader import DecodedBatch
 from headgate.ingress.text_files import gone, unreadable
 from headgate.ingress.validation import RawBatch, as_texts, fitting
+from headgate.model.rejected import RejectedRows
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.expressions import Type
@@ -76,7 +77,7 @@ class Files:
         """The different texts that the labels of these tuples are read from."""
         names = list(self.descriptor.labels.values())
         table = self.read(names) if names else None
-        return [] if table is None else _kinds([table.column(name) for name in names])[0]
+        return [] if table is None else kinds_of([table.column(name) for name in names])[0]
 
     def all_rows(self) -> RawBatch:
         table = self.read(name for name, _ in self.descriptor.columns)
@@ -93,20 +94,7 @@ class Files:
         own = [descriptor.event_time] if descriptor.event_time else []
         names = [*pushdown.columns, *own, *descriptor.labels.values(), *unsure]
         table = self.read(names or [descriptor.columns[0][0]])  # one column at least, to count the tuples
-        here = [name for name in texts if name in table.column_names]
-        times, tuples = _times(table, descriptor, now), table.num_rows
-        if times is None or any(_longest(table.column(name)) > pushdown.longest for name in here):
-            return None
-        found = _labels(table, descriptor, pushdown, register)
-        if found is None:
-            return None
-        labels, pushdown = found
-        types = dict(descriptor.columns)
-        kept = _kept(labels, pushdown)
-        if kept is not None:
-            table, times, labels = table.filter(pa.array(kept)), times[kept], labels[kept]
-        arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
-        return DecodedBatch(TupleBatch(descriptor.name, times, labels, arrays), tuples, pushdown, tuples - len(times))
+        return decoded_rows(table, descriptor, pushdown, now, register)
 
     def _largest(self, name: str) -> int:
         """An upper bound of the size of a value in this column, in bytes: the size of the largest column chunk. This is
@@ -117,6 +105,33 @@ class Files:
             metadata = file.metadata
             sizes += [metadata.row_group(x).column(at).total_uncompressed_size for x in range(metadata.num_row_groups)]
         return max(sizes)
+
+
+def decoded_rows(
+    table: pa.Table,
+    descriptor: StreamDescriptor,
+    pushdown: Pushdown,
+    now: int,
+    register: RegisterLabels,
+    rejected: Sequence[RejectedRows] = (),
+) -> DecodedBatch | None:
+    """Decodes rows, if all of them are valid; None: each must be validated. Label columns are dictionaries. `rejected`
+    are rows of the batch that are no tuples."""
+    types = dict(descriptor.columns)
+    texts = [name for name in table.column_names if types[name] in (Type.STRING, Type.BINARY)]
+    times, tuples = _times(table, descriptor, now), table.num_rows
+    if times is None or any(_longest(table.column(name)) > pushdown.longest for name in texts):
+        return None
+    found = _labels(table, descriptor, pushdown, register)
+    if found is None:
+        return None
+    labels, pushdown = found
+    kept = _kept(labels, pushdown)
+    if kept is not None:
+        table, times, labels = table.filter(pa.array(kept)), times[kept], labels[kept]
+    arrays = {name: fitting(table.column(name), ARROW[types[name]]) for name in pushdown.columns}
+    arrivals = TupleBatch(descriptor.name, times, labels, arrays)
+    return DecodedBatch(arrivals, tuples, pushdown, tuples - len(times), rejected)
 
 
 def files_of(source: StreamSource, started: Future[StreamingQuery]) -> Files | None:
@@ -227,7 +242,7 @@ def _labels(
     if not descriptor.labels:
         return (repeated(pushdown.labels[()], table.num_rows), pushdown) if () in pushdown.labels else None
     names = list(descriptor.labels.values())
-    kinds, kind = _kinds([table.column(name) for name in names])
+    kinds, kind = kinds_of([table.column(name) for name in names])
     if any(texts not in pushdown.labels for texts in kinds):
         again = register(kinds)
         if again is None or any(texts not in again.labels for texts in kinds):
@@ -239,7 +254,7 @@ def _labels(
     return numbers[kind] if len(kinds) else np.empty(0, np.int64), pushdown
 
 
-def _kinds(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
+def kinds_of(columns: Sequence[pa.ChunkedArray]) -> tuple[list[tuple[str | None, ...]], Ints]:
     """The distinct rows of these text columns, and for each row the number of its distinct row."""
     kinds: list[tuple[str | None, ...]] = [()]
     kind: Ints = repeated(0, len(columns[0]))

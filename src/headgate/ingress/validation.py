@@ -26,7 +26,7 @@ from headgate.columns.sorting import Bools, Ints, dense, repeated
 from headgate.errors import HeadgateError, SourceError
 from headgate.expressions.sql.forms import FIRST_MICROSECOND, LAST_MICROSECOND
 from headgate.expressions.sql.types import ARROW
-from headgate.labels import Conjunction, Label, Level, Rules
+from headgate.labels import LEAST, Conjunction, Label, Level, Rules
 from headgate.labels.column import LabelColumn, read_labels, read_roles
 from headgate.labels.text import parse_label, parse_level, parse_roles
 from headgate.logs import failure
@@ -125,6 +125,7 @@ class Ingress:
         self._number = number
         self._known: dict[tuple[str | None, ...], int] = {}
         self._unreadable: set[tuple[str | None, ...]] = set()
+        self._named: set[str] = set()
         if not descriptor.labels:
             self._numbers([()])
 
@@ -178,6 +179,12 @@ class Ingress:
         """Forgets the texts of all labels but these, and the unreadable texts."""
         self._known = {texts: number for texts, number in self._known.items() if number in labels}
         self._unreadable.clear()
+
+    def take_named(self) -> frozenset[str]:
+        """The roles that labels name which were read since the last call. Labels above the policy of the stream do not
+        count: what they say is not for its owner."""
+        found, self._named = frozenset(self._named), set()
+        return found
 
     @property
     def unreadable(self) -> frozenset[tuple[str | None, ...]]:
@@ -248,6 +255,8 @@ class Ingress:
                 unreadable.add(texts)
             else:
                 known[texts] = self._number(label)
+                if label.levels <= self._descriptor.policy.levels | {LEAST}:
+                    self._named |= label.roles.names
         if len(unreadable) > _MOST_UNREADABLE:
             unreadable.clear()
         return np.array([known.get(texts, -1) for texts in kinds], np.int64)
@@ -268,6 +277,15 @@ class Ingress:
                 return None
             label = self._rules.combine(label, part)
         return self._rules.normal(label) if all(map(self._rules.order.knows, label.levels)) else None
+
+
+def malformed_together(parts: Sequence[RejectedRows]) -> list[RejectedRows]:
+    """The malformed rows of all parts of a batch, each with its reason, as those of one batch."""
+    if len(parts) <= 1:
+        return list(parts)
+    rows = [row for part in parts for row in part.rows][:MOST_KEPT]
+    details = [why for part in parts for why in part.details][:MOST_KEPT]
+    return [replace(parts[0], rows=rows, details=details, more=sum(map(len, parts)) - len(rows))]
 
 
 def _distinct_text(column: pa.Array) -> tuple[list[tuple[str | None, ...]], Ints]:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from headgate.levels.wire import Channel, ChannelClosed
@@ -56,6 +57,8 @@ def _channel() -> Channel:
 def leave(setting: Mapping[str, Any]) -> list[str]:
     """Gives up what the processor does not need; returns what could not be given up."""
     os.nice(setting["nice"])
+    with suppress(OSError):  # where sessions share the processor evenly, the priority of each session counts
+        Path("/proc/self/autogroup").write_text(str(setting["nice"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if setting["memory"]:
         resource.setrlimit(resource.RLIMIT_DATA, (setting["memory"], setting["memory"]))

@@ -12,11 +12,13 @@ from pathlib import Path
 
 
 class Queue:
-    """`shared` lets those read a file who may. Numbers grow; there may be gaps."""
+    """`shared` lets those read a file who may; `elsewhere` says how many bytes of a record's tuples are in logs.
+    Numbers grow; there may be gaps."""
 
-    def __init__(self, folder: Path, shared: Callable[[Path], None]) -> None:
+    def __init__(self, folder: Path, shared: Callable[[Path], None], elsewhere: Callable[[Path], int]) -> None:
         self._folder, self._shared = folder, shared
-        self._sizes = {int(path.name.split(".")[0]): path.stat().st_size for path in folder.glob("*.arrow")}
+        found = {int(path.name.split(".")[0]): path for path in folder.glob("*.arrow")}
+        self._sizes = {number: path.stat().st_size + elsewhere(path) for number, path in found.items()}
 
     @property
     def size(self) -> int:

@@ -45,8 +45,10 @@ from headgate.model.times import BEGINNING
 from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import DeadlineCounts, LevelCounts, StepCounts, ViewCounts
 from headgate.recovery.counts import RunCounts
-from headgate.recovery.messages import CONTINUES, note, reasons
+from headgate.recovery.dead_letters import DeadLetters
+from headgate.recovery.messages import CONTINUES, note
 from headgate.recovery.tables import ReadTable, no_tables
+from headgate.recovery.unknown_roles import UnknownRoles
 from headgate.visibility.dictionary import Dictionary
 
 MOST_LABELS = 100_000
@@ -109,9 +111,10 @@ class Shepherd:
         self._ingress: dict[str, Ingress] = {}
         self._snapshot = CatalogSnapshot()
         self._lanes: dict[Level, Lane] = {}
-        self._refused: list[RejectedRows] = []
+        self._unknown_roles = UnknownRoles()
         self._waiting: dict[str, str] = {}
         self._own = RunCounts()
+        self._letters = DeadLetters(self._own)
         self.began = clock.now()
         self.unreadable: dict[str, SourceError] = {}
         """The tables that cannot be read, and why."""
@@ -162,7 +165,8 @@ class Shepherd:
 
     def _lane(self, level: Level, snapshot: CatalogSnapshot) -> Lane:
         folder = self._places.of(level)
-        queue = Queue(folder / "queue", lambda path: self._places.close_to_others(path, level=level))
+        shared = lambda path: self._places.close_to_others(path, level=level)  # noqa: E731
+        queue = Queue(folder / "queue", shared, self._way.elsewhere)
         for number in queue.numbers():
             if number >= self._next:
                 queue.remove(number)
@@ -210,7 +214,8 @@ class Shepherd:
             if stream in self._ingress:
                 arrivals, refused, count = self._read(stream, batch, now)
                 self._own.batches += 1
-                self._refuse(refused)
+                self._letters.reject(refused)
+                self._letters.add(self._unknown_roles.notes(snapshot.roles, {stream: self._ingress[stream]}))
                 self._resume(stream)
                 handed, shed = self._hand_out(Heading(stream, now, settled), arrivals)
                 self._own.tuples[stream] += count
@@ -302,18 +307,13 @@ class Shepherd:
                 lane.hand(self._next - 1, handed[lane], stream)
 
     def _commit(self, following: int) -> None:
-        refused, self._refused = self._refused, []
-        self._outlet.commit({"done": self._done, "next": following}, (), refused)
+        self._outlet.commit({"done": self._done, "next": following}, (), self._letters.take())
         self._next = following
 
     def _hear(self, late: Sequence[RejectedRows]) -> None:
         """What owners are to be told; they are told with the next batch, or soon."""
         with self._lock:
-            self._refused += late
-
-    def _refuse(self, refused: Sequence[RejectedRows]) -> None:
-        self._own.rejected.update({(x.stream, x.reason): len(x) for x in refused})
-        self._refused += refused
+            self._letters.add(late)
 
     # What else happens ------------------------------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ class Shepherd:
             for lane in self._lanes.values():
                 lane.follow()
             self._way.clean(self._clock.now(), self._lanes.values())
-            if self._refused:
+            if self._letters:
                 self._commit(self._next)
 
     def wait(self, unread: Mapping[str, str]) -> None:
@@ -339,7 +339,7 @@ class Shepherd:
         with self._lock:
             self._meet(self._gate.snapshot())
             self._waiting |= unread
-            self._refused += reasons({x: why for x, why in unread.items() if x in self._snapshot.descriptors})
+            self._letters.tell_all({x: why for x, why in unread.items() if x in self._snapshot.descriptors})
             for stream, why in unread.items():
                 for lane in self._readers(stream):
                     lane.ask("wait", unread={stream: why})
@@ -354,7 +354,7 @@ class Shepherd:
 
     def _resume(self, stream: str) -> None:
         if self._waiting.pop(stream, None) is not None:
-            self._refused.append(note(stream, CONTINUES))
+            self._letters.tell(stream, CONTINUES)
             for lane in self._readers(stream):
                 lane.ask("resume", streams=[stream])
 
@@ -362,14 +362,14 @@ class Shepherd:
         """Sends messages about their files to the owners of streams."""
         with self._lock:
             known = self._gate.snapshot().descriptors
-            self._refused += [note(x, text) for x, texts in notes.items() if x in known for text in texts]
+            self._letters.add([note(x, text) for x, texts in notes.items() if x in known for text in texts])
             self._commit(self._next)
 
     def end(self, unread: Mapping[str, str] | None = None) -> None:
         """Ends all streams, as `Pipeline.end`, and waits until all results are out."""
         with self._lock:
             self._meet(self._gate.snapshot())
-            self._refused += reasons(unread or {})
+            self._letters.tell_all(unread or {})
             self._commit(self._next)
             asked = [
                 (lane, lane.ask("end", unread={x: y for x, y in (unread or {}).items() if lane in self._readers(x)}))
@@ -413,7 +413,7 @@ class Shepherd:
             raise SourceError(f"cannot read table {name}: {type(error).__name__}") from None
         if self._setting.stream_levels().get(name, LEAST) == level:
             with self._lock:
-                self._refuse([*whole.rejected, *refused, *(note(name, x) for x in whole.notes)])
+                self._letters.reject([*whole.rejected, *refused, *(note(name, x) for x in whole.notes)])
                 self._own.tuples[name] += len(whole)
         seen = np.array([may_read(rules.order, level, labels.labels[x]) for x in arrivals.labels.tolist()], bool)
         return pa.table(dict(arrivals.columns)).filter(pa.array(seen))

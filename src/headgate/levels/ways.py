@@ -7,6 +7,7 @@ kernelized: once, in the log of the tuple's own level; the file system decides w
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,10 @@ class Way(Protocol):
 
     def logs_of(self, record: bytes) -> frozenset[int]: ...
 
+    def elsewhere(self, record: Path) -> int:
+        """How many bytes of a record's tuples are in logs."""
+        ...
+
     def clean(self, now: float, lanes: Collection[Lane]) -> None:
         """Deletes what is not kept any longer."""
         ...
@@ -78,6 +83,9 @@ class Replicated:
 
     def logs_of(self, record: bytes) -> frozenset[int]:  # noqa: ARG002
         return frozenset()
+
+    def elsewhere(self, record: Path) -> int:  # noqa: ARG002
+        return 0
 
     def clean(self, now: float, lanes: Collection[Lane]) -> None:
         """Queues are deleted by their lanes."""
@@ -142,6 +150,10 @@ class Kernelized:
 
     def logs_of(self, record: bytes) -> frozenset[int]:
         return frozenset(x.log for x in parts_of(record))
+
+    def elsewhere(self, record: Path) -> int:
+        files = (self._places.log_folder(x.log) / x.file for x in parts_of(record.read_bytes()))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def clean(self, now: float, lanes: Collection[Lane]) -> None:
         """Deletes files after a fixed time. Whatever still waits for one gets a copy of its tuples into its own queue

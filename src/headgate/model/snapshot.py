@@ -55,6 +55,8 @@ class CatalogSnapshot:
     standings: tuple[SubscriptionStatus, ...] = ()
     streams: frozenset[int] = frozenset()
     """The numbers of all existing streams."""
+    roles: frozenset[str] | None = None
+    """The names of all existing roles; None: not known."""
 
     def only(self, keys: Collection[tuple[str, str]]) -> CatalogSnapshot:
         """The part for these subscriptions (subscriber and query): their queries, and the producers of these."""

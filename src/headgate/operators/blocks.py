@@ -21,6 +21,7 @@ from headgate.operators.grouping import APPEARED, EVERY, GAINED, GONE, Grouping,
 from headgate.operators.label_sets import LabelSets, side_by_side
 from headgate.operators.visible import Reader
 from headgate.plan import nodes as n
+from headgate.plan import steps
 from headgate.plan.expressions import AggregateCall, Column, Expr
 
 _NONE = np.empty(0, np.int64)
@@ -37,6 +38,7 @@ class Shape:
     items: the values of a result
     distinct: whether equal results are one
     operator: ISTREAM, DSTREAM or RSTREAM
+    group_step: the name of the step that keeps its groups
     """
 
     rows: n.Node
@@ -45,6 +47,7 @@ class Shape:
     items: tuple[Expr, ...]
     distinct: bool
     operator: str
+    group_step: str
 
     @classmethod
     def of(cls, block: n.Node) -> Shape:
@@ -59,8 +62,8 @@ class Shape:
             having, below = below.conditions, below.input
         items = tuple(expr for _, expr in top.items)
         if isinstance(below, n.Aggregate):
-            return cls(below.input, below, having, items, False, block.operator)
-        return cls(below, None, having, items, distinct, block.operator)
+            return cls(below.input, below, having, items, False, block.operator, steps.groups(block))
+        return cls(below, None, having, items, distinct, block.operator, steps.groups(block))
 
     @property
     def kept(self) -> bool:
@@ -77,6 +80,10 @@ class Shape:
     @property
     def calls(self) -> frozenset[AggregateCall]:
         return self.aggregate.calls if self.aggregate is not None else frozenset()
+
+    def accumulator_step(self, call: AggregateCall) -> str:
+        """The name of the step that keeps an aggregate of its groups."""
+        return steps.accumulator(self.group_step, call)
 
     @property
     def emits_all(self) -> bool:

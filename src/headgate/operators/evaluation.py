@@ -88,7 +88,7 @@ class Evaluation:
         users = [x for x in self._blocks if self._shapes[x.target].grouping(slides) == name]
         if not users:
             return
-        found = self.shared(users, lambda: self._grouped(grouping, changes, steps.groups(users[0].top)))
+        found = self.shared(users, lambda: self._grouped(grouping, changes, self._shapes[users[0].target].group_step))
         if found is None:
             return
         self._groups[name], values = found, dict[AggregateCall, pa.Array]()
@@ -110,7 +110,7 @@ class Evaluation:
         self, grouping: Grouping, call: AggregateCall, changes: Changes, found: GroupResults, users: list[Block]
     ) -> Callable[[], pa.Array]:
         def values() -> pa.Array:
-            with self._reader.profile.running(steps.accumulator(users[0].top, call)) as step:
+            with self._reader.profile.running(self._shapes[users[0].target].accumulator_step(call)) as step:
                 step.count(len(changes.row), len(found.emissions))
                 step.held = len(grouping)
                 return grouping.values(call, changes, found, self._reader)

@@ -62,8 +62,5 @@ class SecurePlan:
         self._plans.setdefault(sharing, MergedPlan()).add(name, root)
         self._classes[name] = sharing
 
-    def class_of(self, name: str) -> SharingClass:
-        return self._classes[name]
-
     def plan_of(self, name: str) -> MergedPlan:
         return self._plans[self._classes[name]]

@@ -55,9 +55,9 @@ def groups(top: n.Node) -> str:
     return f"groups {rows.key} {emits} {', '.join(map(typed_text, by))}"
 
 
-def accumulator(top: n.Node, call: AggregateCall) -> str:
-    """What is kept of each group for one aggregate."""
-    return f"{groups(top)} {typed_text(call)}"
+def accumulator(own: str, call: AggregateCall) -> str:
+    """What is kept of each of the groups of this name for one aggregate."""
+    return f"{own} {typed_text(call)}"
 
 
 def results(top: n.Node) -> str:
@@ -116,7 +116,7 @@ def of_block(top: n.Node) -> Iterator[Operator]:
         match node:
             case n.Aggregate():
                 calls = sorted(node.calls, key=typed_text)
-                yield Operator(node, (groups(top), *(accumulator(top, call) for call in calls)))
+                yield Operator(node, (groups(top), *(accumulator(groups(top), call) for call in calls)))
             case n.Distinct():
                 yield Operator(node, (groups(top),))
             case _:

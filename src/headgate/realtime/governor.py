@@ -25,11 +25,11 @@ from headgate.realtime.state import NOBODY, READ
 
 CYCLE_MS = 1000.0
 """After how long the table of slots repeats. Every level has a turn in it, so deadlines are longer than this."""
-QUANTUM = 100 * MILLISECOND
+QUANTUM = 350 * MILLISECOND
 """How often transactions are released; none should run beyond the end of its quantum."""
-PIECE = QUANTUM // 5
+PIECE = 20 * MILLISECOND
 """How long one transaction should take at most: what is left of a quantum when the next does not fit is lost."""
-LONGEST = 9 * QUANTUM // 10
+LONGEST = 90 * MILLISECOND
 """The longest estimate that is believed: more would never fit, and its measurement may have been a hiccup."""
 MOST_RESERVED = 0.5
 """The levels above others have this share of the time for themselves at most, however many they are."""

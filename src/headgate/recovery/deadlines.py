@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,10 @@ from headgate.model.query import columns_read
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.tuples import TupleBatch
-from headgate.plan.analysis import DeadlineCounts, LevelCounts
+from headgate.plan.analysis import DeadlineCounts, LevelCounts, ViewCounts
 from headgate.realtime.settings import STRICT, Approach
 from headgate.recovery.live_query import Key, LiveQuery, WaitingTuples, WorkPiece, as_table, at_level, nothing
+from headgate.recovery.messages import UNREAD
 from headgate.recovery.query_graph import Make
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Deadlines:
     """All queries with deadlines, by query and level of subscribers."""
 
     def __init__(self, make: Make, limits: Limits | None, governing: Governing | None) -> None:
+        self._governed = governing is not None
         governing = governing or Governing()
         self._make, self._limits, self._approach = make, limits, governing.approach
         self.seed = secrets.randbits(62) if governing.seed is None else governing.seed
@@ -68,6 +70,8 @@ class Deadlines:
         self.decisions: deque[PieceDecision] = deque(maxlen=10_000)
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """By query, level and what became of tuples: pieces."""
+        self.offered: Counter[Key] = Counter()
+        """The estimated work that came, if all of it were done in the full version, in nanoseconds."""
         self._levels: dict[str, Level] = {}
         self._running: dict[int, Key] = {}
         self._periods = 0
@@ -97,7 +101,7 @@ class Deadlines:
                 together.setdefault((x.query, x.level), set()).add((x.name, x.query))
         for key in self.queries.keys() - together.keys():
             self.drop(key)
-        if together:
+        if together and self._governed:
             self._govern(snapshot, now)
         for key, names in sorted(together.items()):
             if key not in self.queries:
@@ -217,12 +221,13 @@ class Deadlines:
         version = governor.version(live.level, len(live.deadline.versions))
         share = live.deadline.versions[version].sample
         deadline = (waiting.came + live.deadline.milliseconds) * MILLISECOND
-        count, step = len(waiting.tuples.times), live.costs.tuples_in(PIECE, LONGEST // 2)
+        count, step = len(waiting.tuples.times), round(live.costs.tuples_in(PIECE, LONGEST // 2) / share)
         live.changed = True
         for first in range(0, max(1, count), step):
             piece = WorkPiece(waiting, first, min(count, first + step), version, deadline)
             kept = round(share * (piece.stop - first))
             estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
+            self.offered[live.key] += live.costs.estimate(piece.stop - first)
             number = governor.release(start, live.level, deadline, estimate, version, bound)
             self._note(start, live, "rejected" if number is None else "admitted", piece)
             if number is None:
@@ -246,9 +251,10 @@ class Deadlines:
         piece = None if live is None else live.decided.pop(number, None)
         return None if live is None or piece is None else (live, piece)
 
-    def done(self, now: int, number: int, live: LiveQuery, piece: WorkPiece, spent: int) -> None:
+    def done(self, now: int, number: int, live: LiveQuery, piece: WorkPiece, spent: int, commit: int) -> None:
+        """A piece is done, and took so many nanoseconds, of which the `commit` took these."""
         assert self.governor is not None  # noqa: S101
-        live.costs.measured(int(live.kept(piece).sum()), spent)
+        live.costs.measured(int(live.kept(piece).sum()), spent, commit)
         timely = self.governor.done(now, number, spent)
         self._note(now, live, "done" if timely else "late", piece)
 
@@ -268,12 +274,16 @@ class Deadlines:
         """A piece that was recalled is done; its deadline counts no more."""
         self._note(now, live, "late", piece)
 
-    def unasked(self) -> Iterator[tuple[LiveQuery, WorkPiece]]:
-        """All that waits, whole, in the version that is in force."""
+    @property
+    def waits(self) -> bool:
+        return any(live.inbox for live in self.queries.values())
+
+    def unasked(self, *, full: bool = False) -> Iterator[tuple[LiveQuery, WorkPiece]]:
+        """All that waits, whole, in the version that is in force, or in the `full` one."""
         for live in list(self.queries.values()):
-            while live.inbox:
-                x = live.inbox.pop(0)
-                yield live, WorkPiece(x, 0, len(x.tuples.times), live.version, 0)
+            while live.inbox and live.key in self.queries:
+                x, best = live.inbox.pop(0), len(live.deadline.versions) - 1
+                yield live, WorkPiece(x, 0, len(x.tuples.times), best if full else live.version, 0)
 
     def _note(self, now: int, live: LiveQuery, word: str, piece: WorkPiece) -> None:
         self.counts[(*live.key, word)] += 1
@@ -283,11 +293,15 @@ class Deadlines:
 
     # Graphs -----------------------------------------------------------------------------------------------------------
 
-    def end(self) -> list[ResultBatch]:
-        """The results of all open windows; the queries are forgotten."""
-        found = [x for live in self.queries.values() for x in live.graph.batch([], last=True)]
-        self.queries.clear()
-        self._running.clear()
+    def end(self, kept: Collection[tuple[str, str]], unread: Collection[tuple[str, str]]) -> list[ResultBatch]:
+        """The results of all open windows; the queries are forgotten, except those that are `kept` for their
+        subscribers. Subscribers (by name and query) to whose streams something is `unread` are told so instead."""
+        ended = [live for live in self.queries.values() if not set(live.keys) & set(kept)]
+        found = list[ResultBatch]()
+        for live in ended:
+            live.graph.end(set(live.keys) & set(unread), UNREAD)
+            found += live.graph.batch([], last=True)
+            self.drop(live.key)
         return found
 
     def status(self) -> tuple[list[DeadlineCounts], list[LevelCounts]]:
@@ -313,6 +327,10 @@ class Deadlines:
             )
             for k, level in enumerate(governor.lattice.levels)
         ]
+
+    def profile(self, query: str, subscriber: str | None) -> list[ViewCounts]:
+        """As `QueryGraph.profile`."""
+        return [x for (name, _), live in self.queries.items() if name == query for x in live.profile(subscriber)]
 
     @property
     def held(self) -> int:

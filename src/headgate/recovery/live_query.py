@@ -184,9 +184,7 @@ class LiveQuery:
         if (before.slide, before.columns) == (self.current.slide, self.current.columns):
             return []
         found = self.graph.batch([], last=True)
-        dictionary = self.graph.dictionary
-        self.graph = QueryGraph(self.make, self.limits)
-        self.graph.dictionary = dictionary
+        self.graph = QueryGraph(self.make, self.limits, self.graph.dictionary)
         self.graph.update(self._of_version(self._snapshot))
         self.graph.feed(self.tables)
         return found

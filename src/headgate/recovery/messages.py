@@ -3,7 +3,7 @@ their rejected rows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from headgate.cql.deadlines import FULL, Version
 from headgate.model.rejected import RejectedRows
@@ -42,10 +42,6 @@ def _of(result_batch: ResultBatch, chosen: Collection[tuple[str, str]]) -> tuple
     return tuple(name for name in result_batch.subscribers if (name, result_batch.query) in chosen)
 
 
-def reasons(unread: Mapping[str, str]) -> list[RejectedRows]:
-    """Messages for the owners of streams, among the rejected rows."""
-    return [note(stream, why) for stream, why in unread.items()]
-
-
 def note(stream: str, text: str) -> RejectedRows:
+    """A message for the owner of a stream, among the rejected rows."""
     return RejectedRows(stream, text, [{}])

@@ -66,7 +66,7 @@ class StateFolder:
 
     def __init__(self, place: Storage | Path, epoch: int = 0, check: Callable[[], None] = lambda: None) -> None:
         self._epoch, self._check = epoch, check
-        self._storage = LocalStorage(place) if isinstance(place, Path) else place
+        self._storage = LocalStorage(place, together=True) if isinstance(place, Path) else place
         self._old = place if isinstance(place, Path) else None
         self._next = (0, 0)
         self._files: dict[int, set[str]] = {}

@@ -4,6 +4,7 @@ engine ran. That one nears a limit is for the owner and the operator alone: they
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,9 @@ AGAIN = "results come again"
 _YOURS = "your rights "
 """Of whom a reason tells the subscriber; others are told of the subscriber."""
 CHANGED = "what it is subscribed to was redefined; results from here on are those of the new definition"
+
+MOST_NOTICES = 1000
+"""Kept for the operator until they are read; of more than these only the last."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class SubscriptionStatuses:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], SubscriptionStatus] = {}
         self._new: list[SubscriptionStatus] = []
+        self._for_operator: deque[Notice] = deque(maxlen=MOST_NOTICES)
         self._plain: list[list[Any]] | None = None
         """As `plain` gave it, as long as nothing changes: every version stores it."""
 
@@ -69,11 +74,11 @@ class SubscriptionStatuses:
 
     def notice(
         self, results: Iterable[ResultBatch] = (), warned: Iterable[tuple[str, str, str]] = ()
-    ) -> tuple[list[ResultBatch], list[Notice]]:
-        """The new notices: for subscribers and owners, and for the operator. When a query ends by itself, its
-        subscribers find the notice among these results, and the operator finds it in the counts. `warned` are the
-        subscribers, by name and query, whose query nears a limit, each with a warning. Owners do not learn which
-        subscriber it is: only administrators see users."""
+    ) -> list[ResultBatch]:
+        """The new notices for subscribers and owners; `for_operator` gives those for the operator. When a query ends by
+        itself, its subscribers find the notice among these results, and the operator finds it in the counts. `warned`
+        are the subscribers, by name and query, whose query nears a limit, each with a warning. Owners do not learn
+        which subscriber it is: only administrators see users."""
         new, self._new = self._new, []
         result_batches = [notice((x.name,), x.query, outgoing=x.outgoing, **{x.word: x.why}) for x in new]
         by_itself = [
@@ -93,7 +98,14 @@ class SubscriptionStatuses:
             out = Recipient(owner, level, f"{stream}.subscribers", ())
             told_why = f"for a subscriber: {why.replace(_YOURS, 'its rights ')}"
             result_batches.append(notice((x.name,), x.query, outgoing=out, **{word: told_why}))
-        return result_batches, [Notice(x.outgoing, x.word, x.why) for x in (*new, *near)]
+        self._for_operator += [Notice(x.outgoing, x.word, x.why) for x in (*new, *near)]
+        return result_batches
+
+    def for_operator(self) -> list[Notice]:
+        """The notices since the last call."""
+        found = list(self._for_operator)
+        self._for_operator.clear()
+        return found
 
     def plain(self) -> list[list[Any]]:
         if self._plain is None:

@@ -16,8 +16,8 @@ from headgate.service import Headgate
 from headgate.service.folders import Folders
 from headgate.service.runs import LevelsApart
 
-_STEP, _LOWEST = 5, 19
-"""How much lower the priority of a processor is for each level that its level stands above."""
+_LOWEST = 19
+"""The lowest priority, as a value of `nice`."""
 
 
 def levels_apart(
@@ -31,15 +31,16 @@ def levels_apart(
         return [OwnerFiles(home / "level-owners" / folder_of(level), Folders(headgate)), logs.of(str(level))]
 
     def share(level: Level, snapshot: CatalogSnapshot) -> Resources:
-        return Resources(priority(height(level, snapshot)), memory, backlog)
+        return Resources(priority(level, snapshot), memory, backlog)
 
     setting = LevelsSetting(architecture, ProcessChild, share, headgate.snapshots.stream_levels)
     return LevelsApart(setting, sinks)
 
 
-def priority(height: int) -> int:
-    """As a value of `nice`."""
-    return min(_LOWEST, _STEP * height)
+def priority(level: Level, snapshot: CatalogSnapshot) -> int:
+    """As a value of `nice`: the declared levels, from the lowest to the highest, divide the range between them."""
+    highest = max((height(Level(name), snapshot) for name in snapshot.rules.order.above), default=1)
+    return min(_LOWEST, round(_LOWEST * height(level, snapshot) / max(1, highest)))
 
 
 def height(level: Level, snapshot: CatalogSnapshot) -> int:

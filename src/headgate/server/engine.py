@@ -66,12 +66,14 @@ class SparkEngine:
         master: str,
         ingress: Path,
         limits: Limits | None = None,
+        execution: tuple[str, int] = ("auto", 8),
         levels: Callable[[], LevelsApart] | None = None,
     ) -> None:
-        """`levels`: each level has a processor of its own."""
+        """`execution`: where operators run, and in how many partitions. `levels`: each level has a processor of its
+        own."""
         self._headgate, self._home, self._sinks = headgate, home, sinks
         self._levels = levels
-        self._master, self._ingress, self._limits = master, ingress, limits
+        self._master, self._ingress, self._limits, self._execution = master, ingress, limits, execution
         self._asked = threading.Event()
         self._thread = threading.Thread(target=self._work, name="engine")
         self._processing: Processing | None = None
@@ -120,7 +122,7 @@ class SparkEngine:
 
     def _run(self) -> None:
         from headgate.recovery.deadlines import Governing
-        from headgate.service.runs import Processing
+        from headgate.service.runs import Execution, Processing
 
         self.starts += 1
         work = self._processing = Processing(
@@ -130,6 +132,7 @@ class SparkEngine:
             master=self._master,
             ingress=self._ingress,
             limits=self._limits,
+            execution=Execution(*self._execution),
             levels=self._levels() if self._levels is not None else None,
             governing=Governing(),
         )

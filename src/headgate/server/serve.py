@@ -70,7 +70,7 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
         chosen = settings.architecture, settings.level_memory, settings.level_backlog
         return levels_apart(headgate, engine_home, owners, logs, *chosen)
 
-    together = settings.architecture == "trusted"
+    together = headgate.monitor.governs_deadlines = settings.architecture == "trusted"
     with ExitStack() as stack:
         ingress = IngressLog(home / "ingress", settings.ingress_bytes)
         stack.callback(ingress.close)
@@ -82,6 +82,7 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
             master=settings.master,
             ingress=home / "ingress",
             limits=settings.limits,
+            execution=(settings.execution, settings.partitions),
             levels=None if together else apart,
         )
         positions = Positions(secret(home / "positions.key"))

@@ -12,6 +12,7 @@ from headgate.errors import Conflict
 from headgate.model.limits import SETTINGS, Limits
 
 _USUAL = Limits()
+EXECUTIONS = ("auto", "driver", "tasks")
 ARCHITECTURES = ("trusted", "replicated", "kernelized")
 FILE = "server.toml"
 _PREFIX = "HEADGATE_SERVE_"
@@ -24,6 +25,7 @@ class Settings:
     certificate, key: PEM files to use instead of the server's own
     client_authority: a PEM file with the authority whose certificates log users in; empty: passwords and API keys only
     master: where Spark runs
+    execution, partitions: where windows and joins are computed (`auto`, `driver`, `tasks`), and in how many parts
     script_bytes, body_bytes, body_rows: the largest request, the largest published body and its rows
     body_seconds: how long the body of a request may take to arrive
     connections: connections at the same time
@@ -47,6 +49,8 @@ class Settings:
     key: str = ""
     client_authority: str = ""
     master: str = "local[2]"
+    execution: str = "auto"
+    partitions: int = 8
     script_bytes: int = 1 << 20
     body_bytes: int = 16 << 20
     body_rows: int = 100_000
@@ -74,6 +78,10 @@ class Settings:
         if self.architecture not in ARCHITECTURES:
             known = ", ".join(ARCHITECTURES)
             raise Conflict(f"there is no architecture `{self.architecture}`", hint=f"there are {known}")
+        if self.execution not in EXECUTIONS:
+            raise Conflict(f"there is no execution `{self.execution}`", hint=f"there are {', '.join(EXECUTIONS)}")
+        if not self.partitions:
+            raise Conflict("cannot compute in 0 partitions", hint="8 is usual")
         if self.client_authority and not self.tls:
             raise Conflict("cannot recognise certificates of clients: that needs TLS")
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from headgate.access.definitions import SourceDefinition
 from headgate.clock import Clock, SystemClock
 from headgate.egress.sinks import Sink
-from headgate.errors import SourceError
+from headgate.errors import HeadgateError, SourceError
 from headgate.execution.executors import Executor, LocalExecutor
 from headgate.execution.memory import collect_rarely, keep_freed
 from headgate.execution.partition_groups import partition_groups
@@ -60,9 +60,9 @@ SELDOM = 5.0
 @dataclass(frozen=True)
 class Execution:
     """Where operators run: beside the driver, in Spark's tasks in so many partitions, or (`auto`) where the size of
-    batches and state suggests."""
+    batches and state suggests, as far as workers can run them."""
 
-    mode: str = "driver"
+    mode: str = "auto"
     partitions: int = 8
 
     @property
@@ -155,9 +155,19 @@ class Processing:
             found = session_beside(self._given)
         else:
             found = spark_session(self._home, master=self._master, settings=self._settings)
-        if self._execution.mode != "driver":
+        if self._execution.mode == "tasks":
             check_workers(found, self._place)
         return found
+
+    @cached_property
+    def _workers_fit(self) -> bool:
+        """Whether workers can run our code, and reach the state."""
+        try:
+            check_workers(self._spark, self._place)
+        except HeadgateError as error:
+            event("tasks", "all work stays beside the driver", level=WARNING, why=error.message)
+            return False
+        return True
 
     def _executor(self, queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:
         def here() -> LocalExecutor:
@@ -171,7 +181,7 @@ class Processing:
             return TaskExecutor(program, schema, groups, partitions, evaluate, self._tasks, storage)
 
         if self._execution.mode == "auto":
-            return AdaptiveExecutor(program, schema, here, there, Placement())
+            return AdaptiveExecutor(program, schema, here, there, Placement(possible=lambda: self._workers_fit))
         return there() if self._execution.mode == "tasks" else here()
 
     @property

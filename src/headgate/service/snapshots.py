@@ -156,6 +156,7 @@ class SnapshotBuilder:
             unfit,
             tuple(standings),
             frozenset(stream.id for stream in streams),
+            frozenset(role.name for role in self._state.roles),
         )
 
     def _planned(

@@ -83,11 +83,13 @@ class SparkBatch:
         return 0
 
     def splits(self) -> list[Split] | None:
-        """None: it is not Parquet, or its files cannot be found."""
-        if self.source.format != "parquet" or not LISTING.issuperset(map(str.lower, self.source.options)):
+        """None: tasks cannot read its format, or its files cannot be found."""
+        source, text = self.source, self.source.text
+        if text is None and (source.format != "parquet" or not LISTING.issuperset(map(str.lower, source.options))):
             return None
         with suppress(Exception):
-            return splits_of(addresses(self.started) or ())
+            found = addresses(self.started)
+            return None if found is None else splits_of(found, text)
         return None
 
     def is_small(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headgate.columns.sorting import Bools, Ints
+from headgate.model.rejected import RejectedRows
 from headgate.model.times import NO_TIME
 from headgate.model.tuples import TupleBatch
 
@@ -32,6 +33,7 @@ class SplitSummary:
     falls: how far one of these lies behind the greatest time before it, at most
     unknown: label texts that have no number yet
     unfit: why it must be read by the driver; empty if not
+    rejected: rows that are no tuples, and are not counted among them
     """
 
     split: int
@@ -42,6 +44,7 @@ class SplitSummary:
     falls: int = 0
     unknown: tuple[tuple[str | None, ...], ...] = ()
     unfit: str = ""
+    rejected: tuple[RejectedRows, ...] = ()
 
 
 def summed_up(split: int, arrivals: TupleBatch, tuples: int, clock: int) -> SplitSummary:

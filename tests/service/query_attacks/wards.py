@@ -32,7 +32,7 @@ def explained(system: System, what: str, token: str = "") -> Result:
 
 
 def named(system: System, kind: str, name: str) -> Object:
-    return next(x for x in system.headgate._state.objects if x.kind == kind and x.name == name)
+    return next(x for x in system.headgate.monitor.state.objects if x.kind == kind and x.name == name)
 
 
 def definition(system: System, kind: str, name: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def planned(system: System) -> set[str]:
 def roots(headgate: Headgate) -> dict[str, Node]:
     """The queries that there are for the engine, by their numbers."""
     headgate.snapshot()
-    return {str(number): found.root for number, found in headgate._running._planned.items()}
+    return {str(number): found.root for number, found in headgate.monitor.running._planned.items()}
 
 
 def records(system: System, newest: int = 1) -> list[tuple[str, ...]]:

@@ -1,7 +1,9 @@
 """An executor that runs beside the driver while batches and state are small, and in tasks when they are large.
 
-A job in tasks costs time before any work, and a batch beside the driver has one core: so both are kept, and the
-executor moves at batch boundaries. Only sizes decide, and results are the same wherever they are computed."""
+A job in tasks costs a tenth of a second and more before any work, and a batch beside the driver has one core: so both
+are kept, and the executor moves at batch boundaries. What a batch costs follows the tuples that come, whatever is held,
+so small batches stay beside the driver as long as it has room for the state. Only sizes decide, and results are the
+same wherever they are computed."""
 
 from __future__ import annotations
 
@@ -34,18 +36,20 @@ class Placement:
     bytes: a batch of so many bytes goes to tasks
     tuples: a state of so many tuples goes to tasks
     calm: after so many batches far below both (a quarter), work returns to the driver
+    possible: whether tasks can run at all; asked when they are wanted
     """
 
     bytes: int = 32 << 20
-    tuples: int = 1_000_000
+    tuples: int = 10_000_000
     calm: int = 8
+    possible: Callable[[], bool] = lambda: True
     _calm: int = 0
 
     def in_tasks(self, size: int, held: int, *, now: bool) -> bool:
         """Whether a batch of this size runs in tasks; `now` says whether the one before did."""
         if size >= self.bytes or held >= self.tuples:
             self._calm = 0
-            return True
+            return now or self.possible()
         small = size < self.bytes // 4 and held < self.tuples // 4
         self._calm = self._calm + 1 if small else 0
         return now and self._calm < self.calm

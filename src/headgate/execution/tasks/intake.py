@@ -37,7 +37,7 @@ def read_split(plan: TaskPlan, intake: Intake, split: Split) -> Mapping[Partitio
     rows = _by_label(arrivals.labels, intake.rows)
     kept = np.flatnonzero(rows >= 0)
     seen = TupleBatch(arrivals.stream, arrivals.times[kept], arrivals.labels[kept], {})
-    summary = summed_up(split.number, seen, decoded.tuples, intake.now)
+    summary = replace(summed_up(split.number, seen, decoded.tuples, intake.now), rejected=tuple(decoded.rejected))
     table = entering_table(plan.program, plan.schema_of(arrivals.stream), arrivals, np.arange(len(rows)), rows, kept)
     parts = plan.parts(table, intake.levels)
     if plan.program.stateless:
@@ -98,8 +98,4 @@ def _arriving(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: Sequ
 
 def label_texts(intake: Intake, split: Split) -> set[tuple[str | None, ...]]:
     """The label texts of a split that have no number yet; of a split that cannot be read, none."""
-    unknown: list[tuple[str | None, ...]] = []
-    files = split.files(intake.descriptor)
-    if files is not None:
-        unknown += files.label_texts()
-    return {texts for texts in unknown if texts not in intake.pushdown.labels}
+    return {texts for texts in split.label_texts(intake.descriptor) if texts not in intake.pushdown.labels}

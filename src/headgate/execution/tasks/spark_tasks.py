@@ -31,6 +31,9 @@ U = TypeVar("U")
 MOST_SENT = 8
 """How many plans, and how many tables, workers are told of: there is one for each stage of queries."""
 _LANE = "HEADGATE_LANE"
+_LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""The environment of workers: memory comes in large pages where the system has them. Most of what a batch takes is
+touched for the first time, and each page costs a fault."""
 TRIES = 4
 """How often a job is tried whose workers die. A step changes nothing before the driver takes what it returned."""
 
@@ -117,7 +120,7 @@ class SparkTasks:
         context = self.context
         usual = context.environment
         for lane, part in enumerate(parts):
-            context.environment = {**usual, _LANE: str(lane)}
+            context.environment = {**usual, **_LARGE_PAGES, _LANE: str(lane)}
             try:
                 _ = part._jrdd  # the environment is read when the function is sent
             finally:

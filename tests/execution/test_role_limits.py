@@ -123,6 +123,19 @@ def test_hidden_tuples_count_for_no_limit(hidden: int, tmp_path: Path) -> None:
     assert told(found, "dora")[1] == (HOLDS if hidden else "")
 
 
+def test_tuples_that_wait_for_different_blocks_are_state_together(tmp_path: Path) -> None:
+    text = "SELECT s.a FROM s [NOW], t [NOW] UNION ALL SELECT u.a FROM u [NOW], t [NOW]"
+    found = Bench(tmp_path, stream("s", "a INT"), stream("t", "a INT"), stream("u", "a INT"))
+    found.query("q", text)
+    limit(found, state=8)
+    found.subscribed(eve=("q", ""))
+    found.take("s", *rows(4))
+    found.take("u", *rows(4))
+    assert told(found, "eve") == ([], "")
+    found.take("u", *rows(1))
+    assert told(found, "eve") == ([], WAITS)
+
+
 def test_tuples_that_wait_for_a_stream_that_never_comes_are_state(tmp_path: Path) -> None:
     found = bench(tmp_path, state=50, q="SELECT s.a FROM s [NOW], t [NOW]", other="SELECT a FROM s")
     found.subscribed(eve=("q", ""), dora=("other", ""))

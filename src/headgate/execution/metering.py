@@ -91,7 +91,7 @@ def note_use(view: View, budget: Budget | None) -> None:
         view.scratch.spent = budget.spent
         view.scratch.near |= budget.near()
         _, waiting, held = zip((0, 0, 0), *budget.held.values(), strict=True)
-        view.held = sum(held) + max(waiting)
+        view.held = sum(held) + sum(waiting)  # blocks may wait for different streams
 
 
 def warnings(view: View) -> list[str]:

@@ -308,6 +308,10 @@ class Runner:
                 settled = self._settled(given, place, number)
                 self._pipeline.take(source.name, number, given, clock_of(place, number), settled)
                 self._failures.pop(source.name, None)
+            except ColumnsChanged as error:
+                event("ingress", "the columns of a stream have changed", stream=source.name, batch=number)
+                self._faults[source.name] = error
+                raise
             except Exception as error:
                 failure("ingress", "a batch failed", error, level=WARNING, stream=source.name, batch=number)
                 self._faults[source.name] = error

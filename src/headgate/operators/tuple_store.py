@@ -74,7 +74,7 @@ class TupleStore:
         gone = np.empty(len(slots), np.int64)
         gone = gone[: unheld(slots, self._holders, gone)]
         if len(gone):
-            gone.sort(kind="stable")  # merges runs: several released them, each in order; loops are fast where slots ascend
+            gone.sort(kind="stable")  # merges runs: each was released in order; loops are fast where slots ascend
             self._count(gone, -1)
             self._columns.drop(gone)
             self._pool.give(gone)

@@ -16,8 +16,9 @@ setup: ## make .venv, once, with the pinned requirements
 postgres: ## make sure that the PostgreSQL server binaries are there
 	@bash scripts/ensure-postgres.sh
 
-java: ## make sure that there is a Java runtime for Spark
+java: setup ## make sure that there is a Java runtime for Spark, and an archive of Spark's classes
 	@bash scripts/ensure-java.sh
+	@$(BIN)/python -m headgate.ingress.class_archive
 
 kafka: java ## make sure that Spark's connector to Kafka and a broker for tests are there
 	@bash scripts/ensure-kafka.sh broker

@@ -159,6 +159,7 @@ def spark() -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from headgate.expressions.sql.spark import SETTINGS
+    from headgate.ingress.class_archive import java_options
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]")
@@ -167,7 +168,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": "-Dlog4j2.level=error -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.level=error -XX:TieredStopAtLevel=1 {java_options()}",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",  # a command that ran before may have left its own
     }

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import HeadgateError
 from headgate.expressions.sql.spark import SETTINGS as EXPRESSIONS
+from headgate.ingress.class_archive import java_options
 from headgate.ingress.kafka_jars import connector_settings
 from headgate.ingress.masters import check_answers
 from headgate.ingress.spark_settings import CHOSEN, SparkSettings
@@ -33,8 +34,9 @@ _COMPILED_LATE = (
 """Java compiles with its slow compiler only what runs ten times as often as usual: that compiler took half of the
 processor time of its process, which mostly moves bytes."""
 
+_JAVA = "spark.driver.extraJavaOptions"
 SETTINGS = {
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_QUIET} {_COMPILED_LATE}",
+    _JAVA: f"-Dlog4j2.configurationFile={_QUIET} {_COMPILED_LATE}",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # partitions are neither merged nor split
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -68,9 +70,16 @@ LOCAL = "local[2]"
 """Where Spark runs unless an operator, or `spark-submit`, says otherwise."""
 
 
-def spark_session(home: Path, *, master: str | None = LOCAL, settings: SparkSettings | None = None) -> SparkSession:
+def spark_session(
+    home: Path,
+    *,
+    master: str | None = LOCAL,
+    settings: SparkSettings | None = None,
+    more_java_options: str | None = None,
+) -> SparkSession:
     """The one session of the process; files that Spark writes on its own go below `home`. Under `spark-submit` there is
-    a Java process already, and without `master` it runs where that was told to."""
+    a Java process already, and without `master` it runs where that was told to. `more_java_options` are in place of
+    those that make Java use the archive of classes."""
     submitted = _SUBMITTED in os.environ
     if master is None and not submitted:
         master = LOCAL
@@ -87,9 +96,9 @@ def spark_session(home: Path, *, master: str | None = LOCAL, settings: SparkSett
     builder = SparkSession.builder.appName("headgate")
     if master is not None:
         builder = builder.master(master)
-    own = (
-        EXPRESSIONS | SETTINGS | connector_settings(local=local) | {"spark.sql.warehouse.dir": str(home / "warehouse")}
-    )
+    own = EXPRESSIONS | SETTINGS | connector_settings(local=local)
+    own["spark.sql.warehouse.dir"] = str(home / "warehouse")
+    own[_JAVA] += f" {java_options() if more_java_options is None else more_java_options}"
     chosen = asked.names | (_of_submit() if submitted else frozenset())
     usual = {name: value for name, value in (own | (_LOCAL if local else {})).items() if name not in chosen}
     for key, value in (usual | dict(asked.given)).items():

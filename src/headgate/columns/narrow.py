@@ -14,8 +14,9 @@ import pyarrow as pa
 from headgate.columns.sorting import Bools, Ints
 
 MOST = 255
-_FEW = 24
-"""Up to this many kinds, comparing with each kind takes a fraction of the time that counting takes."""
+_FEW, _MANY_ROWS = 24, 20_000
+"""Up to this many kinds, and for more rows than this, comparing with each kind takes a fraction of the time that
+counting takes."""
 
 
 def narrowed(numbers: Ints, kinds: int) -> Ints:
@@ -86,7 +87,7 @@ def _narrowest(numbers: Ints) -> tuple[str, int, Ints]:
 
 def used(numbers: Ints, kinds: int) -> Bools:
     """For each kind, whether it occurs."""
-    if numbers.dtype == np.uint8 and kinds <= _FEW:
+    if numbers.dtype == np.uint8 and kinds <= _FEW and len(numbers) > _MANY_ROWS:
         return np.array([bool((numbers == kind).any()) for kind in range(kinds)], np.bool_)
     return np.bincount(numbers, minlength=kinds) > 0
 

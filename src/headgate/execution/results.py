@@ -23,9 +23,9 @@ _INSTANT = 7
 
 
 class Numbered(Protocol):
-    """Tuples with numbers."""
+    """Tuples with numbers: of all of them, or of those at some places."""
 
-    def numbers(self, name: str) -> Ints: ...
+    def numbers(self, name: str, places: Ints | None = None) -> Ints: ...
 
 
 def packed(
@@ -45,7 +45,7 @@ def packed(
             sets, numbers = tuple(compress(sets, there)), renumbered(numbers, positions_of(there))
     order: tuple[Ints, ...] = ()
     if stateless:
-        order = (tuples.numbers(ARRIVAL)[emitted.rows[0]],)
+        order = (tuples.numbers(ARRIVAL, emitted.rows[0]),)
     elif not alone:
         order = _order(emitted, tuples, rows=not one_block)
     return BlockResults(block.query, block.number, found.views, emitted.time, emitted.values, numbers, sets, order)

@@ -158,12 +158,16 @@ class ResultBatch:
     @property
     def word(self) -> dict[str, str]:
         """The kind of the notice and its reason; empty if this batch holds results."""
+        if not (
+            self.ended or self.waits or self.suspended or self.changed or self.continues or self.warned or self.qos
+        ):
+            return {}
         names = ("ended", "waits", "suspended", "changed", "continues", "warned", "qos")
         words = ((name, getattr(self, name)) for name in names)
         return {name: text for name, text in words if text}
 
     def to(self, subscribers: tuple[str, ...]) -> ResultBatch:
-        return replace(self, subscribers=subscribers)
+        return self if subscribers == self.subscribers else replace(self, subscribers=subscribers)
 
     def where(self, chosen: Bools) -> ResultBatch:
         """The chosen results, with their labels only: other labels may belong to tuples hidden from the recipients."""

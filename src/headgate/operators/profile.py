@@ -51,6 +51,9 @@ class Step:
         )  # fmt: skip
 
 
+_NOTHING = Step()
+
+
 @dataclass(frozen=True)
 class Counted:
     """What was counted at one moment: for each view what was done before, and what its view groups did since."""
@@ -78,7 +81,7 @@ class Profile:
         self.steps = {name: Step(held=step.held, base=step.base) for name, step in self.steps.items()}
 
     def copy(self) -> dict[str, Step]:
-        return {name: replace(step) for name, step in self.steps.items()}
+        return {name: step.less(_NOTHING) for name, step in self.steps.items()}
 
     @contextmanager
     def running(self, name: str) -> Iterator[Step]:

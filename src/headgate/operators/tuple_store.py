@@ -190,8 +190,10 @@ class VisibleTuples:
         self._visibility = visibility
         self._view = view
 
-    def numbers(self, name: str) -> Ints:
-        return self._store.numbers(name)
+    def numbers(self, name: str, places: Ints | None = None) -> Ints:
+        """As `TupleStore.numbers`, for all slots or for some of them."""
+        found = self._store.numbers(name)
+        return found if places is None else found[places]
 
     def labels(self, slots: Ints) -> LabelSets:
         """Each tuple's own label."""

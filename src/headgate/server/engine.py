@@ -106,8 +106,8 @@ class SparkEngine:
             except _Stopped:
                 return
             except Exception as error:
-                known = {"reason": str(error)} if isinstance(error, HeadgateError) else {}  # others may repeat values
-                failure("server", "the engine failed", error, **known, again=f"{pause:.0f} s")
+                reason = str(error) if isinstance(error, HeadgateError) else "a fault"  # others may repeat values
+                failure("server", "the engine failed", error, reason=reason, again=f"{pause:.0f} s")
             finally:
                 self.is_ready = False
             self._asked.wait(pause)

@@ -21,7 +21,7 @@ from documents import ROOT
 
 import headgate
 from headgate.cli import main
-from headgate.client import Client, Received, aconnect, connect
+from headgate.client import Answer, AsyncClient, Client, Received, aconnect, connect
 from headgate.client.forms import Events
 from headgate.client.profiles import Profiles, ServerProfile
 from headgate.client.trust import seen
@@ -115,21 +115,46 @@ def test_one_may_publish_for_ever(server: Server, monkeypatch: pytest.MonkeyPatc
 
 
 def test_whoever_waits_for_results_is_told_why(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one subscribes before the engine is ready: until somebody has, it does not start."""
     server.run(SCRIPT.replace("hall", "waited"))
     said = list[str]()
     with connected(server, "ned") as ned:
 
         def told(text: str) -> None:
             said.append(text)
-            monkeypatch.setattr(server.engine, "is_ready", True)
+            if said[0] == "subscribed to stream root.waited":
+                monkeypatch.setattr(server.engine, "is_ready", len(said) > 1)
 
         ned.told = told
         monkeypatch.setattr(server.engine, "is_ready", False)
+        monkeypatch.setattr("headgate.client.client.STARTING_SECONDS", 30.0)
         assert list(ned.subscribe("root.waited", follow=False)) == []
     assert said == [
-        "cannot send results yet: the engine is starting; waiting for it",
         "subscribed to stream root.waited",
+        "cannot send results yet: the engine is starting; waiting for it",
     ]
+
+
+def test_the_first_who_subscribes_in_an_event_loop_waits_for_the_engine(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.run(SCRIPT.replace("hall", "awaited"))
+    execute = AsyncClient.execute
+
+    async def subscribe(client: AsyncClient, script: str) -> list[Answer]:
+        done = await execute(client, script)
+        monkeypatch.setattr(server.engine, "is_ready", True)  # as the engine is when somebody has subscribed
+        return done
+
+    async def read() -> list[Received]:
+        certificate = server.home / "tls" / "authority.pem"
+        async with await aconnect(server.address, "ned", PASSWORD, level="U", certificate=certificate) as ned:
+            monkeypatch.setattr(server.engine, "is_ready", False)
+            monkeypatch.setattr(AsyncClient, "execute", subscribe)
+            monkeypatch.setattr("headgate.client.async_client.STARTING_SECONDS", 5.0)
+            return [x async for x in ned.subscribe("root.awaited", follow=False)]
+
+    assert asyncio.run(read()) == []
 
 
 def test_a_client_signs(server: Server) -> None:

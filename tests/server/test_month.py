@@ -22,7 +22,7 @@ from headgate.client import connect
 from headgate.client.trust import given
 from headgate.protocol import JSON_LINES
 from server.serving import served
-from server.test_process import SCRIPT, headgate, serving
+from server.test_process import SCRIPT, headgate, received, serving
 from server.test_results import stream_of
 
 LOG_BYTES = 1 << 20
@@ -107,13 +107,14 @@ def test_a_month_of_a_real_server_stays_flat(tmp_path: Path) -> None:
     (home / "server.toml").write_text(f"log_bytes = {LOG_BYTES}\n")
     (home / "server.toml").chmod(0o600)
     certificate = home / "tls" / "authority.pem"
-    with serving(home, SPARK_DRIVER_MEMORY="384m") as address:  # Java fills what it may have before it cleans up
+    with serving(home, SPARK_DRIVER_MEMORY="512m") as address:  # Java fills what it may have before it cleans up
         words = {x: Path(f"/proc/{x}/cmdline").read_bytes().split(b"\0") for x in processes(os.getpid())}
         (root,) = [process for process, said in words.items() if b"serve" in said]
         with connect(address, "joe", PASSWORD, certificate=certificate) as joe:
             joe.execute(SCRIPT)
-        with connect(address, "ned", PASSWORD, certificate=certificate) as ned:
-            ned.execute("SUBSCRIBE TO joe.fast")
+            joe.publish("joe.pulse", [{"pat": 1, "rate": 130}])
+            with connect(address, "ned", PASSWORD, certificate=certificate) as ned:
+                assert received(ned, 1)[0].values == {"pat": 1, "rate": 130}  # the engine works
         stop, failed = threading.Event(), list[BaseException]()
 
         def send(me: int) -> None:

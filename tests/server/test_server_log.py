@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
 import pyarrow as pa
@@ -19,6 +20,7 @@ from headgate.client import Client, connect
 from headgate.client.trust import given
 from headgate.client.wire import Malformed
 from headgate.errors import HeadgateError
+from headgate.server.engine import SparkEngine
 from server.serving import Server
 from server.test_process import HEADGATE, environment, headgate
 from server.test_results import stream_of
@@ -125,3 +127,28 @@ def test_a_fault_behind_a_websocket_is_logged_without_its_text(
         assert list(until_closed(socket)) == []
     told = caplog.text + "".join(capfd.readouterr())
     assert "a request failed" in told and MARK not in told
+
+
+def test_the_operator_reads_why_the_engine_does_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    engine = SparkEngine(cast(Any, Subscribed()), tmp_path, tuple, master="local[1]", ingress=tmp_path)
+
+    def run() -> None:
+        engine._asked.set()
+        raise HeadgateError("cannot start Spark: Py4JJavaError", hint="its own messages are in `spark.err`")
+
+    engine._run = run  # type: ignore[method-assign]
+    engine._work()
+    (found,) = caplog.records
+    assert (found.levelname, found.getMessage()) == ("ERROR", "the engine failed")
+    assert found.__dict__["headgate_facts"] == {
+        "reason": "cannot start Spark: Py4JJavaError (its own messages are in `spark.err`)",
+        "again": "1 s",
+        "error": "HeadgateError",
+    }
+
+
+class Subscribed:
+    """A Headgate at which somebody has subscribed."""
+
+    def has_subscriptions(self) -> bool:
+        return True

@@ -143,6 +143,12 @@ def test_if_spark_cannot_be_started_one_line_says_so(tmp_path: Path, master: str
     assert str(tmp_path / "home" / "spark.err") in out
 
 
+def test_why_spark_cannot_be_started_is_in_its_log(tmp_path: Path) -> None:
+    out, _ = session(tmp_path / "home", SPARK_DRIVER_MEMORY="300m").communicate(timeout=120)
+    assert out.startswith("cannot start Spark: ")
+    assert "must be at least 471859200" in (tmp_path / "home" / "spark.err").read_text()
+
+
 def java_of(home: Path) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):

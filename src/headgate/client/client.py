@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Rows: TypeAlias = Iterable[Mapping[str, Any]] | pa.Table | pd.DataFrame | pl.DataFrame | DataFrame
     """What can be published: mappings of columns to values, or columns."""
 
-STARTING_SECONDS = 60.0
+STARTING_SECONDS = 300.0
 """How long results are asked for again while the engine starts."""
 
 

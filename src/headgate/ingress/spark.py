@@ -105,7 +105,7 @@ def spark_session(
         builder = builder.config(key, value)
     log = home / "spark.err"  # the Java process writes its errors there, not between the program's lines
     try:
-        with errors_to(log), _nothing_left_behind(), _ctrl_c_kept(), _in_private(), _with_file(asked):
+        with errors_to(log), _nothing_left_behind(), _ctrl_c_kept(), _in_private(), _with_file(asked), _written():
             session = builder.getOrCreate()
         if submitted:  # its Java process began with logs of its own, and logs contain values of tuples
             session.sparkContext.setLogLevel("OFF")
@@ -177,6 +177,16 @@ def _ctrl_c_kept() -> Iterator[None]:
     finally:
         if threading.current_thread() is threading.main_thread() and before is not None:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _written() -> Iterator[None]:
+    """Writes why Spark could not be started to standard error. Nothing was read yet, so it holds no values."""
+    try:
+        yield
+    except Exception as error:
+        os.write(2, f"{error}\n".encode())
+        raise
 
 
 @contextmanager

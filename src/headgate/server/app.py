@@ -375,16 +375,17 @@ class Operations:
         self, token: str, stream: str, rendering: type[Rendering], position: str, begin: str, *, follow: bool
     ) -> Results:
         owner, name = _stream_name(stream)
-        if not self._parts.engine.is_ready:  # the log is not read back yet
-            raise StoreError("cannot send results yet: the engine is starting", hint="try again in some seconds")
 
         def find() -> Connection:
+            """Who has not subscribed is told so first: an engine that nobody has subscribed at does not start."""
             thing = self._headgate.stream(token, name, owner)
             standing = self._dispatcher.subscription(token, thing.id)
             if standing is None:
                 raise Conflict(
                     "cannot send results: you are not subscribed to this stream", hint="run SUBSCRIBE TO first"
                 )
+            if not self._parts.engine.is_ready:  # the log is not read back yet
+                raise StoreError("cannot send results yet: the engine is starting", hint="try again in some seconds")
             start = self._dispatcher.end(standing) if begin == "now" else LogPosition()
             if position:
                 start = self._dispatcher.read_position(position, standing)

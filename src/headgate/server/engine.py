@@ -106,9 +106,8 @@ class SparkEngine:
             except _Stopped:
                 return
             except Exception as error:
-                failure("server", "the engine failed", error)
-                if isinstance(error, HeadgateError):
-                    event("server", "the engine starts again", reason=error.message, seconds=pause)
+                reason = str(error) if isinstance(error, HeadgateError) else "a fault"  # others may repeat values
+                failure("server", "the engine failed", error, reason=reason, again=f"{pause:.0f} s")
             finally:
                 self.is_ready = False
             self._asked.wait(pause)

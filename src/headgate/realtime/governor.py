@@ -87,6 +87,8 @@ class Governor:
         self._quantum = -1
         """When the quantum began that was begun last, since the origin."""
         self._bounds: dict[int, int] = {}
+        self._begun: set[int] = set()
+        """Transactions that run. INVARIANT: they are done before the next quantum begins."""
 
     def declare(self, level: Level, shares: Sequence[Sequence[float]]) -> None:
         """The versions of all queries at a level: for each query the share of the full work that each version takes,
@@ -159,15 +161,19 @@ class Governor:
             del self._bounds[t]
         return over
 
-    def next(self, now: int) -> int | None:
-        """The transaction that may run at this moment; None: nobody until the next quantum."""
+    def next(self, now: int, level: Level | None = None) -> int | None:
+        """The transaction that runs from this moment, of this `level` if one is given; None: nobody until the next
+        quantum. Several may run before the first of them is done."""
         state = self.handler.state
         slot, start, end = self._span(now - self._origin)
         if start != self._quantum:
             return None  # it is over: begin the next first
-        left = end - (now - self._origin)
-        for level in (int(k) for k in state.chains[slot] if k >= 0):
-            if state.queue_count[level] and self._bounds[t := int(state.queue[level, 0])] <= left:
+        left, only = end - (now - self._origin), None if level is None else self.lattice.number(level)
+        for queue in (int(k) for k in state.chains[slot] if k >= 0 and only in (None, int(k))):
+            waiting = (int(t) for t in state.queue[queue, : state.queue_count[queue]] if int(t) not in self._begun)
+            t = next(waiting, None)
+            if t is not None and self._bounds[t] <= left:
+                self._begun.add(t)
                 return t
         return None
 
@@ -181,6 +187,7 @@ class Governor:
         timely = bool(began <= state.transactions[t]["deadline"])
         (commit if timely else miss)(state, began, t)
         del self._bounds[t]
+        self._begun.discard(t)
         return timely
 
 

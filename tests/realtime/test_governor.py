@@ -91,6 +91,19 @@ def test_nothing_begins_that_does_not_fit_into_its_quantum() -> None:
     assert (governor.overruns.count, governor.overruns.longest) == (1, 7)
 
 
+def test_several_pieces_of_one_level_run_before_the_first_is_done() -> None:
+    governor, due = Governor(CHAIN, START), START + 2 * SECOND
+    governor.begins(START)
+    low = [governor.release(START, Level("U"), due + n, PIECE) for n in range(2)]
+    high = governor.release(START, Level("S"), due, PIECE)
+    assert [governor.next(START, Level("U")) for _ in range(3)] == [*low, None]
+    assert governor.next(START) == high
+    for number in (*low, high):
+        assert number is not None
+        assert governor.done(START + 3 * PIECE, number, PIECE)
+    assert governor.next(START) is None
+
+
 def test_work_that_comes_after_its_deadline_is_not_admitted() -> None:
     governor = Governor(CHAIN, START)
     governor.begins(START)

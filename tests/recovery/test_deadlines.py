@@ -16,6 +16,7 @@ from worlds.live import CHAIN, LiveBench
 from headgate.cql.deadlines import FULL, Deadline, Version
 from headgate.labels import Level, parse_label
 from headgate.realtime.settings import OPEN
+from headgate.recovery import live_queries
 from headgate.recovery.deadlines import Governing, PieceDecision
 from headgate.recovery.live_query import LiveQuery
 from headgate.recovery.messages import LEFT_OUT, of_version
@@ -260,10 +261,11 @@ def lines(bench: LiveBench) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("commits", [0, 1, 2])
+@pytest.mark.parametrize(("commits", "together"), [(0, 0), (1, 0), (2, 0), (0, live_queries.TOGETHER)])
 def test_after_a_crash_what_was_decided_is_done_as_it_was_decided(
-    tmp_path: Path, commits: int, committed: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commits: int, together: int, committed: bool
 ) -> None:
+    monkeypatch.setattr(live_queries, "TOGETHER", together)  # of 0: each piece by itself
     first, rng = one(tmp_path, WINDOWED), np.random.default_rng(5)
     first.storage = None
     first.begin(first.files())
@@ -288,8 +290,9 @@ def test_after_a_crash_what_was_decided_is_done_as_it_was_decided(
     (live,) = second.deadlines.queries.values()
     second.end()
     done = [x for x in first.deadlines.decisions if x.word == "done"]
-    lost = decided[len(done) : len(done) + 1] if committed else []  # done and committed, and not noted any more
     again = [x for x in second.deadlines.decisions if x.word == "late"]
+    lost = decided[len(done) : len(decided) - len(again)] if committed else []  # committed, and not noted any more
+    assert len(lost) == committed if not together else not committed or len(lost) > 1
     pieces = [replace(x, time=0, word="done") for x in (*done, *lost, *again)]
     if commits or committed:
         assert pieces == [replace(x, time=0, word="done") for x in decided]

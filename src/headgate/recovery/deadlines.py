@@ -235,7 +235,7 @@ class Deadlines:
         live.changed = True
         for first in range(0, max(1, count), step):
             piece = WorkPiece(waiting, first, min(count, first + step), version, deadline)
-            kept = round(share * (piece.stop - first))
+            kept = int(live.kept(piece).sum())  # a sample may be larger than its share
             estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
             self.offered[live.key] += live.costs.estimate(piece.stop - first)
             number = governor.release(start, live.level, deadline, estimate, version, bound)

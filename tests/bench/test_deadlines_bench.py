@@ -14,8 +14,7 @@ from headgate.realtime.settings import STRICT
 @pytest.mark.long
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_the_bench_counts_what_each_level_was_admitted(clock: str) -> None:
-    measure = CLOCKS[clock]
-    outcome = Outcome(clock, STRICT, measure(STRICT, capacity(measure, 5) / 10, 6))
+    outcome = Outcome(clock, STRICT, CLOCKS[clock](STRICT, capacity(5) / 10, 6))
     rows = [outcome.row(k) for k in range(len(LEVELS))]
     assert [row["level"] for row in rows] == list(LEVELS)
     assert all(0 < int(str(row["admitted"])) <= int(str(row["submitted"])) for row in rows)

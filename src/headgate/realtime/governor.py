@@ -36,6 +36,9 @@ MOST_RESERVED = 0.5
 START = 15.0
 """The limit on the sum of estimates that controllers start with, in percent: estimates are measured, so it may be more
 than one transaction."""
+LEAST_SUM = -10.0
+"""The least sum of errors of a controller. While nobody misses, a sum grows by 1 in each control period; a disturbance of
+the machine makes half of a period's work late, and would hold a level back for minutes after it has passed."""
 KEPT_SAMPLES = 720
 """An hour of control periods."""
 
@@ -63,7 +66,7 @@ def live_settings(lattice: Lattice) -> Settings:
     reserve = min(settings.strict.reserve, MOST_RESERVED / max(1, upper))
     return replace(
         settings,
-        control=replace(settings.control, quality_floor=0.0, start=START),
+        control=replace(settings.control, quality_floor=0.0, start=START, least_sum=LEAST_SUM),
         strict=replace(settings.strict, reserve=reserve, cycle_ms=CYCLE_MS),
     )
 

@@ -37,8 +37,8 @@ START = 15.0
 """The limit on the sum of estimates that controllers start with, in percent: estimates are measured, so it may be more
 than one transaction."""
 LEAST_SUM = -10.0
-"""The least sum of errors of a controller. While nobody misses, a sum grows by 1 in each control period; a disturbance of
-the machine makes half of a period's work late, and would hold a level back for minutes after it has passed."""
+"""The least sum of errors of a controller. While nobody misses, a sum grows by 1 in each control period; a disturbance
+of the machine makes half of a period's work late, and would hold a level back for minutes after it has passed."""
 KEPT_SAMPLES = 720
 """An hour of control periods."""
 

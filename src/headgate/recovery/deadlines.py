@@ -235,7 +235,9 @@ class Deadlines:
         live.changed = True
         for first in range(0, max(1, count), step):
             piece = WorkPiece(waiting, first, min(count, first + step), version, deadline)
-            kept = int(live.kept(piece).sum())  # a sample may be larger than its share
+            kept = piece.stop - first
+            if share < 1:  # a sample may be larger than its share
+                kept = int((live.draws(waiting.number, first, piece.stop) < share).sum())
             estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
             self.offered[live.key] += live.costs.estimate(piece.stop - first)
             number = governor.release(start, live.level, deadline, estimate, version, bound)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from headgate.labels.levels import Level, LevelOrder
-from headgate.realtime.governor import PIECE, QUANTUM, Governor, lattice_of, live_settings
+from headgate.realtime.control import Controller
+from headgate.realtime.governor import LEAST_SUM, PIECE, QUANTUM, Governor, lattice_of, live_settings
 from headgate.realtime.lattice import SECOND
 from headgate.realtime.settings import OPEN, STRICT, Approach
 
@@ -78,6 +80,20 @@ def test_turns_of_levels_are_constants_of_the_declared_order() -> None:
     assert live_settings(lattice_of(CHAIN)).strict.reserve == 0.15
 
 
+def test_a_level_recovers_from_a_disturbance_within_80_seconds() -> None:
+    """A controller that saw a period in which all was late asks for more again as soon as its sum has grown back."""
+    settings = live_settings(lattice_of(CHAIN)).control
+
+    def recovery(least: float) -> int:
+        controller = Controller([0], replace(settings, least_sum=least, set_point=1.0))
+        for _ in range(2):
+            controller.sample({0: 45.0}, 50.0)
+        return next(n for n in range(1000) if controller.sample({0: 0.0}, 50.0).change > 0)
+
+    assert 5 * recovery(LEAST_SUM) <= 80
+    assert 5 * recovery(-math.inf) > 300
+
+
 def test_nothing_begins_that_does_not_fit_into_its_quantum() -> None:
     governor = Governor(CHAIN, START)
     assert governor.begins(START) == START
@@ -89,6 +105,19 @@ def test_nothing_begins_that_does_not_fit_into_its_quantum() -> None:
     assert governor.next_quantum(START + 1) == START + QUANTUM
     assert governor.done(START + QUANTUM + 7, number, PIECE + 7)
     assert (governor.overruns.count, governor.overruns.longest) == (1, 7)
+
+
+def test_several_pieces_of_one_level_run_before_the_first_is_done() -> None:
+    governor, due = Governor(CHAIN, START), START + 2 * SECOND
+    governor.begins(START)
+    low = [governor.release(START, Level("U"), due + n, PIECE) for n in range(2)]
+    high = governor.release(START, Level("S"), due, PIECE)
+    assert [governor.next(START, Level("U")) for _ in range(3)] == [*low, None]
+    assert governor.next(START) == high
+    for number in (*low, high):
+        assert number is not None
+        assert governor.done(START + 3 * PIECE, number, PIECE)
+    assert governor.next(START) is None
 
 
 def test_work_that_comes_after_its_deadline_is_not_admitted() -> None:

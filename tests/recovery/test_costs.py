@@ -29,5 +29,13 @@ def test_a_first_piece_that_loads_code_and_a_hiccup_do_not_make_pieces_tiny() ->
     assert costs.tuples_in(PIECE, LONGEST // 2) > 400
 
 
+def test_pieces_share_a_commit_and_the_last_of_them_needs_time_for_all_of_it() -> None:
+    costs = Costs()
+    for n in range(60):
+        costs.measured((120, 130, 140)[n % 3], 10 * MILLISECOND, 15 * MILLISECOND, pieces=5)
+    assert abs(costs.estimate(130) / (13 * MILLISECOND) - 1) < 0.05
+    assert abs(costs.bound(130) / (1.05 * 25 * MILLISECOND) - 1) < 0.1
+
+
 def test_the_governor_warms_up() -> None:
     warm()

@@ -8,6 +8,7 @@ is called once per period.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,8 +26,8 @@ class Pi:
         """What the controller asks for; its sum is not changed yet."""
         return self.gains.kp * error + self.gains.ki * (self.total + error)
 
-    def integrate(self, error: float) -> None:
-        self.total += error
+    def integrate(self, error: float, least: float = -math.inf) -> None:
+        self.total = max(least, self.total + error)
 
 
 class Threshold:
@@ -92,13 +93,13 @@ class Controller:
     def _integrate(self, signal: Signal, errors: Mapping[int, float], shortfall: float) -> None:
         """Only who is in control accumulates (anti-windup, 3.2.6)."""
         if not signal.misses_in_control:
-            self.of_utilisation.integrate(shortfall)
+            self.of_utilisation.integrate(shortfall, self.settings.least_sum)
             return
         in_control = [k for k, change in signal.by_level.items() if change < 0]
         if not in_control:
             in_control = [min(signal.by_level, key=lambda k: signal.by_level[k])]
         for k in in_control:
-            self.of_misses[k].integrate(errors[k])
+            self.of_misses[k].integrate(errors[k], self.settings.least_sum)
 
 
 def _gains(settings: Control, level: int) -> Gains:

@@ -36,6 +36,9 @@ MOST_RESERVED = 0.5
 START = 15.0
 """The limit on the sum of estimates that controllers start with, in percent: estimates are measured, so it may be more
 than one transaction."""
+LEAST_SUM = -10.0
+"""The least sum of errors of a controller. While nobody misses, a sum grows by 1 in each control period; a disturbance
+of the machine makes half of a period's work late, and would hold a level back for minutes after it has passed."""
 KEPT_SAMPLES = 720
 """An hour of control periods."""
 
@@ -63,7 +66,7 @@ def live_settings(lattice: Lattice) -> Settings:
     reserve = min(settings.strict.reserve, MOST_RESERVED / max(1, upper))
     return replace(
         settings,
-        control=replace(settings.control, quality_floor=0.0, start=START),
+        control=replace(settings.control, quality_floor=0.0, start=START, least_sum=LEAST_SUM),
         strict=replace(settings.strict, reserve=reserve, cycle_ms=CYCLE_MS),
     )
 
@@ -87,6 +90,8 @@ class Governor:
         self._quantum = -1
         """When the quantum began that was begun last, since the origin."""
         self._bounds: dict[int, int] = {}
+        self._begun: set[int] = set()
+        """Transactions that run. INVARIANT: they are done before the next quantum begins."""
 
     def declare(self, level: Level, shares: Sequence[Sequence[float]]) -> None:
         """The versions of all queries at a level: for each query the share of the full work that each version takes,
@@ -159,15 +164,19 @@ class Governor:
             del self._bounds[t]
         return over
 
-    def next(self, now: int) -> int | None:
-        """The transaction that may run at this moment; None: nobody until the next quantum."""
+    def next(self, now: int, level: Level | None = None) -> int | None:
+        """The transaction that runs from this moment, of this `level` if one is given; None: nobody until the next
+        quantum. Several may run before the first of them is done."""
         state = self.handler.state
         slot, start, end = self._span(now - self._origin)
         if start != self._quantum:
             return None  # it is over: begin the next first
-        left = end - (now - self._origin)
-        for level in (int(k) for k in state.chains[slot] if k >= 0):
-            if state.queue_count[level] and self._bounds[t := int(state.queue[level, 0])] <= left:
+        left, only = end - (now - self._origin), None if level is None else self.lattice.number(level)
+        for queue in (int(k) for k in state.chains[slot] if k >= 0 and only in (None, int(k))):
+            waiting = (int(t) for t in state.queue[queue, : state.queue_count[queue]] if int(t) not in self._begun)
+            t = next(waiting, None)
+            if t is not None and self._bounds[t] <= left:
+                self._begun.add(t)
                 return t
         return None
 
@@ -181,6 +190,7 @@ class Governor:
         timely = bool(began <= state.transactions[t]["deadline"])
         (commit if timely else miss)(state, began, t)
         del self._bounds[t]
+        self._begun.discard(t)
         return timely
 
 

@@ -6,6 +6,7 @@ are the one set of settings behind every reproduced number, and `headgate bench 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -79,6 +80,8 @@ class Control:
     """Open: the limit does not fall below this, about the estimate of one transaction."""
     quality_floor: float = 0.5
     """Open: the least share of transactions at full QoS (the lowest value in the paper's Table 1)."""
+    least_sum: float = -math.inf
+    """Open: the sum of errors of a controller does not fall below this."""
     hold_when_saturated: bool = True
     """Open: integrators stand still while the actuators are at the top of their range and more is asked for."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,16 @@ class PieceDecision:
     start: int
     stop: int
     version: int
+
+
+@dataclass(frozen=True)
+class DonePiece:
+    """A piece that was computed; `spent` is how many nanoseconds that took."""
+
+    number: int
+    live: LiveQuery
+    piece: WorkPiece
+    spent: int
 
 
 class Deadlines:
@@ -225,7 +235,9 @@ class Deadlines:
         live.changed = True
         for first in range(0, max(1, count), step):
             piece = WorkPiece(waiting, first, min(count, first + step), version, deadline)
-            kept = round(share * (piece.stop - first))
+            kept = piece.stop - first
+            if share < 1:  # a sample may be larger than its share
+                kept = int((live.draws(waiting.number, first, piece.stop) < share).sum())
             estimate, bound = live.costs.estimate(kept), live.costs.bound(kept)
             self.offered[live.key] += live.costs.estimate(piece.stop - first)
             number = governor.release(start, live.level, deadline, estimate, version, bound)
@@ -236,10 +248,10 @@ class Deadlines:
                 live.decided[number] = piece
                 self._running[number] = live.key
 
-    def next(self, now: int) -> tuple[int, LiveQuery, WorkPiece] | None:
-        """The work that may be done at this moment."""
+    def next(self, now: int, level: Level | None = None) -> tuple[int, LiveQuery, WorkPiece] | None:
+        """The work that may be done at this moment, of this `level` if one is given."""
         governor = self.governor
-        while governor is not None and (number := governor.next(now)) is not None:
+        while governor is not None and (number := governor.next(now, level)) is not None:
             if (found := self._taken(number)) is not None:
                 return number, *found
             governor.done(now, number, 0)
@@ -251,12 +263,13 @@ class Deadlines:
         piece = None if live is None else live.decided.pop(number, None)
         return None if live is None or piece is None else (live, piece)
 
-    def done(self, now: int, number: int, live: LiveQuery, piece: WorkPiece, spent: int, commit: int) -> None:
-        """A piece is done, and took so many nanoseconds, of which the `commit` took these."""
+    def done(self, now: int, run: Sequence[DonePiece], commit: int) -> None:
+        """Pieces are done that were committed together, which took so many nanoseconds beside their work."""
         assert self.governor is not None  # noqa: S101
-        live.costs.measured(int(live.kept(piece).sum()), spent, commit)
-        timely = self.governor.done(now, number, spent)
-        self._note(now, live, "done" if timely else "late", piece)
+        for x in run:
+            x.live.costs.measured(int(x.live.kept(x.piece).sum()), x.spent, commit, len(run))
+            timely = self.governor.done(now, x.number, x.spent + commit // len(run))
+            self._note(now, x.live, "done" if timely else "late", x.piece)
 
     def recall(self) -> None:
         """What was admitted is to be done before anything else, whenever that is."""

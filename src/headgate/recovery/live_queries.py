@@ -18,7 +18,7 @@ from headgate.model.results import ResultBatch
 from headgate.model.tuples import TupleBatch
 from headgate.recovery.counts import RunCounts
 from headgate.recovery.dead_letters import DeadLetters
-from headgate.recovery.deadlines import Deadlines
+from headgate.recovery.deadlines import Deadlines, DonePiece
 from headgate.recovery.live_query import LiveQuery, WorkPiece
 from headgate.recovery.live_state import LiveStates
 from headgate.recovery.messages import NO_TABLE
@@ -28,6 +28,9 @@ from headgate.recovery.state import Saved, StateFolder
 Done = TypeVar("Done")
 Finish = Callable[[list[ResultBatch]], None]
 """Commits and delivers results."""
+TOGETHER = 100_000_000
+"""After so many nanoseconds of work it is committed: a commit takes as long as a piece, and results wait for it. Tuples
+that come wait for it too."""
 
 
 class LiveQueries:
@@ -90,8 +93,8 @@ class LiveQueries:
     # Work -------------------------------------------------------------------------------------------------------------
 
     def work(self, finish: Finish) -> float | None:
-        """Does the next piece of work, if its time has come; returns when to call again, by the clock. None: there are
-        no such queries."""
+        """Does the next pieces of work of one level, if their time has come, and commits them together; returns when to
+        call again, by the clock. None: there are no such queries."""
         self.catch_up(finish)
         governor = self.deadlines.governor
         if governor is None or not self.deadlines.queries:
@@ -101,12 +104,17 @@ class LiveQueries:
         found = self.deadlines.next(now)
         if found is None:
             return governor.next_quantum(now) / 1e9
-        number, live, piece = found
-        begun = self._tick()  # what was decided before is not part of the work
-        results, computed = self._run(live, piece), self._tick()
+        run, results, level = list[DonePiece](), list[ResultBatch](), found[1].level
+        begun = now = self._tick()  # what was decided before is not part of the work
+        while found is not None:
+            number, live, piece = found
+            results += self._run(live, piece)
+            before, now = now, self._tick()
+            run.append(DonePiece(number, live, piece, now - before))
+            found = self.deadlines.next(now, level) if now - begun < TOGETHER else None
         finish(results)
         done = self._tick()
-        self.deadlines.done(done, number, live, piece, done - begun, done - computed)
+        self.deadlines.done(done, run, done - now)
         self._counts.due = self.deadlines.status()
         return done / 1e9
 

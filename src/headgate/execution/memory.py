@@ -1,4 +1,5 @@
-"""Keep freed memory in the process, so that the next batch reuses it.
+"""Memory of a process that runs for months: what it frees it keeps, so that the next batch reuses it, and garbage is
+collected rarely, by the clock.
 
 By default the C library returns large blocks to the system as soon as they are free. Batches are much alike: the next
 one asks for as much again, and the system clears every page before it hands it over, which took half of the operators'
@@ -9,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import time
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -23,6 +26,28 @@ def collect_rarely() -> None:
     """Run the garbage collector less often. Labels are many small objects without cycles; searching them for cycles
     took as long as reading them."""
     gc.set_threshold(*_FEW_COLLECTIONS)
+
+
+class GarbageCollector:
+    """Collects all garbage once a minute. Spark's gateway leaves objects that refer to each other with every batch; by
+    the number of objects alone (`collect_rarely`) they would be collected after months.
+
+    What there is at first, mostly modules, stays and is not searched again: a collection takes milliseconds."""
+
+    def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._last: float | None = None
+
+    def look(self) -> None:
+        """Collect if it is time."""
+        now = self._clock()
+        if self._last is not None and now - self._last < self._seconds:
+            return
+        gc.collect()
+        if self._last is None:
+            gc.freeze()
+        self._last = now
 
 
 def keep_freed() -> bool:

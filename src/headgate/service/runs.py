@@ -21,7 +21,7 @@ from headgate.clock import Clock, SystemClock
 from headgate.egress.sinks import Sink
 from headgate.errors import HeadgateError, SourceError
 from headgate.execution.executors import Executor, LocalExecutor
-from headgate.execution.memory import collect_rarely, keep_freed
+from headgate.execution.memory import GarbageCollector, collect_rarely, keep_freed
 from headgate.execution.partition_groups import partition_groups
 from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
 from headgate.execution.tasks.executor import TaskExecutor
@@ -225,6 +225,7 @@ class Processing:
         again."""
         if self._timekeeper is not None:
             self._timekeeper.start()
+        garbage = GarbageCollector()
         while True:
             self._runner.read(self._sources())
             self._runner.wait(OFTEN)
@@ -235,6 +236,7 @@ class Processing:
                 self._looked = time.monotonic()
             self._pipeline.settle()
             self._pipeline.pass_time(self._runner.idle())
+            garbage.look()
 
     def _tell_who_waits(self) -> None:
         """Sends one notice each time a stream cannot be read any further, and one when it can be read again."""

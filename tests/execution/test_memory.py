@@ -32,13 +32,13 @@ class Gateway:
 def test_objects_that_refer_to_each_other_are_collected_once_a_minute() -> None:
     now = [0.0]
     garbage = GarbageCollector(60, lambda: now[0])
-    garbage.look()
+    garbage.collect_if_due()
     left = weakref.ref(Gateway())
     gc.collect(1)  # older now: only a full collection finds it
     second = weakref.ref(Gateway())
     now[0] = 59.0
-    garbage.look()
+    garbage.collect_if_due()
     assert second() is not None
     now[0] = 60.0
-    garbage.look()
+    garbage.collect_if_due()
     assert left() is None and second() is None

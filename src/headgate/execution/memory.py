@@ -39,8 +39,8 @@ class GarbageCollector:
         self._clock = clock
         self._last: float | None = None
 
-    def look(self) -> None:
-        """Collect if it is time."""
+    def collect_if_due(self) -> None:
+        """Collect, if the last collection was long ago."""
         now = self._clock()
         if self._last is not None and now - self._last < self._seconds:
             return

@@ -236,7 +236,7 @@ class Processing:
                 self._looked = time.monotonic()
             self._pipeline.settle()
             self._pipeline.pass_time(self._runner.idle())
-            garbage.look()
+            garbage.collect_if_due()
 
     def _tell_who_waits(self) -> None:
         """Sends one notice each time a stream cannot be read any further, and one when it can be read again."""

@@ -31,6 +31,7 @@ def test_the_clock_of_the_processor_shows_what_this_process_computes_and_what_is
     assert first + 100 <= clock.now() <= first + 100 + time.process_time() - computed
 
 
+@pytest.mark.long  # how long a piece takes depends on the machine
 def test_with_little_load_no_level_misses_by_the_clock_of_the_processor() -> None:
     run = by_processor(STRICT, 100.0, 6)
     assert sum(int(x.tardy.sum()) for x in run.samples) == 0

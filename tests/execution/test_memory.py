@@ -18,7 +18,6 @@ def seldom() -> Iterator[None]:
     collect_rarely()
     yield
     gc.set_threshold(*before)
-    gc.unfreeze()
 
 
 class Gateway:
@@ -31,14 +30,16 @@ class Gateway:
 @pytest.mark.usefixtures("seldom")
 def test_objects_that_refer_to_each_other_are_collected_once_a_minute() -> None:
     now = [0.0]
-    garbage = GarbageCollector(60, lambda: now[0])
-    garbage.collect_if_due()
-    left = weakref.ref(Gateway())
-    gc.collect(1)  # older now: only a full collection finds it
-    second = weakref.ref(Gateway())
-    now[0] = 59.0
-    garbage.collect_if_due()
-    assert second() is not None
-    now[0] = 60.0
-    garbage.collect_if_due()
-    assert left() is None and second() is None
+    with GarbageCollector(60, lambda: now[0]) as garbage:
+        garbage.collect_if_due()
+        assert gc.get_freeze_count() > 0
+        left = weakref.ref(Gateway())
+        gc.collect(1)  # older now: only a full collection finds it
+        second = weakref.ref(Gateway())
+        now[0] = 59.0
+        garbage.collect_if_due()
+        assert second() is not None
+        now[0] = 60.0
+        garbage.collect_if_due()
+        assert left() is None and second() is None
+    assert gc.get_freeze_count() == 0  # libraries clean up at the end of the process

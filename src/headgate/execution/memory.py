@@ -32,12 +32,19 @@ class GarbageCollector:
     """Collects all garbage once a minute. Spark's gateway leaves objects that refer to each other with every batch; by
     the number of objects alone (`collect_rarely`) they would be collected after months.
 
-    What there is at first, mostly modules, stays and is not searched again: a collection takes milliseconds."""
+    What there is at first, mostly modules, stays and is not searched again, so that a collection takes milliseconds;
+    at the end all of it counts again, as it must when a process ends."""
 
     def __init__(self, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
         self._last: float | None = None
+
+    def __enter__(self) -> GarbageCollector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.unfreeze()
 
     def collect_if_due(self) -> None:
         """Collect, if the last collection was long ago."""

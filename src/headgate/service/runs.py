@@ -225,18 +225,18 @@ class Processing:
         again."""
         if self._timekeeper is not None:
             self._timekeeper.start()
-        garbage = GarbageCollector()
-        while True:
-            self._runner.read(self._sources())
-            self._runner.wait(OFTEN)
-            watch()  # a signal may have ended Spark too: then the sources are not to blame
-            self._tell_who_waits()
-            if time.monotonic() - self._looked > SELDOM:
-                self._tell_what_changed()
-                self._looked = time.monotonic()
-            self._pipeline.settle()
-            self._pipeline.pass_time(self._runner.idle())
-            garbage.collect_if_due()
+        with GarbageCollector() as garbage:
+            while True:
+                self._runner.read(self._sources())
+                self._runner.wait(OFTEN)
+                watch()  # a signal may have ended Spark too: then the sources are not to blame
+                self._tell_who_waits()
+                if time.monotonic() - self._looked > SELDOM:
+                    self._tell_what_changed()
+                    self._looked = time.monotonic()
+                self._pipeline.settle()
+                self._pipeline.pass_time(self._runner.idle())
+                garbage.collect_if_due()
 
     def _tell_who_waits(self) -> None:
         """Sends one notice each time a stream cannot be read any further, and one when it can be read again."""

@@ -27,7 +27,7 @@ demo: setup java ## show Headgate at work
 	@$(BIN)/headgate demo
 
 test: setup postgres java ## run the tests, those on PostgreSQL included
-	@$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: setup postgres java kafka ## run the long suites
 	@$(BIN)/python -m pytest -m long $(ARGS)

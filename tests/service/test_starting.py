@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,20 @@ def test_streams_started_beside_one_that_fails_are_stopped(starting: Any) -> Non
     assert first.stopped and last.stopped
 
 
+@pytest.fixture
+def usual_ctrl_c() -> Iterator[None]:
+    """Python's own handler: Spark, or a command that another test ran, may have put theirs in its place."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("usual_ctrl_c")
 def test_a_stream_that_is_starting_during_an_interrupt_is_stopped(starting: Any) -> None:
     first, second = Query(), Query()
 
     def interrupting() -> Query:
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return second
 
     runner, read = starting(a=lambda: first, b=interrupting)

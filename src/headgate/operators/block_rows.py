@@ -37,14 +37,16 @@ _NO_SIGNS = np.empty(0, np.int8)
 
 @dataclass(frozen=True)
 class Finals:
-    """The tuples of a view group that become final with a batch, in order, by their slots in the store; `first` is the
-    position of the first of them, `since` and `until` are the bounds of the times that become final."""
+    """The tuples of a view group that become final with a piece of a batch, in order, by their slots in the store;
+    `first` is the position of the first of them, `since` and `until` are the bounds of the times that become final.
+    `waiting` says how many tuples wait after the batch; only the last piece of a batch has it."""
 
     tuples: Ints
     times: Ints
     first: int
     since: int
     until: int
+    waiting: int | None = None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,22 @@ def label_sets(labels: Ints) -> LabelSets:
     return LabelSets(narrowed(numbers, len(kinds)), tuple(frozenset({kind}) for kind in kinds.tolist()))
 
 
+def one_after_another(parts: Sequence[LabelSets]) -> LabelSets:
+    """The label sets of the rows of several parts."""
+    known: dict[frozenset[int], int] = {}
+    others = [[known.setdefault(members, len(known)) for members in part.sets] for part in parts]
+    numbers = [
+        narrowed(part.numbers, len(known)) if own == list(range(len(own))) else _given(part.numbers, own, len(known))
+        for part, own in zip(parts, others, strict=True)
+    ]
+    return LabelSets(np.concatenate(numbers), tuple(known))
+
+
+def _given(numbers: Ints, others: Sequence[int], kinds: int) -> Ints:
+    """Replaces number n by `others[n]`, in the narrowest type for so many kinds."""
+    return renumbered(narrowed(numbers, kinds), others) if kinds <= MOST else np.array(others, np.int64)[numbers]
+
+
 def side_by_side(sides: Sequence[LabelSets]) -> LabelSets:
     """The label sets of rows that combine one row of each side."""
     return reduce(_both, sides)

@@ -25,6 +25,7 @@ from headgate.operators.folding import Folded, Folding, foldable, part_of
 from headgate.operators.group_labels import LabelKinds
 from headgate.operators.grouping import Grouping
 from headgate.operators.inputs import Inputs
+from headgate.operators.pieces import joined, pieces
 from headgate.operators.previous_instant import name_of, previous_rows
 from headgate.operators.profile import Profile
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, Block
@@ -242,12 +243,20 @@ class Operators:
         self, finals: Ints, since: int, until: int, waiting: int, visibility: Visibility, views: Sequence[int]
     ) -> list[BlockEmitted]:
         """Tuples become final, in order; returns the results of all blocks for these views."""
+        found, times = list[list[BlockEmitted]](), self._store.numbers(TIME)[finals]
+        for piece, end in pieces(times, until):
+            last = piece.stop == len(finals)
+            batch = Finals(finals[piece], times[piece], self._position, since, end, waiting if last else None)
+            found.append(self._advance_piece(batch, visibility, views))
+            since = end
+        return joined(found)
+
+    def _advance_piece(self, batch: Finals, visibility: Visibility, views: Sequence[int]) -> list[BlockEmitted]:
         reader, looking = self._reader(visibility, views[0], self.profile), _looking(visibility, views)
-        found = self._enter(finals, reader, visibility, looking)
-        batch = Finals(finals, self._store.numbers(TIME)[finals], self._position, since, until)
-        self._position += len(finals)
+        found = self._enter(batch.tuples, reader, visibility, looking)
+        self._position += len(batch.tuples)
         for rows, blocks in self._together(looking).items():
-            found += self._block_results(rows, blocks, batch, waiting, reader, visibility)
+            found += self._block_results(rows, blocks, batch, reader, visibility)
         self._trim()
         return found
 
@@ -289,7 +298,6 @@ class Operators:
         key: tuple[str, bool],
         blocks: Mapping[Block, list[int]],
         batch: Finals,
-        waiting: int,
         reader: Reader,
         visibility: Visibility,
     ) -> Iterable[BlockEmitted]:
@@ -297,7 +305,7 @@ class Operators:
         evaluation = Evaluation(blocks, self._shapes, failed, visibility, reader)
         changes = None
         if rows is not None:
-            changes = evaluation.shared(blocks, lambda: self._advanced(rows, batch, waiting, reader))
+            changes = evaluation.shared(blocks, lambda: self._advanced(rows, batch, reader))
         if rows is not None and changes is not None:
             for name, grouping in self._groupings_of(key).items():
                 evaluation.group(name, grouping, changes, bool(rows.slide))
@@ -311,9 +319,10 @@ class Operators:
             for window in rows.windows:  # now, since what leaves does so before the next batch, whichever that is
                 self.profile.steps[window.step].held = window.held
 
-    def _advanced(self, rows: BlockRows, batch: Finals, waiting: int, reader: Reader) -> Changes:
+    def _advanced(self, rows: BlockRows, batch: Finals, reader: Reader) -> Changes:
         changes = rows.advance(batch, reader)
-        hold((rows.node.key, rows.kept), rows.stored, waiting, rows.held)
+        if batch.waiting is not None:
+            hold((rows.node.key, rows.kept), rows.stored, batch.waiting, rows.held)
         return changes
 
     def changes(self, block: Block, finals: Ints, visibility: Visibility, view: int) -> tuple[Ints, ...]:

@@ -237,7 +237,7 @@ class BlockRows:
         if len(instants):
             self.last = int(instants.time[-1])
         if not self.kept:
-            self.top.leaving(instants)
+            self.top.left(instants)
             return Changes(_NONE, _NO_SIGNS, _NONE, instants, _NONE, _NONE, _NONE)
         entering, enters = self.top.entering(instants)
         leaving, leaves = self.top.leaving(instants)

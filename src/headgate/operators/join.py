@@ -301,18 +301,22 @@ class JoinSet:
         return rows, instants.enter(self.came[rows])
 
     def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        rows = self.left(instants)
+        steps = instants.leave(self.until[rows], self.gone[rows])
+        order = np.argsort(steps, kind="stable")
+        return rows[order], steps[order]
+
+    def left(self, instants: Instants) -> Ints:
         found = []
         for x, chains, lists in zip(self.inputs, self._chains, self._lists, strict=True):
-            parts, _ = x.leaving(instants)
+            parts = x.left(instants)
             if not x.fifo and len(parts):
                 unlink(parts, chains.head, chains.links, chains.behind)
             if self._kept and len(parts):
                 lists.grow(x.capacity, self.capacity)
                 found.append(self._made_of(parts, lists))
-        rows = self._left = np.concatenate(found) if found else _NONE
-        steps = instants.leave(self.until[rows], self.gone[rows])
-        order = np.argsort(steps, kind="stable")
-        return rows[order], steps[order]
+        self._left = np.concatenate(found) if found else _NONE
+        return self._left
 
     def release(self) -> None:
         rows = self._left

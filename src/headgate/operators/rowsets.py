@@ -114,6 +114,10 @@ class RowSet(Protocol):
         """The rows that leave with these instants, and with which, in the order in which they leave."""
         ...
 
+    def left(self, instants: Instants) -> Ints:
+        """As `leaving`, where nobody asks with which instants rows leave."""
+        ...
+
     def release(self) -> None:
         """Forget the rows that have left; their slots may be taken again."""
         ...
@@ -258,31 +262,48 @@ class WindowSet:
         return rows, instants.enter(self.sequence.positions[rows])
 
     def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        rows = self._over(instants)
+        steps = self._leave(instants, rows)
+        passes = self._passed(rows)
+        return (rows, steps) if passes is None else (rows[passes], steps[passes])
+
+    def left(self, instants: Instants) -> Ints:
+        rows = self._over(instants)
+        self._drop(rows)
+        passes = self._passed(rows)
+        return rows if passes is None else rows[passes]
+
+    def _over(self, instants: Instants) -> Ints:
+        """The first rows, which the window no longer holds at the last of these instants."""
         sequence, end = self.sequence, self.first
         if not len(instants):
-            return _NONE, _NONE
+            return _NONE
         came = sequence.number_at(int(instants.passed[-1]))
         if self._span < NEVER:
             end += sequence.over(end, came, self._span, int(instants.time[-1]))
         if self._most < NEVER:
             end = max(end, self._displaced_before, min(self.kept, came - self._most))
-        rows = sequence.order(self.first, end)
-        steps = self._leave(instants, rows)
-        self.first = end
-        self.kept = max(self.kept, end)
-        if self._conditions:
-            passes = self._passes[rows]
-            return rows[passes], steps[passes]
-        return rows, steps
+        return sequence.order(self.first, end)
+
+    def _drop(self, rows: Ints) -> None:
+        """Hold these rows, the first ones, no longer."""
+        self.first += len(rows)
+        self.kept = max(self.kept, self.first)
+
+    def _passed(self, rows: Ints) -> Bools | None:
+        """Which rows meet the conditions after the window; None: all."""
+        return self._passes[rows] if self._conditions else None
 
     def _leave(self, instants: Instants, rows: Ints) -> Ints:
-        """The first instants at which these rows, from the first on, are no longer there."""
+        """Hold these rows, the first ones, no longer; returns the first instants at which they are not there."""
+        begin = self.first
+        self._drop(rows)
         if self._most == NEVER:
             return instants.leave_by_time(self.sequence.times[rows] + self._span)
         gone = np.full(len(rows), NEVER)
-        before = max(self._displaced_before - self.first, 0)
+        before = max(self._displaced_before - begin, 0)
         gone[:before] = -NEVER
-        first = self.first + before + self._most
+        first = begin + before + self._most
         by = self.sequence.order(first, min(first + max(len(rows) - before, 0), self.sequence.end))
         gone[before : before + len(by)] = self.sequence.positions[by]
         return instants.enter(gone)
@@ -430,13 +451,14 @@ class PartitionedSet:
         return rows, instants.enter(self.sequence.positions[rows])
 
     def leaving(self, instants: Instants) -> tuple[Ints, Ints]:
+        rows = self.left(instants)
+        return rows, instants.enter(self.gone[rows])
+
+    def left(self, instants: Instants) -> Ints:
         passed = int(instants.passed[-1]) if len(instants) else -NEVER
         there = self.gone[self._displaced] < passed
-        rows, self._displaced = self._displaced[there], self._displaced[~there]
-        self._left = rows
-        if self._conditions:
-            rows = rows[self._passes[rows]]
-        return rows, instants.enter(self.gone[rows])
+        self._left, self._displaced = self._displaced[there], self._displaced[~there]
+        return self._left[self._passes[self._left]] if self._conditions else self._left
 
     def release(self) -> None:
         self._alive[self._left] = False
@@ -484,6 +506,9 @@ class TableSet:
 
     def leaving(self, instants: Instants) -> tuple[Ints, Ints]:  # noqa: ARG002
         return _NONE, _NONE
+
+    def left(self, instants: Instants) -> Ints:  # noqa: ARG002
+        return _NONE
 
     def release(self) -> None:
         """Nothing leaves."""

@@ -69,10 +69,11 @@ class TupleStore:
     def settle(self) -> Ints:
         """Tuples that nobody holds are gone; returns their slots, which keep their numbers until they are used
         again."""
-        slots = np.concatenate([_EMPTY, *self._released])
+        gone, count = np.empty(sum(map(len, self._released)), np.int64), 0
+        for slots in self._released:
+            count += unheld(slots, self._holders, gone[count:])
         self._released.clear()
-        gone = np.empty(len(slots), np.int64)
-        gone = gone[: unheld(slots, self._holders, gone)]
+        gone = gone[:count]
         if len(gone):
             gone.sort(kind="stable")  # merges runs: each was released in order; loops are fast where slots ascend
             self._count(gone, -1)

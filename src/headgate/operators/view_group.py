@@ -264,7 +264,6 @@ class Operators:
         self, finals: Ints, reader: Reader, visibility: Visibility, looking: Mapping[tuple[str, int], list[int]]
     ) -> list[BlockEmitted]:
         """Let the tuples enter that meet the conditions before windows."""
-        positions = np.arange(self._position, self._position + len(finals))
         found = list[BlockEmitted]()
         inputs = Inputs(finals, self._bases, reader)
         for name in list(self._sequences):
@@ -279,8 +278,9 @@ class Operators:
             for view, reason in meter.exceeded.items():
                 found += [BlockEmitted(x, (view,), NOTHING, reason) for x in blocks if view in looking[x.target]]
             with reader.profile.running(self._steps[name]) as step:
-                self._sequences[name].enter(finals[entering], positions[entering])
-                step.count(len(finals), int(np.count_nonzero(entering)))
+                places = np.flatnonzero(entering)
+                self._sequences[name].enter(finals[places], places + self._position)
+                step.count(len(finals), len(places))
         return found
 
     def _reads(self, block: Block, name: str) -> bool:

@@ -42,6 +42,7 @@ def test_pages_have_ours_beside_theirs_and_name_what_could_not_be_run(
     assert done.exit_code == 0, done.output
     first, second = ((tmp_path / f"paper-{x}.md").read_text() for x in ("000", "001"))
     assert "| Figure 13 | labelling and filtering a tuple | about 60 ns | 70 to 40 ns |" in first
+    assert ", load before it " in first
     assert "![Fake](paper-000-secfilter.svg)" in first and (tmp_path / "paper-000-secfilter.svg").exists()
     assert "It could not be run here: OSError: there is no Java" in second
     index = (tmp_path / "README.md").read_text()

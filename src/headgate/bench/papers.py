@@ -6,8 +6,9 @@ A bench that cannot run here (no Java, say) is named on the page with the reason
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
@@ -164,14 +165,15 @@ def write_page(paper: Paper, out: Path, progress: Progress, *, quick: bool) -> N
 
 
 def run(bench: str, progress: Progress, *, quick: bool) -> Report | str:
-    """The report of a bench, or why there is none."""
+    """The report of a bench, or why there is none. Other work on the machine is part of where it was measured."""
+    load = os.getloadavg()[0]
     try:
         found = import_module(BENCHES[bench][0]).run(quick, progress)
     except Exception as error:
         return f"{type(error).__name__}: {error}".splitlines()[0]
     if not isinstance(found, Report):
         raise TypeError(f"`{BENCHES[bench][0]}.run` gave no Report")
-    return found
+    return replace(found, environment={**found.environment, "load before it": f"{load:.1f}"})
 
 
 def page(paper: Paper, reports: dict[str, Report | str], out: Path, *, quick: bool) -> str:

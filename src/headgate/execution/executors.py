@@ -133,11 +133,8 @@ class LocalExecutor(Executor):
         if isinstance(whole, StoredPartition) and len(partitions) == 1:
             self._partition.load(whole, visibility, numbers)
         else:
-            states = in_memory(partitions, self._partition_of_all, visibility, numbers)
-            self._partition.adopt(fitted(gathered(states), streams, self._program, self._schema))
-
-    def _partition_of_all(self) -> Partition:
-        return Partition(self._program, self._schema, self._evaluate)
+            program = self._program, self._schema, self._evaluate
+            self._partition.adopt(as_one(partitions, streams, *program, visibility, numbers))
 
     def waits(self, since: int, until: int) -> bool:
         return self._partition.waits(since, until)
@@ -223,14 +220,11 @@ class PartitionedExecutor(Executor):
                     group = next(x for x in self._groups if x.name == name[0])
                     self._partitions[name].load(stored, of_group(group, visibility), numbers)
             return
-        states = in_memory(partitions, self._partition_of_all, visibility, numbers)
-        whole = fitted(gathered(states), streams, self._program, self._schema)
+        program = self._program, self._schema, self._evaluate
+        whole = as_one(partitions, streams, *program, visibility, numbers)
         for group in self._groups:
             for name, state in divided(group, whole, visibility, self._count):
                 self._partitions[name].adopt(state)
-
-    def _partition_of_all(self) -> Partition:
-        return Partition(self._program, self._schema, self._evaluate)
 
     def counted(self) -> Callable[[int], dict[str, Step]]:
         parts, passed = [x.counted() for x in self._partitions.values()], self._stateless.counted()
@@ -315,20 +309,27 @@ def are_divided_so(partitions: Partitions, groups: Sequence[PartitionGroup], cou
     )
 
 
-def in_memory(
-    partitions: Partitions, new: Callable[[], Partition], visibility: Visibility, numbers: Numbers
-) -> PartitionStates:
-    """The states of partitions that may have been written."""
-    found = {}
+def as_one(
+    partitions: Partitions,
+    streams: tuple[str, ...],
+    program: Program,
+    schema: pa.Schema,
+    evaluate: Evaluate,
+    visibility: Visibility,
+    numbers: Numbers,
+) -> PartitionState:
+    """The state of these partitions, of a program with these streams, as one partition of another program. A partition
+    that was written has the stream numbers of this other program as soon as it is read."""
+    found, numbered = {}, streams
     for name, state in partitions.items():
         if isinstance(state, StoredPartition):
-            partition = new()
+            partition, numbered = Partition(program, schema, evaluate), program.streams
             partition.load(state, visibility, numbers)
             whole, own = partition.state(), set(state.record["columns"])
             found[name] = replace(whole, table=whole.table.select([x for x in whole.table.schema.names if x in own]))
         else:
             found[name] = state
-    return found
+    return fitted(gathered(found), numbered, program, schema)
 
 
 def of_group(group: PartitionGroup, visibility: Visibility) -> Visibility:

@@ -8,6 +8,8 @@
         outlet/           what the server keeps about its results; the server's alone
       logs/0/  1/  ...    kernelized: the log of a level, for the processors of levels that dominate it
 
+Where processors have no users of their own, everything is closed to all users but the server's.
+
 The home folder above is closed to everybody but the server, so only processors get here, from the folder that they are
 started in. INVARIANT: the server writes nothing into a folder that a processor may change: a link there could lead it
 anywhere.
@@ -46,8 +48,8 @@ class LevelFolders:
         self._apart = os.geteuid() == 0 if apart is None else apart
         self._first = _FIRST + zlib.crc32(str(folder.resolve()).encode()) % _HOMES * _EACH
         self._lock = threading.RLock()
-        _made(folder, 0o711)
-        _made(folder / "logs", 0o711)
+        self._made(folder, 0o711)
+        self._made(folder / "logs", 0o711)
         self._list = folder / "levels.json"
         known = json.loads(self._list.read_text()) if self._list.exists() else {}
         self._levels: dict[str, int] = known.get("levels", {})
@@ -67,7 +69,7 @@ class LevelFolders:
         with self._lock:
             number = self._number(self._logs, json.dumps(sorted(map(str, levels))))
             if not self.log_folder(number).exists():
-                new = _made(self.folder / "logs" / f"{number}~", 0o750)
+                new = self._made(self.folder / "logs" / f"{number}~", 0o750)
                 self._given(new, group=self._log_group(number))
                 new.rename(self.log_folder(number))
             return number
@@ -82,12 +84,12 @@ class LevelFolders:
     def of(self, level: Level) -> Path:
         """The folder of a level, with the folders in it."""
         number = self.number(level)
-        folder = _made(self.folder / str(number), 0o711)
+        folder = self._made(self.folder / str(number), 0o711)
         if not (folder / "own").exists():
-            new = _made(folder / "own~", 0o700)
+            new = self._made(folder / "own~", 0o700)
             self._given(new, user=self._group(number), group=self._group(number))
             new.rename(folder / "own")
-        self._given(_made(folder / "queue", 0o750), group=self._group(number))
+        self._given(self._made(folder / "queue", 0o750), group=self._group(number))
         return folder
 
     def identity(self, level: Level, logs: frozenset[int] = frozenset()) -> Identity:
@@ -101,13 +103,19 @@ class LevelFolders:
         """Lets the processor of a level, or those that may read a log, read a file, and nobody else."""
         group = self._group(self.number(level)) if level is not None else self._log_group(log or 0)
         self._given(file, group=group)
-        file.chmod(0o640)
+        file.chmod(0o640 if self._apart else 0o600)
 
     def _group(self, number: int) -> int:
         return self._first + number
 
     def _log_group(self, number: int) -> int:
         return self._first + _EACH // 2 + number
+
+    def _made(self, folder: Path, mode: int) -> Path:
+        """Processors that are not users of their own need no right that the server does not have."""
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(mode if self._apart else 0o700)
+        return folder
 
     def _given(self, path: Path, *, user: int = -1, group: int) -> None:
         if self._apart:
@@ -128,9 +136,3 @@ class LevelFolders:
             os.fsync(file.fileno())
         new.rename(self._list)
         return known[name]
-
-
-def _made(folder: Path, mode: int) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(mode)
-    return folder

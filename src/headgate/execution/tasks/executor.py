@@ -7,7 +7,6 @@ import pickle
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,11 @@ from headgate.execution.executors import (
     PartitionedExecutor,
     Partitions,
     are_divided_so,
+    as_one,
     divided,
-    in_memory,
 )
 from headgate.execution.partition_groups import PartitionGroup
-from headgate.execution.partitions import PartitionName, PartitionStates, fitted, gathered
+from headgate.execution.partitions import PartitionName, PartitionStates, gathered
 from headgate.execution.tasks.step import (
     STATELESS,
     Base,
@@ -135,9 +134,7 @@ class TaskExecutor(Executor):
             records = {name: TaskRecord.of(x, numbers) for name, x in known.items()}
             self._base = replace(self._base, records=records)
             return
-        whole = partial(Partition, plan.program, plan.schema, plan.evaluate)
-        states = in_memory(partitions, whole, visibility, numbers)
-        state = fitted(gathered(states), streams, plan.program, plan.schema)
+        state = as_one(partitions, streams, plan.program, plan.schema, plan.evaluate, visibility, numbers)
         records = {}
         for group in plan.groups:
             for name, part in divided(group, state, visibility, plan.partitions):

@@ -226,6 +226,29 @@ def test_the_command_line_works_at_a_server(typed: CliRunner, server: Server, tm
     assert {oct(x.stat().st_mode & 0o777) for x in (tmp_path / "config").iterdir()} == {"0o600"}
 
 
+def test_a_server_has_the_name_that_one_gives_it(
+    typed: CliRunner, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*words: str) -> tuple[int, str, str]:
+        found = typed.invoke(main, words)
+        return found.exit_code, found.stdout, found.stderr
+
+    assert run("login", "ned", "--as", "ward")[:2] == (0, "ned is logged in\n")
+    assert run("login", "sam", "--level", "U")[:2] == (0, "sam is logged in\n")  # another session at the same server
+    monkeypatch.delenv("HEADGATE_SERVER")
+    for name, user in (("ward", "ned"), (server.address, "sam")):
+        code, shown, said = run("--server", name, "show", "session", "--json")
+        assert (code, said) == (0, "") and f'"{user}"' in shown  # and its certificate is known
+    Profiles().keep(ServerProfile("other", "https://elsewhere:1"))
+    open_before = len(server.headgate.execute(server.token("root"), "SHOW SESSIONS")[0].rows)
+    for name, reason in (("other", "that is https://elsewhere:1"), ("https://x", "a name has letters"), ("", "")):
+        code, _, said = run("--server", "ward", "login", "ned", "--as", name)
+        assert (code, reason in said) == (bool(reason), True)
+    assert Profiles().find("other").url == "https://elsewhere:1"
+    assert len(server.headgate.execute(server.token("root"), "SHOW SESSIONS")[0].rows) == open_before + 1
+    assert run("login", "ned", "--as", "ward")[0] == 1  # in a home folder there is nothing to name
+
+
 def test_without_a_home_folder_there_is_nothing_to_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = CliRunner().invoke(main, ["watch", "x"])

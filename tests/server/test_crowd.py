@@ -3,7 +3,7 @@ lost, repeated or wrong, memory stays flat, and a subscriber that never reads ha
 
 The server has a process of its own; each subscriber is a user of its own. What one is to receive follows from a rule in
 this file alone: a view has one role, and a tuple is for two of them. Each sender publishes a tuple every
-HEADGATE_CROWD_PAUSE seconds (2): 2,000 results a second.
+HEADGATE_CROWD_PAUSE seconds (2): 2,000 results a second. HEADGATE_CROWD_ENGINE=spark runs the engine with Spark.
 """
 
 from __future__ import annotations
@@ -130,6 +130,9 @@ async def meet(server: Killed, crowd: Crowd, tokens: list[str], sam: str) -> lis
     address = f"https://127.0.0.1:{server.port}"
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx.AsyncClient(base_url=address, verify=context, limits=limits, timeout=600) as client:
+        async with asyncio.timeout(300):
+            while (await client.get("/readyz")).status_code != 200:
+                await asyncio.sleep(0.2)
         opened = asyncio.Semaphore(0)
         reading = [asyncio.create_task(crowd.read(client, token, opened)) for token in tokens]
         async with asyncio.timeout(300):
@@ -147,8 +150,10 @@ async def meet(server: Killed, crowd: Crowd, tokens: list[str], sam: str) -> lis
 
 
 def never_reads(context: ssl.SSLContext, port: int, token: str) -> ssl.SSLSocket:
-    """A subscriber that takes nothing."""
-    plain = socket.create_connection(("127.0.0.1", port))
+    """A subscriber that takes nothing. The kernel holds little for it, so that its results wait in the server."""
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.connect(("127.0.0.1", port))
     encrypted = context.wrap_socket(plain, server_hostname="127.0.0.1")
     encrypted.sendall(f"GET {RESULTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     return encrypted
@@ -160,7 +165,7 @@ def test_a_thousand_subscribers_on_ten_views_and_twenty_senders(tmp_path: Path) 
     crowd = Crowd(1000, 20, seconds, pause)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(16_384, hard), hard))
-    server = Killed(tmp_path, "direct")
+    server = Killed(tmp_path, os.environ.get("HEADGATE_CROWD_ENGINE", "direct"))
     tokens, sam = prepared(tmp_path, crowd.readers)
     server.start()
     try:

@@ -11,6 +11,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -44,6 +45,12 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+def _at_its_terminal() -> None:
+    """Ctrl-C is a signal, also where whoever runs the tests ignores it, as a shell does for what runs beside it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A program at a terminal of 100 columns and 30 lines."""
 
@@ -58,7 +65,7 @@ class Terminal:
             stderr=other,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+            preexec_fn=_at_its_terminal,
         )
         os.close(other)
         self.shown = ""

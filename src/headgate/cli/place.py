@@ -169,12 +169,14 @@ class Place:
         except OSError:
             raise AuthenticationFailed("nobody is logged in", hint="run `headgate login USER` first") from None
 
-    def keep_token(self, token: str) -> None:
-        """Readable by its owner only."""
+    def keep_token(self, token: str, name: str = "") -> None:
+        """Readable by its owner only. `name` is for the profile of a server that was named."""
         file = self._file
         if file is None:
-            self._named.keep_token(token)
+            self._named.keep_token(token, name)
             return
+        if name:
+            raise Conflict("cannot name the server: this session is kept in a file", hint="give --server alone")
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.unlink(missing_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

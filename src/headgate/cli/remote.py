@@ -123,8 +123,10 @@ class Remote:
             raise AuthenticationFailed("nobody is logged in", hint="run `headgate login USER` first")
         return self.profile.token
 
-    def keep_token(self, token: str) -> None:
-        self.profile = replace(self.profile, token=token)
+    def keep_token(self, token: str, name: str = "") -> None:
+        """Under the name by which the server is known from now on, if one is given."""
+        profile = self.profiles.named(self.profile, name) if name else self.profile
+        self.profile = replace(profile, token=token)
         self.profiles.keep(self.profile)
 
     def forget_token(self) -> None:

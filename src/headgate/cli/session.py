@@ -7,7 +7,7 @@ import os
 import click
 
 from headgate.cli.context import Place, pass_place, read_password, reported, say
-from headgate.errors import AuthenticationFailed
+from headgate.errors import AuthenticationFailed, HeadgateError
 from headgate.labels import parse_level
 
 
@@ -31,8 +31,15 @@ def init(place: Place, admin: str) -> None:
 @click.argument("user")
 @click.option("--role", "roles", multiple=True, metavar="ROLE", help="Activate only this role (may be repeated).")
 @click.option("--level", metavar="LEVEL", help="Log in at this level; default is your clearance.")
+@click.option(
+    "--as",
+    "name",
+    default="",
+    metavar="NAME",
+    help="Call the server NAME from now on: `--server NAME` is this session there.",
+)
 @pass_place
-def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) -> None:
+def login(place: Place, user: str, roles: tuple[str, ...], level: str | None, name: str) -> None:
     """Open a session for USER.
 
     By default all of the user's roles become active, at the user's clearance. The password is asked for, or taken
@@ -45,8 +52,8 @@ def login(place: Place, user: str, roles: tuple[str, ...], level: str | None) ->
             chosen = frozenset(roles) if roles else None
             token = headgate.login(user, password, roles=chosen, level=wanted, source=f"uid {os.getuid()}")
             try:
-                place.keep_token(token)
-            except OSError:  # do not leave a session open that nobody can use
+                place.keep_token(token, name)
+            except (OSError, HeadgateError):  # do not leave a session open that nobody can use
                 headgate.logout(token)
                 raise
     say(f"{user} is logged in")

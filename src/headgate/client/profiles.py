@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headgate.errors import Conflict
+
+_NAME = re.compile(r"\w[\w.-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,15 @@ class Profiles:
         """The certificate that was accepted for a server at this address; empty if none was."""
         found = (x.certificate for x in self._all().values() if x.url == url.rstrip("/"))
         return next(filter(None, found), "")
+
+    def named(self, profile: ServerProfile, name: str) -> ServerProfile:
+        """The same server under another name. A name is that of one server."""
+        if not _NAME.fullmatch(name):
+            raise Conflict(f"cannot call a server `{name}`", hint="a name has letters, digits, `_`, `.`, `-`")
+        known = self._all().get(name, profile)
+        if known.url != profile.url:
+            raise Conflict(f"cannot call this server `{name}`: that is {known.url}", hint="choose another name")
+        return replace(profile, name=name)
 
     def keep(self, profile: ServerProfile) -> None:
         known = self._all()

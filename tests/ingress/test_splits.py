@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.ingress.pushdown import Pushdown
-from headgate.ingress.splits import TARGET, Split, splits_of, tasks_for
+from headgate.ingress.splits import TARGET, Split, dealt_out, splits_of
 from headgate.ingress.text_formats import text_of
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
@@ -17,21 +17,24 @@ from headgate.plan.expressions import Type
 
 
 @pytest.mark.parametrize(
-    ("sizes", "cores", "tasks"),
+    ("sizes", "cores", "dealt"),
     [
-        ([], 2, 1),
-        ([100], 2, 1),
-        ([100] * 10, 2, 2),
-        ([TARGET] * 3, 2, 3),
-        ([TARGET // 4] * 12, 2, 4),
-        ([TARGET] * 40, 4, 40),
-        ([TARGET // 2] * 10, 4, 8),
+        ([], 2, [[]]),
+        ([100], 2, [[100]]),
+        ([100] * 3, 2, [[100, 100, 100]]),
+        ([TARGET] * 3, 2, [[TARGET, TARGET], [TARGET]]),
+        ([TARGET // 4] * 8, 4, [[TARGET // 4] * 4] * 2),
+        ([TARGET, 3 * TARGET, TARGET, TARGET], 2, [[3 * TARGET], [TARGET] * 3]),
+        ([TARGET // 2] * 10, 4, [[TARGET // 2] * 3] * 2 + [[TARGET // 2] * 2] * 2),
     ],
 )
-def test_small_splits_are_read_together_by_equally_many_tasks_for_each_core(
-    sizes: list[int], cores: int, tasks: int
+def test_tasks_have_equally_much_to_read_and_are_few_if_there_is_little(
+    sizes: list[int], cores: int, dealt: list[list[int]]
 ) -> None:
-    assert tasks_for([Split(x, (), 0, 1, size) for x, size in enumerate(sizes)], cores) == tasks
+    splits = [Split(x, (), 0, 1, size) for x, size in enumerate(sizes)]
+    found = dealt_out(splits, cores)
+    assert [[x.size for x in some] for some in found] == dealt
+    assert sorted(x.number for some in found for x in some) == [x.number for x in splits]
 
 
 def test_small_files_are_read_together_and_large_ones_by_themselves(tmp_path: Path) -> None:

@@ -122,7 +122,13 @@ def _together(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[tupl
         yield tuple(some), whole
 
 
-def tasks_for(splits: Sequence[Split], cores: int) -> int:
-    """How many tasks read these splits: small ones are read together, and all cores have equally many tasks."""
-    wanted = -(-sum(split.size for split in splits) // TARGET)
-    return max(1, min(len(splits), -(-wanted // cores) * cores))
+def dealt_out(splits: Sequence[Split], cores: int) -> list[list[Split]]:
+    """The splits of each task, which are equally large as far as splits allow; no task for each core if there is little
+    to read."""
+    tasks = max(1, min(len(splits), cores, -(-sum(split.size for split in splits) // TARGET)))
+    found, sizes = [list[Split]() for _ in range(tasks)], [0] * tasks
+    for split in sorted(splits, key=lambda x: -x.size):
+        least = sizes.index(min(sizes))
+        found[least].append(split)
+        sizes[least] += split.size
+    return found

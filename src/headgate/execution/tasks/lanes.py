@@ -1,4 +1,4 @@
-"""Lanes: which worker process advances which partition.
+"""Lanes: which worker process advances which partition. They do all other work of tasks, too.
 
 Spark gives a task to any idle worker, so a partition would rarely meet the worker that has it in memory. Workers that
 are started with different environments are never exchanged for each other. So there is a lane for each core: one task

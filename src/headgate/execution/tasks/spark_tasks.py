@@ -1,4 +1,8 @@
-"""Tasks in Spark's Python workers. Jobs are RDDs of bytes: Spark moves them and converts nothing."""
+"""Tasks in Spark's Python workers. Jobs are RDDs of bytes: Spark moves them and converts nothing.
+
+All tasks run in lanes (`lanes.py`): there is one worker process for each core, which reads splits, advances its
+partitions and stages results, so that what takes seconds to load is loaded once for each core.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from pyspark import RDD, Broadcast, SparkContext
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
 from pyspark.sql import SparkSession
 
 from headgate.execution.memory import keep_freed
@@ -21,7 +27,7 @@ from headgate.execution.tasks.intake import Part, advance_parts, label_texts, re
 from headgate.execution.tasks.lanes import Lanes
 from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
 from headgate.execution.warm import is_compiled, warm
-from headgate.ingress.splits import Split, tasks_for
+from headgate.ingress.splits import Split, dealt_out
 from headgate.logs import event
 from headgate.operators import threads
 
@@ -34,6 +40,7 @@ _LANE = "HEADGATE_LANE"
 _LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """The environment of workers: memory comes in large pages where the system has them. Most of what a batch takes is
 touched for the first time, and each page costs a fault."""
+_PICKLED = CPickleSerializer()
 TRIES = 4
 """How often a job is tried whose workers die. A step changes nothing before the driver takes what it returned."""
 
@@ -92,7 +99,7 @@ class SparkTasks:
         tables, packed = self._table(plan, step.step), pickle.dumps(given)
 
         def job() -> RDD[Outcome]:
-            parts = self._dealt_out(splits).mapPartitions(read).partitionBy(len(lanes), int)
+            parts = self._shuffled([some.mapPartitions(read) for some in self._dealt_out(splits)], len(lanes))
             work = [partial(_advance_parts, sent, tables, packed, names) for names in lanes]
             return self._in_lanes([self._only(parts, lane).mapPartitions(own) for lane, own in enumerate(work)])
 
@@ -115,8 +122,7 @@ class SparkTasks:
         return self._lanes[plan.run]
 
     def _in_lanes(self, parts: Sequence[RDD[T]]) -> RDD[T]:
-        """One task for each part, in a worker of its own lane: PySpark keeps workers of different environments
-        apart."""
+        """One task for each part, in the worker of its lane: PySpark keeps workers of different environments apart."""
         context = self.context
         usual = context.environment
         for lane, part in enumerate(parts):
@@ -126,6 +132,16 @@ class SparkTasks:
             finally:
                 context.environment = usual
         return context.union(list(parts))
+
+    def _shuffled(self, read: Sequence[RDD[bytes]], count: int) -> RDD[Any]:
+        """What lanes have read, in so many partitions. It is `RDD.partitionBy` for RDDs of different environments:
+        each has pairs of a partition's number and a pickled list, one after the other, which Java takes apart."""
+        jvm: Any = self.context._jvm
+        for rdd in read:
+            rdd._bypass_serializer = True  # type: ignore[attr-defined]
+        pairs = jvm.PairwiseRDD(self._in_lanes(read)._jrdd.rdd()).asJavaPairRDD()
+        moved = pairs.partitionBy(jvm.PythonPartitioner(count, 0))
+        return RDD(jvm.PythonRDD.valueOfPair(moved), self.context, BatchedSerializer(_PICKLED))  # type: ignore[no-untyped-call]
 
     def _only(self, rdd: RDD[T], partition: int) -> RDD[T]:
         """One partition of an RDD. In Scala, a set of numbers is a function that tells which numbers are in it."""
@@ -138,18 +154,25 @@ class SparkTasks:
 
     def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
         work = partial(_label_texts, intake)
-        found = self.collected(
-            f"look for labels in {len(splits)} splits", lambda: self._dealt_out(splits).mapPartitions(work)
+        return set(
+            self.collected(
+                f"look for labels in {len(splits)} splits",
+                lambda: self._in_lanes([some.mapPartitions(work) for some in self._dealt_out(splits)]),
+            )
         )
-        return set(found)
 
-    def _dealt_out(self, splits: Sequence[Split]) -> RDD[Split]:
-        return self.context.parallelize(splits, tasks_for(splits, self.at_once))
+    def _dealt_out(self, splits: Sequence[Split]) -> list[RDD[Split]]:
+        """One part for each lane."""
+        return [self.context.parallelize(some, 1) for some in dealt_out(splits, self.at_once)]
 
     def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
-        return self.collected(
-            what, lambda: self.context.parallelize(items, max(1, len(items))).mapPartitions(partial(_each, work))
+        lanes = max(1, min(self.at_once, len(items)))
+        parts, own = [items[lane::lanes] for lane in range(lanes)], partial(_each, work)
+        found = self.collected(
+            what, lambda: self._in_lanes([self.context.parallelize(some, 1).mapPartitions(own) for some in parts])
         )
+        ends = list(accumulate(map(len, parts)))
+        return [found[ends[place % lanes] - len(parts[place % lanes]) + place // lanes] for place in range(len(items))]
 
     def _plans(self, plan: TaskPlan) -> Broadcast[TaskPlan]:
         return self._plan.once(self.context, plan.run, plan)
@@ -215,12 +238,16 @@ def _advance_each(
 
 def _read_each(
     plan: Broadcast[TaskPlan], intake: Broadcast[Intake], lanes: Mapping[PartitionName, int], splits: Iterable[Split]
-) -> Iterator[tuple[int, tuple[PartitionName, Part]]]:
-    """The parts of splits, by the lane of their partition."""
+) -> Iterator[bytes]:
+    """The parts of splits, each with its partition: for each lane its number, and then a list of them."""
     prepare_worker()
     for split in splits:
+        found: dict[int, list[tuple[PartitionName, Part]]] = {}
         for name, part in read_split(plan.value, intake.value, split).items():
-            yield lanes[name], (name, part)
+            found.setdefault(lanes[name], []).append((name, part))
+        for lane, parts in found.items():
+            yield pack_long(lane)  # type: ignore[no-untyped-call]
+            yield _PICKLED.dumps(parts)  # type: ignore[no-untyped-call]
 
 
 def _advance_parts(
@@ -228,12 +255,12 @@ def _advance_parts(
     tables: Broadcast[pa.Table | None],
     step: bytes,
     names: Sequence[PartitionName],
-    given: Iterable[tuple[int, tuple[PartitionName, Part]]],
+    given: Iterable[tuple[PartitionName, Part]],
 ) -> Iterator[Outcome]:
     """The partitions of a lane, one after the other."""
     prepare_worker()
     parts: dict[PartitionName, list[Part]] = {name: [] for name in names}
-    for _, (name, part) in given:
+    for name, part in given:
         parts[name].append(part)
     for name in names:
         own = pickle.loads(step)  # noqa: S301

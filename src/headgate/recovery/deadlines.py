@@ -257,6 +257,13 @@ class Deadlines:
             governor.done(now, number, 0)
         return None
 
+    def put_back(self, number: int, live: LiveQuery, piece: WorkPiece) -> None:
+        """Work that `next` has returned is not done now."""
+        assert self.governor is not None  # noqa: S101
+        self.governor.put_back(number)
+        self._running[number] = live.key
+        live.decided = {number: piece, **live.decided}
+
     def _taken(self, number: int) -> tuple[LiveQuery, WorkPiece] | None:
         """A piece that waits no longer; None: its query is gone, or is another one."""
         live = self.queries.get(self._running.pop(number, ("", "")))

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from headgate.clock import Clock
+from headgate.egress.one_batch import joined
 from headgate.errors import StoreError
 from headgate.execution.partitions import PartitionName
 from headgate.logs import failure
@@ -108,11 +109,14 @@ class LiveQueries:
         begun = now = self._tick()  # what was decided before is not part of the work
         while found is not None:
             number, live, piece = found
+            if live.tells(piece.version) and (run or (results := self._end_version(live, piece.version))):
+                self.deadlines.put_back(number, live, piece)  # notices come before all results of a version
+                break
             results += self._run(live, piece)
             before, now = now, self._tick()
             run.append(DonePiece(number, live, piece, now - before))
             found = self.deadlines.next(now, level) if now - begun < TOGETHER else None
-        finish(results)
+        finish(joined(results))
         done = self._tick()
         self.deadlines.done(done, run, done - now)
         self._counts.due = self.deadlines.status()
@@ -122,6 +126,9 @@ class LiveQueries:
         """Does what is to be done whatever time it is: what was admitted before, or everything that waits."""
         waiting = self.deadlines.undone()
         for live, piece in chain(waiting, self.deadlines.unasked()) if everything else waiting:
+            if ended := self._end_version(live, piece.version):
+                with live.still_undone(piece):
+                    finish(ended)
             finish(self._run(live, piece))
             self.deadlines.redone(self._tick(), live, piece)
 
@@ -134,21 +141,29 @@ class LiveQueries:
         """The results of all that waits, if there are no deadlines."""
         if not self.due_at_once:
             return []
-        return [x for live, piece in self.deadlines.unasked(full=True) for x in self._run(live, piece)]
+        waiting = self.deadlines.unasked(full=True)
+        return joined([y for live, x in waiting for y in (*self._end_version(live, x.version), *self._run(live, x))])
 
     def finish_all(self, finish: Finish) -> None:
         """Does everything that waits."""
         self.deadlines.recall()
         self.catch_up(finish, everything=True)
 
+    def _end_version(self, live: LiveQuery, following: int) -> list[ResultBatch]:
+        """The last results of the version in force, before another one."""
+        return self._shared.limited(self._isolated(live, partial(live.change, following)) or [])
+
     def _run(self, live: LiveQuery, piece: WorkPiece) -> list[ResultBatch]:
+        """The results of a piece whose version is in force."""
         found = self._isolated(live, partial(live.run, piece)) or []
         self._letters.late(piece.waiting.tuples.stream, live.graph.late)
         self._shared.graph.warned += live.graph.warned
         return self._shared.limited(found)
 
     def _isolated(self, live: LiveQuery, act: Callable[[], Done]) -> Done | None:
-        """Runs a step of one query; if it fails, the query ends for its subscribers."""
+        """Runs a step of one query; if it fails, the query ends for its subscribers, and no step of it runs again."""
+        if self.deadlines.queries.get(live.key) is not live:
+            return None
         try:
             return act()
         except StoreError:
@@ -180,3 +195,6 @@ class LiveQueries:
                 self._saved.restore(live, rest, saved.partitions)
         self._feed()
         self.catch_up(finish, everything=not self._governs)
+        for live in () if self._governs else list(self.deadlines.queries.values()):
+            if ended := self._end_version(live, len(live.deadline.versions) - 1):
+                finish(ended)

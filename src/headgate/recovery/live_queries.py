@@ -5,7 +5,7 @@ A fault in one of them ends it for its subscribers, and nobody else notices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from headgate.recovery.dead_letters import DeadLetters
 from headgate.recovery.deadlines import Deadlines, DonePiece
 from headgate.recovery.live_query import LiveQuery, WorkPiece
 from headgate.recovery.live_state import LiveStates
-from headgate.recovery.messages import NO_TABLE
 from headgate.recovery.shared_queries import SharedQueries
 from headgate.recovery.state import Saved, StateFolder
 
@@ -75,9 +74,7 @@ class LiveQueries:
         labels, tables = self._shared.graph.dictionary.labels, self._shared.tables.snapshots
         unreadable = self._shared.without_table()
         for live in list(self.deadlines.queries.values()):
-            own = {name: live.own_numbers(tables[name], labels) for name in live.query.tables & tables.keys()}
-            self._isolated(live, partial(live.feed, own))
-            live.graph.end(unreadable & set(live.keys), NO_TABLE)
+            self._isolated(live, partial(live.feed, tables, labels, unreadable))
 
     def reads(self, stream: str) -> bool:
         return self.deadlines.reads(stream)
@@ -149,6 +146,15 @@ class LiveQueries:
         self.deadlines.recall()
         self.catch_up(finish, everything=True)
 
+    def end(self, kept: Collection[tuple[str, str]], unread: Collection[tuple[str, str]]) -> list[ResultBatch]:
+        """The results of all open windows; the queries are forgotten, except those that are `kept` for their
+        subscribers. Subscribers (by name and query) to whose streams something is `unread` are told so instead."""
+        found = list[ResultBatch]()
+        for live in [x for x in self.deadlines.queries.values() if not set(x.keys) & set(kept)]:
+            found += self._isolated(live, partial(live.end, unread)) or []
+            self.deadlines.drop(live.key)
+        return found
+
     def _end_version(self, live: LiveQuery, following: int) -> list[ResultBatch]:
         """The last results of the version in force, before another one."""
         return self._shared.limited(self._isolated(live, partial(live.change, following)) or [])
@@ -192,7 +198,7 @@ class LiveQueries:
             rest = plain.get(live.key)
             self._isolated(live, partial(live.meet, own))
             if rest is not None and rest["meaning"] == live.query.meaning:
-                self._saved.restore(live, rest, saved.partitions)
+                self._isolated(live, partial(self._saved.restore, live, rest, saved.partitions))
         self._feed()
         self.catch_up(finish, everything=not self._governs)
         for live in () if self._governs else list(self.deadlines.queries.values()):

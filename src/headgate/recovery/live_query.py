@@ -6,7 +6,7 @@ Nothing of it is shared with other queries or levels, so that its work can be do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +25,7 @@ from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import ViewCounts
 from headgate.realtime.arrays import Floats
 from headgate.recovery.costs import Costs
-from headgate.recovery.messages import ALL_TAKEN, LEFT_OUT, of_version
+from headgate.recovery.messages import ALL_TAKEN, LEFT_OUT, NO_TABLE, UNREAD, of_version
 from headgate.recovery.query_graph import Make, QueryGraph
 
 Key = tuple[str, str]
@@ -147,10 +147,13 @@ class LiveQuery:
     def _of_version(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         return replace(snapshot, queries=(self.query.version(self.current),))
 
-    def feed(self, tables: Mapping[str, TupleBatch]) -> None:
-        """The tuples of tables; their labels have the numbers of its own dictionary."""
-        self.tables = {name: tables[name] for name in self.query.tables & tables.keys()}
+    def feed(self, tables: Mapping[str, TupleBatch], labels: Mapping[int, Label], unread: set[tuple[str, str]]) -> None:
+        """The tuples of tables, with the labels that their numbers stand for. Subscribers (by name and query) for whom
+        a table is `unread` are told that their query ends."""
+        own = self.query.tables & tables.keys()
+        self.tables = {name: self.own_numbers(tables[name], labels) for name in own}
         self.graph.feed(self.tables)
+        self.graph.end(unread & set(self.keys), NO_TABLE)
 
     def own_numbers(self, tuples: TupleBatch, labels: Mapping[int, Label]) -> TupleBatch:
         """The same tuples, with labels by the numbers of its own dictionary; `labels` are those they have now."""
@@ -191,6 +194,12 @@ class LiveQuery:
         floors = piece.waiting.floors if piece.last else {}
         arrivals = [tuples] if len(tuples.times) else []
         return [*self._told(), *self.graph.batch(arrivals, clock=piece.waiting.came, floors=floors)]
+
+    def end(self, unread: Collection[tuple[str, str]]) -> list[ResultBatch]:
+        """The results of all open windows. Subscribers (by name and query) to whose streams something is `unread` are
+        told so instead."""
+        self.graph.end(set(self.keys) & set(unread), UNREAD)
+        return self.graph.batch([], last=True)
 
     def kept(self, piece: WorkPiece) -> Bools:
         """Which tuples of the batch the piece takes."""

@@ -338,7 +338,7 @@ class Pipeline:
         with self._step() as snapshot:
             self._live.finish_all(partial(self._finish, snapshot))
             kept, gone = concerned_by(self._served, left_alone), concerned_by(self._served, unread)
-            found = [*self._shared.last(unread, kept), *self.deadlines.end(kept, gone)]
+            found = [*self._shared.last(unread, kept), *self._live.end(kept, gone)]
             results = self._shared.limited(limited(found, UNREAD, gone))
             self._shared.start_anew(kept)
             self._ingestion.end()

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from headgate.egress.log_records import decode
+from headgate.egress.one_batch import check_one_each
 from headgate.expressions.sql.types import ARROW
 from headgate.labels import Label, Level
 from headgate.levels.wire import Message
@@ -30,7 +31,9 @@ def results_in(message: Message, level: Level, snapshot: CatalogSnapshot) -> lis
     """The results of a message, as far as they are for subscriptions of this level. `snapshot` is that of the level."""
     try:
         found = [decode(part) for part in message.parts]
-        return [x for batch in found for x in _checked(batch, level, snapshot)]
+        checked = [x for batch in found for x in _checked(batch, level, snapshot)]
+        check_one_each(checked)
+        return checked
     except NotAsAgreed:
         raise
     except Exception as error:

@@ -180,6 +180,10 @@ class Governor:
                 return t
         return None
 
+    def put_back(self, t: int) -> None:
+        """The transaction that `next` has returned does not run now."""
+        self._begun.discard(t)
+
     def done(self, now: int, t: int, spent: int) -> bool:
         """The transaction has run for so long and is done; returns whether it is in time."""
         state, began = self.handler.state, now - self._origin

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,11 @@ from headgate.labels import Label, Level
 from headgate.labels.levels import LEAST
 from headgate.model.limits import Limits
 from headgate.model.query import columns_read
-from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import DeadlineCounts, LevelCounts, ViewCounts
 from headgate.realtime.settings import STRICT, Approach
 from headgate.recovery.live_query import Key, LiveQuery, WaitingTuples, WorkPiece, as_table, at_level, nothing
-from headgate.recovery.messages import UNREAD
 from headgate.recovery.query_graph import Make
 
 if TYPE_CHECKING:
@@ -257,6 +255,13 @@ class Deadlines:
             governor.done(now, number, 0)
         return None
 
+    def put_back(self, number: int, live: LiveQuery, piece: WorkPiece) -> None:
+        """Work that `next` has returned is not done now."""
+        assert self.governor is not None  # noqa: S101
+        self.governor.put_back(number)
+        self._running[number] = live.key
+        live.decided = {number: piece, **live.decided}
+
     def _taken(self, number: int) -> tuple[LiveQuery, WorkPiece] | None:
         """A piece that waits no longer; None: its query is gone, or is another one."""
         live = self.queries.get(self._running.pop(number, ("", "")))
@@ -304,18 +309,7 @@ class Deadlines:
             PieceDecision(now, live.key, word, piece.waiting.number, piece.start, piece.stop, piece.version)
         )
 
-    # Graphs -----------------------------------------------------------------------------------------------------------
-
-    def end(self, kept: Collection[tuple[str, str]], unread: Collection[tuple[str, str]]) -> list[ResultBatch]:
-        """The results of all open windows; the queries are forgotten, except those that are `kept` for their
-        subscribers. Subscribers (by name and query) to whose streams something is `unread` are told so instead."""
-        ended = [live for live in self.queries.values() if not set(live.keys) & set(kept)]
-        found = list[ResultBatch]()
-        for live in ended:
-            live.graph.end(set(live.keys) & set(unread), UNREAD)
-            found += live.graph.batch([], last=True)
-            self.drop(live.key)
-        return found
+    # What is told -----------------------------------------------------------------------------------------------------
 
     def status(self) -> tuple[list[DeadlineCounts], list[LevelCounts]]:
         """What SHOW DEADLINES and the metrics tell."""

@@ -11,6 +11,7 @@ from operator import or_
 from typing import Any
 
 from headgate.egress.delivery import Delivered, Handover
+from headgate.egress.one_batch import check_one_each
 from headgate.egress.sinks import Sink, taken
 from headgate.errors import StoreError
 from headgate.model.rejected import RejectedRows
@@ -80,6 +81,7 @@ class Destinations:
     # A batch ----------------------------------------------------------------------------------------------------------
 
     def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows]) -> Staged:
+        check_one_each(results)
         for sink in self._sinks:
             sink.stage(version, results, rejected)
         return dict.fromkeys((sink.name for sink in self._sinks), results)

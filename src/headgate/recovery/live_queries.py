@@ -5,12 +5,13 @@ A fault in one of them ends it for its subscribers, and nobody else notices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
 from headgate.clock import Clock
+from headgate.egress.one_batch import joined
 from headgate.errors import StoreError
 from headgate.execution.partitions import PartitionName
 from headgate.logs import failure
@@ -21,7 +22,6 @@ from headgate.recovery.dead_letters import DeadLetters
 from headgate.recovery.deadlines import Deadlines, DonePiece
 from headgate.recovery.live_query import LiveQuery, WorkPiece
 from headgate.recovery.live_state import LiveStates
-from headgate.recovery.messages import NO_TABLE
 from headgate.recovery.shared_queries import SharedQueries
 from headgate.recovery.state import Saved, StateFolder
 
@@ -74,9 +74,7 @@ class LiveQueries:
         labels, tables = self._shared.graph.dictionary.labels, self._shared.tables.snapshots
         unreadable = self._shared.without_table()
         for live in list(self.deadlines.queries.values()):
-            own = {name: live.own_numbers(tables[name], labels) for name in live.query.tables & tables.keys()}
-            self._isolated(live, partial(live.feed, own))
-            live.graph.end(unreadable & set(live.keys), NO_TABLE)
+            self._isolated(live, partial(live.feed, tables, labels, unreadable))
 
     def reads(self, stream: str) -> bool:
         return self.deadlines.reads(stream)
@@ -108,11 +106,14 @@ class LiveQueries:
         begun = now = self._tick()  # what was decided before is not part of the work
         while found is not None:
             number, live, piece = found
+            if live.tells(piece.version) and (run or (results := self._end_version(live, piece.version))):
+                self.deadlines.put_back(number, live, piece)  # notices come before all results of a version
+                break
             results += self._run(live, piece)
             before, now = now, self._tick()
             run.append(DonePiece(number, live, piece, now - before))
             found = self.deadlines.next(now, level) if now - begun < TOGETHER else None
-        finish(results)
+        finish(joined(results))
         done = self._tick()
         self.deadlines.done(done, run, done - now)
         self._counts.due = self.deadlines.status()
@@ -122,6 +123,9 @@ class LiveQueries:
         """Does what is to be done whatever time it is: what was admitted before, or everything that waits."""
         waiting = self.deadlines.undone()
         for live, piece in chain(waiting, self.deadlines.unasked()) if everything else waiting:
+            if ended := self._end_version(live, piece.version):
+                with live.still_undone(piece):
+                    finish(ended)
             finish(self._run(live, piece))
             self.deadlines.redone(self._tick(), live, piece)
 
@@ -134,21 +138,38 @@ class LiveQueries:
         """The results of all that waits, if there are no deadlines."""
         if not self.due_at_once:
             return []
-        return [x for live, piece in self.deadlines.unasked(full=True) for x in self._run(live, piece)]
+        waiting = self.deadlines.unasked(full=True)
+        return joined([y for live, x in waiting for y in (*self._end_version(live, x.version), *self._run(live, x))])
 
     def finish_all(self, finish: Finish) -> None:
         """Does everything that waits."""
         self.deadlines.recall()
         self.catch_up(finish, everything=True)
 
+    def end(self, kept: Collection[tuple[str, str]], unread: Collection[tuple[str, str]]) -> list[ResultBatch]:
+        """The results of all open windows; the queries are forgotten, except those that are `kept` for their
+        subscribers. Subscribers (by name and query) to whose streams something is `unread` are told so instead."""
+        found = list[ResultBatch]()
+        for live in [x for x in self.deadlines.queries.values() if not set(x.keys) & set(kept)]:
+            found += self._isolated(live, partial(live.end, unread)) or []
+            self.deadlines.drop(live.key)
+        return found
+
+    def _end_version(self, live: LiveQuery, following: int) -> list[ResultBatch]:
+        """The last results of the version in force, before another one."""
+        return self._shared.limited(self._isolated(live, partial(live.change, following)) or [])
+
     def _run(self, live: LiveQuery, piece: WorkPiece) -> list[ResultBatch]:
+        """The results of a piece whose version is in force."""
         found = self._isolated(live, partial(live.run, piece)) or []
         self._letters.late(piece.waiting.tuples.stream, live.graph.late)
         self._shared.graph.warned += live.graph.warned
         return self._shared.limited(found)
 
     def _isolated(self, live: LiveQuery, act: Callable[[], Done]) -> Done | None:
-        """Runs a step of one query; if it fails, the query ends for its subscribers."""
+        """Runs a step of one query; if it fails, the query ends for its subscribers, and no step of it runs again."""
+        if self.deadlines.queries.get(live.key) is not live:
+            return None
         try:
             return act()
         except StoreError:
@@ -177,6 +198,9 @@ class LiveQueries:
             rest = plain.get(live.key)
             self._isolated(live, partial(live.meet, own))
             if rest is not None and rest["meaning"] == live.query.meaning:
-                self._saved.restore(live, rest, saved.partitions)
+                self._isolated(live, partial(self._saved.restore, live, rest, saved.partitions))
         self._feed()
         self.catch_up(finish, everything=not self._governs)
+        for live in () if self._governs else list(self.deadlines.queries.values()):
+            if ended := self._end_version(live, len(live.deadline.versions) - 1):
+                finish(ended)

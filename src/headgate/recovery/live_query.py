@@ -6,7 +6,8 @@ Nothing of it is shared with other queries or levels, so that its work can be do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import ViewCounts
 from headgate.realtime.arrays import Floats
 from headgate.recovery.costs import Costs
-from headgate.recovery.messages import ALL_TAKEN, LEFT_OUT, of_version
+from headgate.recovery.messages import ALL_TAKEN, LEFT_OUT, NO_TABLE, UNREAD, of_version
 from headgate.recovery.query_graph import Make, QueryGraph
 
 Key = tuple[str, str]
@@ -81,7 +82,9 @@ class LiveQuery:
     batches: int = 0
     """How many batches came so far."""
     version: int = field(init=False)
-    """The version of the results that came last."""
+    """The version that is in force."""
+    said: int = field(init=False)
+    """The version that its readers were told of last."""
     changed: bool = True
     """Whether anything of it is to be saved again."""
     leaves_out: bool = False
@@ -97,7 +100,7 @@ class LiveQuery:
 
     def __post_init__(self) -> None:
         self.graph = QueryGraph(self.make, self.limits)
-        self.version = len(self.deadline.versions) - 1
+        self.version = self.said = len(self.deadline.versions) - 1
 
     @property
     def deadline(self) -> Deadline:
@@ -129,21 +132,28 @@ class LiveQuery:
             self.inbox, self.decided = [], {}
             self.leave_out()
         self._snapshot, self.query, self.changed = snapshot, query, True
-        self.version = min(self.version, len(self.deadline.versions) - 1)
+        self._bound_versions(self.version, self.said)
         self.graph.update(self._of_version(snapshot))
 
-    def restore(self, version: int, partitions: Any, chain: Any) -> None:
+    def restore(self, version: int, said: int, partitions: Any, chain: Any) -> None:
         """Continues from its saved state; the dictionary knows its labels."""
-        self.version = min(version, len(self.deadline.versions) - 1)
+        self._bound_versions(version, said)
         self.graph.restore(partitions, chain, self._of_version(self._snapshot))
+
+    def _bound_versions(self, version: int, said: int) -> None:
+        best = len(self.deadline.versions) - 1
+        self.version, self.said = min(version, best), min(said, best)
 
     def _of_version(self, snapshot: CatalogSnapshot) -> CatalogSnapshot:
         return replace(snapshot, queries=(self.query.version(self.current),))
 
-    def feed(self, tables: Mapping[str, TupleBatch]) -> None:
-        """The tuples of tables; their labels have the numbers of its own dictionary."""
-        self.tables = {name: tables[name] for name in self.query.tables & tables.keys()}
+    def feed(self, tables: Mapping[str, TupleBatch], labels: Mapping[int, Label], unread: set[tuple[str, str]]) -> None:
+        """The tuples of tables, with the labels that their numbers stand for. Subscribers (by name and query) for whom
+        a table is `unread` are told that their query ends."""
+        own = self.query.tables & tables.keys()
+        self.tables = {name: self.own_numbers(tables[name], labels) for name in own}
         self.graph.feed(self.tables)
+        self.graph.end(unread & set(self.keys), NO_TABLE)
 
     def own_numbers(self, tuples: TupleBatch, labels: Mapping[int, Label]) -> TupleBatch:
         """The same tuples, with labels by the numbers of its own dictionary; `labels` are those they have now."""
@@ -153,16 +163,43 @@ class LiveQuery:
 
     # Work -------------------------------------------------------------------------------------------------------------
 
-    def run(self, piece: WorkPiece) -> list[ResultBatch]:
-        """Does the work of a piece: its results, after the notices that they need."""
+    def tells(self, version: int) -> bool:
+        """Whether notices come before the results of a piece of this version."""
+        return self.said != version or self.version != version or self._left_out_anew or self._takes_all_again
+
+    def change(self, version: int) -> list[ResultBatch]:
+        """Another version comes into force. If it is another query, the windows of the one before become final, and its
+        own begin empty."""
         self.changed = True
-        told = self._told(piece.version)
-        ended = self._change(piece.version)
+        before, self.version = self.current, version
+        if (before.slide, before.columns) == (self.current.slide, self.current.columns):
+            return []
+        found = self.graph.batch([], last=True)
+        self.graph = QueryGraph(self.make, self.limits, self.graph.dictionary)
+        self.graph.update(self._of_version(self._snapshot))
+        self.graph.feed(self.tables)
+        return found
+
+    @contextmanager
+    def still_undone(self, piece: WorkPiece) -> Iterator[None]:
+        """In what is saved meanwhile, this piece is the next one to be done."""
+        self.decided, self.changed = {-1: piece, **self.decided}, True
+        yield
+        del self.decided[-1]
+
+    def run(self, piece: WorkPiece) -> list[ResultBatch]:
+        """Does the work of a piece, whose version is in force: its results, after the notices that they need."""
+        self.changed = True
         tuples = rows(piece.waiting.tuples, self.kept(piece))
         floors = piece.waiting.floors if piece.last else {}
         arrivals = [tuples] if len(tuples.times) else []
-        found = self.graph.batch(arrivals, clock=piece.waiting.came, floors=floors)
-        return [*ended, *told, *found]
+        return [*self._told(), *self.graph.batch(arrivals, clock=piece.waiting.came, floors=floors)]
+
+    def end(self, unread: Collection[tuple[str, str]]) -> list[ResultBatch]:
+        """The results of all open windows. Subscribers (by name and query) to whose streams something is `unread` are
+        told so instead."""
+        self.graph.end(set(self.keys) & set(unread), UNREAD)
+        return self.graph.batch([], last=True)
 
     def kept(self, piece: WorkPiece) -> Bools:
         """Which tuples of the batch the piece takes."""
@@ -177,27 +214,24 @@ class LiveQuery:
         name = hashlib.sha256(repr(self.key).encode()).digest()
         return np.random.default_rng([self.seed, int.from_bytes(name[:8]), batch, start]).random(stop - start)
 
-    def _change(self, version: int) -> list[ResultBatch]:
-        """Another version comes into force. If it is another query, the windows of the one before become final, and its
-        own begin empty."""
-        before, self.version = self.current, version
-        if (before.slide, before.columns) == (self.current.slide, self.current.columns):
-            return []
-        found = self.graph.batch([], last=True)
-        self.graph = QueryGraph(self.make, self.limits, self.graph.dictionary)
-        self.graph.update(self._of_version(self._snapshot))
-        self.graph.feed(self.tables)
-        return found
+    @property
+    def _left_out_anew(self) -> bool:
+        return self.left_out and not self.leaves_out
 
-    def _told(self, version: int) -> list[ResultBatch]:
+    @property
+    def _takes_all_again(self) -> bool:
+        return self.recovered and not self.left_out
+
+    def _told(self) -> list[ResultBatch]:
         """The notices that come before the results of a piece."""
         words = []
-        if version != self.version:
-            words.append(of_version(self.deadline.versions[version]))
-        if self.left_out and not self.leaves_out:
+        if self.said != self.version:
+            words.append(of_version(self.current))
+            self.said = self.version
+        if self._left_out_anew:
             words.append(LEFT_OUT)
             self.leaves_out = True
-        elif self.recovered and not self.left_out:
+        elif self._takes_all_again:
             words.append(ALL_TAKEN)
             self.leaves_out = False
         self.left_out = self.recovered = False

@@ -70,6 +70,7 @@ class LiveStates:
             "chain": chain,
             "labels": live.graph.dictionary.save(OwnLabels(self._states, live.key), version),
             "version": live.version,
+            "said": live.said,
             "batches": live.batches,
             "told": [live.leaves_out, live.left_out],
             "waiting": [x.plain() for x in waiting.values()],
@@ -84,7 +85,7 @@ class LiveStates:
         prefix = group_prefix(live.key)
         own = {(group.removeprefix(prefix), x): y for (group, x), y in partitions.items() if group.startswith(prefix)}
         live.graph.dictionary.restore(OwnLabels(self._states, live.key), plain["labels"])
-        live.restore(plain["version"], self._states.stored(own), plain["chain"])
+        live.restore(plain["version"], plain.get("said", plain["version"]), self._states.stored(own), plain["chain"])
         live.batches = plain["batches"]
         live.leaves_out, live.left_out = plain["told"]
         waiting = {

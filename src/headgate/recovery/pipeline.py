@@ -214,9 +214,8 @@ class Pipeline:
             snapshot = self._follow()
             if stream not in self._ingestion.streams or self._live.reads(stream):
                 return False
-            graph = self._shared.graph
-            graph.choose_executor(batch.size())
-            splits = batch.splits() if graph.reads_splits(stream) else None
+            self._shared.choose_executor(batch.size())
+            splits = batch.splits() if self._shared.graph.reads_splits(stream) else None
             if splits is None:
                 return False
             found = self._ingestion.read_by_tasks(stream, splits, now, self._floors(stream, settled))
@@ -224,8 +223,8 @@ class Pipeline:
                 event("pipeline", "the driver reads a batch", stream=stream, batch=number, why=found.driver)
                 return False
             results, tuples = found
-            self.counts.unseen[stream] += graph.unseen
-            self._letters.reject(graph.malformed)
+            self.counts.unseen[stream] += self._shared.graph.unseen
+            self._letters.reject(self._shared.graph.malformed)
             self._finish_batch(snapshot, stream, number, results, tuples)
             return True
 
@@ -339,7 +338,7 @@ class Pipeline:
         with self._step() as snapshot:
             self._live.finish_all(partial(self._finish, snapshot))
             kept, gone = concerned_by(self._served, left_alone), concerned_by(self._served, unread)
-            found = [*self._shared.last(unread, kept), *self.deadlines.end(kept, gone)]
+            found = [*self._shared.last(unread, kept), *self._live.end(kept, gone)]
             results = self._shared.limited(limited(found, UNREAD, gone))
             self._shared.start_anew(kept)
             self._ingestion.end()

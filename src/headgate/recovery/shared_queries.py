@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from headgate.columns.sorting import distinct
+from headgate.errors import StoreError
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks.step import TaskRefusal
 from headgate.ingress.splits import Split
 from headgate.ingress.validation import Ingress
+from headgate.logs import failure
 from headgate.model.limits import Limits
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
@@ -76,11 +78,19 @@ class SharedQueries:
 
     def _isolated(self, act: Callable[[CatalogSnapshot], Done]) -> Done:
         def again(some: CatalogSnapshot) -> Done:
-            self._restore(some)
-            self._prepare(some)
+            self._return(some)
             return act(some)
 
         return self.served.isolated(act, again)
+
+    def _return(self, some: CatalogSnapshot) -> None:
+        """Returns to the state before the step."""
+        self._restore(some)
+        self._prepare(some)
+
+    def choose_executor(self, size: int) -> None:
+        """As `QueryGraph.choose_executor`."""
+        self._isolated(lambda _: self.graph.choose_executor(size))
 
     def batch(
         self, arrivals: Sequence[TupleBatch], floors: Mapping[str, int], *, clock: int | None = None
@@ -96,8 +106,16 @@ class SharedQueries:
         now: int,
         floors: Mapping[str, int],
     ) -> tuple[list[ResultBatch], int] | TaskRefusal:
-        """As `QueryGraph.split_batch`."""
-        found = self._isolated(lambda _: self.graph.split_batch(stream, labels, splits, now, floors))
+        """As `QueryGraph.split_batch`. After a fault the driver reads the batch, and finds the query whose fault it is:
+        without that query, perhaps nobody reads the stream, and then tasks cannot try."""
+        try:
+            found = self.graph.split_batch(stream, labels, splits, now, floors)
+        except StoreError:
+            raise
+        except Exception as error:
+            failure("pipeline", "tasks could not take a batch", error)
+            self._isolated(self._return)
+            return TaskRefusal(driver=f"a fault ({type(error).__name__})")
         return found if isinstance(found, TaskRefusal) else (self.limited(found[0]), found[1])
 
     def last(self, unread: Collection[str], kept: Collection[tuple[str, str]]) -> list[ResultBatch]:

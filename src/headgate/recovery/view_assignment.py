@@ -66,8 +66,8 @@ class ViewAssignment:
         self.views |= {(name, query): view for name in clearances}
 
     def _remembers_nothing(self, view: View) -> bool:
-        """Whether what a view gives depends only on the tuples that come: no windows; no results of other queries, which
-        have views of their own for each subscriber; no other query that follows its time; no count of results for a
+        """Whether what a view gives depends only on the tuples that come: no windows; no results of other queries, of
+        which each subscriber has a view of its own; no other query that follows its time; no count of results for a
         limit."""
         own = all(consumer_of(name) is None for name in view.clearances)
         reads = not view.running.streams.isdisjoint(self._processors.stages.producers)

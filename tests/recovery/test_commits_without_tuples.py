@@ -1,5 +1,5 @@
-"""A right is lost, a version is committed, and the process ends before anything else comes. Those who saw the same until
-then keep their windows."""
+"""A right is lost, a version is committed, and the process ends before anything else comes: those who saw the same
+until then keep their windows."""
 
 from __future__ import annotations
 

@@ -121,6 +121,28 @@ def test_a_right_that_is_lost_is_lost_although_results_are_computed(tmp_path: Pa
 
 
 @BOTH
+@pytest.mark.parametrize("restarts", [False, True])
+def test_windows_keep_the_results_of_a_query_that_is_gone(tmp_path: Path, architecture: str, restarts: bool) -> None:
+    """Their labels name streams that nothing reads any more; readers still have their rights to these."""
+    with closing(Levels(tmp_path, NUMBERS, stream("others", "n INT"), architecture=architecture)) as levels:
+        levels.query("first", "SELECT n FROM numbers")
+        levels.query("second", "SELECT a.n AS x, b.n AS y FROM out.first [ROWS 3] a, others [ROWS 1] b")
+        levels.subscribed(uS=("second", "", "S"))
+        shepherd = levels.open_up()
+        levels.take("numbers", ("TRUE", 1), ("TRUE", 2))
+        levels.take("others", ("TRUE", 8))
+        shepherd.drain()
+        del levels.queries["first"]
+        levels.subscribed(uS=("second", "", "S"))
+        if restarts:
+            shepherd.close()
+            shepherd = levels.open_up()
+        levels.take("others", ("TRUE", 9))
+        shepherd.end()
+        assert levels.received("uS", "second") == [(1, 8), (2, 8), (1, 9), (2, 9)]
+
+
+@BOTH
 def test_a_level_with_too_much_waiting_goes_without_and_says_so(tmp_path: Path, architecture: str) -> None:
     """The processor of S cannot start for a while. U is not concerned."""
     dead = threading.Event()

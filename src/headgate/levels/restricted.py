@@ -6,10 +6,13 @@ below it: so no processor learns that anybody above it has subscribed to anythin
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from headgate.labels import Clearance, Label, Level, LevelOrder, parse_level
 from headgate.model.snapshot import CatalogSnapshot, SnapshotSource, Subscriber
@@ -33,12 +36,32 @@ def may_read(order: LevelOrder, level: Level, label: Label) -> bool:
     return all(order.dominates(level, x) for x in label.levels)
 
 
+class KnownNames:
+    """The names of streams that labels of a level's tuples may have: those that its queries have ever read. Windows
+    hold tuples of queries that are gone, also after a restart, so nothing is forgotten."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.names: frozenset[str] = frozenset(json.loads(file.read_text()) if file.exists() else ())
+
+    def add(self, names: Iterable[str]) -> None:
+        """They are on the disk when this returns."""
+        if not (all_ := self.names.union(names)) <= self.names:
+            new = self._file.with_name(f"{self._file.name}~")
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                json.dump(sorted(all_), file)
+                file.flush()
+                os.fsync(file.fileno())
+            new.rename(self._file)
+            self.names = all_
+
+
 class OfLevel:
     """The catalog as one level may know it. It is the same object as long as nothing changed that concerns the
     level."""
 
-    def __init__(self, gate: SnapshotSource, level: Level) -> None:
-        self._gate, self._level = gate, level
+    def __init__(self, gate: SnapshotSource, level: Level, known: KnownNames) -> None:
+        self._gate, self._level, self._known = gate, level, known
         self._lock = threading.Lock()
         self._whole, self._part = CatalogSnapshot(), CatalogSnapshot()
         self._mentioned: frozenset[int] = frozenset()
@@ -75,24 +98,25 @@ class OfLevel:
         named |= {
             source for x in own.queries for labels in x.column_labels for label in labels for source in label.sources
         }
-        semantics = {name: x for name, x in whole.rules.semantics.items() if name in named}
+        self._known.add(named)
+        known = self._known.names
+        semantics = {name: x for name, x in whole.rules.semantics.items() if name in known}
         keys = {(x.name, x.query) for x in own.subscribers}
         return CatalogSnapshot(
             replace(whole.rules, semantics=semantics),
             descriptors,
             own.queries,
-            tuple(replace(x, clearance=_narrowed(x.clearance, named)) for x in own.subscribers),
+            tuple(replace(x, clearance=_narrowed(x.clearance, known)) for x in own.subscribers),
             {key: why for key, why in whole.unfit.items() if key in keys},
             standings,
             whole.streams & self._mentioned,
         )
 
 
-def _narrowed(clearance: Clearance | None, named: Iterable[str]) -> Clearance | None:
+def _narrowed(clearance: Clearance | None, known: frozenset[str]) -> Clearance | None:
     """Without the names of streams that no label of the level can have."""
     if clearance is None:
         return None
-    known = frozenset(named)
     return replace(
         clearance,
         sources=frozenset(clearance.sources) & known,

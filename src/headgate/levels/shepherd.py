@@ -34,7 +34,7 @@ from headgate.levels.lane import Lane, Surroundings
 from headgate.levels.outlet import Outlet
 from headgate.levels.queues import Queue
 from headgate.levels.records import Heading, LabelledTuples, write_tuples
-from headgate.levels.restricted import OfLevel, level_of, levels_in, may_read
+from headgate.levels.restricted import KnownNames, OfLevel, level_of, levels_in, may_read
 from headgate.levels.shedding import SAMPLE_FROM
 from headgate.levels.ways import Way, make_way
 from headgate.logs import event
@@ -174,7 +174,7 @@ class Shepherd:
             level,
             folder,
             queue,
-            OfLevel(self._gate, level),
+            OfLevel(self._gate, level, KnownNames(folder / "names.json")),
             lambda: self._sinks(level),
             lambda: self._way.identity(level),
             self._setting.share(level, snapshot),

@@ -54,7 +54,7 @@ class ReaderTime:
 @dataclass
 class View:
     """Subscribers of one query that began at the same moment and have had the same rights since; of a query without
-    windows also those that came later. A cumulative query has one view for all subscribers.
+    windows that reads no results also those that came later. A cumulative query has one view for all subscribers.
 
     clearances: the clearance of each subscriber, by name
     columns: its columns in the visibility rows, one for each block

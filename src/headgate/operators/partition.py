@@ -195,16 +195,28 @@ class Partition:
         tuples = self._store.in_order(self._segments.read(stored.record["segments"], stored.read, numbers))
         for plain in stored.record["groups"]:
             record = GroupRecord.of(plain)
-            views = tuple(x for x in record.views if visibility.targets[x] in self._program.windowed)
-            if views:
-                self._load_group(replace(record, views=views), stored.read, tuples, visibility)
+            views = [x for x in record.views if visibility.targets[x] in self._program.windowed]
+            parts = self._seeing_alike(views, visibility)
+            for part in parts:
+                self._load_group(replace(record, views=part), stored.read, tuples, visibility, whole=len(parts) == 1)
         passed = min((group.until for group in self._groups), default=NO_TIME)
         done = self._store.before(tuples, passed)
         self._store.release(tuples[:done])  # they wait for nobody
         self._waiting.add(tuples[done:], latest=tuples[-1:])
         self._settle(visibility)
 
-    def _load_group(self, record: GroupRecord, read: Read, tuples: Ints, visibility: Visibility) -> None:
+    def _seeing_alike(self, views: Sequence[int], visibility: Visibility) -> list[tuple[int, ...]]:
+        """Parts of a view group that see the same of the tuples that are there: rights may have changed since its last
+        batch."""
+        present, parts = self._store.present, dict[bytes, list[int]]()
+        for view in views:
+            parts.setdefault(visibility.table[present, view].tobytes(), []).append(view)
+        return list(map(tuple, parts.values()))
+
+    def _load_group(
+        self, record: GroupRecord, read: Read, tuples: Ints, visibility: Visibility, *, whole: bool
+    ) -> None:
+        """Continue with a view group, or with a part of one, whose windows the next version lists anew."""
         view = record.views[0]
         targets = {visibility.targets[view] for view in record.views}
         blocks = [block for block in self._program.blocks if block.target in targets]
@@ -214,7 +226,8 @@ class Partition:
         for some in held.windows.values():
             self._store.hold(some)
         seen = np.arange(len(visibility.table)), visibility.table[:, view].copy()
-        self._groups.append(_Group(record.views, held, None, seen, until, record.listed, record.folded))
+        listed = record.listed if whole else None
+        self._groups.append(_Group(record.views, held, None, seen, until, listed, record.folded))
 
     def adopt(self, state: PartitionState) -> None:
         """Continue from a state in memory; the partition is new."""

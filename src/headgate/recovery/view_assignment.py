@@ -57,13 +57,21 @@ class ViewAssignment:
             if view is not None:
                 processor.change(view, clearances)
         else:
-            view = next((x for x in running if _remembers_nothing(x) and _is_alike(x, clearances)), None)
+            view = next((x for x in running if self._remembers_nothing(x) and _is_alike(x, clearances)), None)
             if view is not None:  # they are not told what it counted before
                 self._counts.start_at([(name, query) for name in clearances], processor.profile(view))
                 view.clearances |= clearances
         if view is None:
             view = processor.subscribe(query, clearances)
         self.views |= {(name, query): view for name in clearances}
+
+    def _remembers_nothing(self, view: View) -> bool:
+        """Whether what a view gives depends only on the tuples that come: no windows; no results of other queries, of
+        which each subscriber has a view of its own; no other query that follows its time; no count of results for a
+        limit."""
+        own = all(consumer_of(name) is None for name in view.clearances)
+        reads = not view.running.streams.isdisjoint(self._processors.stages.producers)
+        return own and not reads and not view.windowed and view.second == NO_TIME
 
     def _change(self, keys: Sequence[Key], clearance: Clearance | None) -> None:
         """Changes the rights of some subscribers of one view; if they are not all of its subscribers, they move to a
@@ -85,13 +93,6 @@ class ViewAssignment:
             return []
         counted = self._processors.of(next(iter(views.values()))[0][1]).counted()
         return [self._counts.view_counts(keys, counted(self.views[keys[0]])) for keys in views.values()]
-
-
-def _remembers_nothing(view: View) -> bool:
-    """Whether what a view gives depends only on the tuples that come: no windows, no other query that follows its time,
-    no count of results for a limit."""
-    own = all(consumer_of(name) is None for name in view.clearances)
-    return own and not view.windowed and view.second == NO_TIME
 
 
 def _is_alike(view: View, clearances: Mapping[str, Clearance | None]) -> bool:

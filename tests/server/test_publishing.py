@@ -174,6 +174,20 @@ def test_signatures_are_checked_and_refusals_recorded(server: Server) -> None:
     assert sum("cannot publish: the signature is not valid" in row for row in audit["rows"]) == 5
 
 
+def test_operators_see_how_many_requests_were_refused(server: Server) -> None:
+    def refused() -> float:
+        with server.client(headers={"Authorization": "Bearer operator"}) as client:
+            lines = client.get("/metrics").text.splitlines()
+        return next(float(x.split()[1]) for x in lines if x.startswith("headgate_published_refused_total "))
+
+    before = refused()
+    assert send(server, f'{{"t": "{T}"}}\n'.encode()).status_code == 200
+    assert refused() == before
+    assert send(server, f'{{"t": "{T}", "i": "x"}}\n'.encode()).status_code == 400
+    assert send(server, b'{"a": 1}\n', path="/v1/streams/root.signed/tuples").status_code == 403
+    assert refused() == before + 2
+
+
 def test_a_signed_request_is_not_taken_twice(server: Server) -> None:
     """The attack: somebody who has the sender's token, but not the key, sends again what the sender signed."""
     mine = Ed25519PrivateKey.generate()

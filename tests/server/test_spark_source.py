@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import headgate
 from headgate.client.spark import SessionOptions, StreamReader
-from headgate.errors import Conflict
+from headgate.errors import Conflict, HeadgateError
 from server.serving import Server
 
 GRANTS = """CREATE STREAM {0} (n INT, word STRING) LABEL 'nurse' SOURCE publish;
@@ -79,6 +79,21 @@ def test_what_spark_publishes_is_there_once_and_can_be_read_by_spark(
     assert len(values(server, "sparks", 8)) == 8
     to_its_end(kept.start())
     assert sorted(x.n for x in spark.read.parquet(str(tmp_path / "kept")).collect()) == [0, 1, 2, 10, 11, 12, 13, 20]
+
+
+@pytest.mark.long
+def test_a_data_frame_of_spark_is_published_like_other_rows(server: Server, spark: SparkSession) -> None:
+    server.run(GRANTS.format("frames"))
+    server.run("SUBSCRIBE TO root.frames", "ned")
+    given = options(server, "sam", "frames")
+    frame = spark.range(3).selectExpr("CAST(id AS INT) AS n", "'a' AS word")
+    with headgate.connect(given["url"], "sam", PASSWORD, level="U", certificate=given["certificate"]) as sam:
+        sam.publish("root.frames", frame)
+        wrong = spark.range(1).selectExpr("'x' AS n", "'a' AS word")
+        with pytest.raises(HeadgateError):
+            sam.publish("root.frames", wrong)
+        sam.publish("root.frames", [{"n": 3, "word": "b"}])
+    assert values(server, "frames", 4) == [0, 1, 2, 3]
 
 
 def test_a_batch_is_read_again_as_it_was_or_not_at_all(server: Server) -> None:

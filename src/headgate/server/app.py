@@ -143,9 +143,10 @@ class Parts:
 
 def make_app(parts: Parts) -> FastAPI:
     dispatcher = Dispatcher(parts.headgate, parts.logs, parts.positions)
-    metrics = Metrics(parts.engine, dispatcher, parts.logs, parts.ingress)
     rates = Rates(parts.settings.sender_rows)
-    operations = Operations(parts, dispatcher, metrics, rates)
+    publishing = Publishing(parts.headgate, parts.ingress, parts.settings, rates)
+    metrics = Metrics(parts.engine, dispatcher, parts.logs, parts.ingress, publishing)
+    operations = Operations(parts, dispatcher, metrics, publishing)
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
@@ -184,9 +185,9 @@ Token = Annotated[str, Depends(_token)]
 
 
 class Operations:
-    def __init__(self, parts: Parts, dispatcher: Dispatcher, metrics: Metrics, rates: Rates) -> None:
+    def __init__(self, parts: Parts, dispatcher: Dispatcher, metrics: Metrics, publishing: Publishing) -> None:
         self._parts, self._headgate, self._dispatcher, self._metrics = parts, parts.headgate, dispatcher, metrics
-        self._publishing = Publishing(parts.headgate, parts.ingress, parts.settings, rates)
+        self._publishing = publishing
         self._logins = asyncio.Semaphore(LOGINS)
 
     def add_to(self, app: FastAPI) -> None:

@@ -14,11 +14,15 @@ from headgate.labels import source_shown
 from headgate.recovery.counts import RunCounts
 from headgate.server.dispatch import Dispatcher
 from headgate.server.engine import ServerEngine
+from headgate.server.publishing import Publishing
 
 
 class Metrics(Collector):
-    def __init__(self, engine: ServerEngine, dispatcher: Dispatcher, log: Logs, ingress: IngressLog) -> None:
+    def __init__(
+        self, engine: ServerEngine, dispatcher: Dispatcher, log: Logs, ingress: IngressLog, publishing: Publishing
+    ) -> None:
         self._engine, self._dispatcher, self._log, self._ingress = engine, dispatcher, log, ingress
+        self._publishing = publishing
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -61,6 +65,9 @@ class Metrics(Collector):
         yield from _deadlines(counts)
         yield CounterMetricFamily("headgate_published", "tuples taken into the ingress log", self._ingress.rows)
         yield CounterMetricFamily("headgate_published_repeats", "requests that were repeats", self._ingress.repeats)
+        yield CounterMetricFamily(
+            "headgate_published_refused", "requests refused for their rows or signature", self._publishing.refused
+        )
         yield CounterMetricFamily(
             "headgate_published_removed", "files of tuples removed because nobody read them", self._ingress.removed
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import threading
 import time
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -50,6 +51,9 @@ class Publishing:
         self._headgate, self._log, self._settings, self._rates = headgate, log, settings, rates
         self._recorded: set[tuple[str, int]] = set()
         """Sessions whose publishing to a stream is on the audit trail already."""
+        self.refused = 0
+        """Requests that were refused for what they hold, or for a signature."""
+        self._counting = threading.Lock()
 
     def publish(self, token: str, given: Published) -> Future[Acknowledged]:
         sender = self._sender(token, given)
@@ -67,6 +71,8 @@ class Publishing:
             table = self._read(descriptor_of(sender.stream), sender, given)
         except (AccessDenied, MalformedRows) as error:
             self._rates.charge(sender.user, 1)
+            with self._counting:
+                self.refused += 1
             self._headgate.record_refusal(token, "PUBLISH", f"stream {given.stream}", error.message)
             if isinstance(error, MalformedRows):
                 rows = [{"row": x.row, "message": x.reason} for x in error.wrong.rows]

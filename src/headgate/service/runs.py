@@ -161,11 +161,13 @@ class Processing:
 
     @cached_property
     def _workers_fit(self) -> bool:
-        """Whether workers can run our code, and reach the state."""
+        """Whether workers can run our code, and reach the state. If they cannot be asked, they do not: it is no query's
+        fault."""
         try:
             check_workers(self._spark, self._place)
-        except HeadgateError as error:
-            event("tasks", "all work stays beside the driver", level=WARNING, why=error.message)
+        except Exception as error:
+            why = error.message if isinstance(error, HeadgateError) else type(error).__name__
+            event("tasks", "all work stays beside the driver", level=WARNING, why=why)
             return False
         return True
 

@@ -249,6 +249,24 @@ def test_a_query_that_a_snapshot_leaves_out_gives_its_subscriber_a_notice_at_onc
     assert len(found.fetched("amy", "count")) == 1
 
 
+def test_a_query_that_cannot_be_built_gives_its_subscriber_a_notice_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perhaps no batch ever comes."""
+    found = bench(tmp_path, "")
+    found.subscribed(amy=("count", ""))
+    found.take("s", ("TRUE", 1, "x"))
+    faulty(monkeypatch, "execution.compile._blocks", PLACES["execution.compile._blocks"])
+    found.query("bad", BAD["passing"])
+    found.subscribed(amy=("count", ""), eve=("bad", ""))
+    assert found.pipeline is not None
+    found.pipeline.settle()
+    assert told(found, "eve", "bad") == [TOLD]
+    found.pipeline.settle()
+    found.end()
+    assert told(found, "eve", "bad") == []
+
+
 def test_faults_are_found_by_halving() -> None:
     tried: list[int] = []
 

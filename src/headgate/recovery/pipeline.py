@@ -385,13 +385,16 @@ class Pipeline:
         comes. What was delivered last may have been delivered under rights newer than those it was computed for: then
         what was kept is in line with them, and subscribers have yet to be told."""
         snapshot = self._snapshots.snapshot()
-        if not self._committer.retains(snapshot) or snapshot is not self._snapshot or self._statuses.pending:
+        if not self._committer.retains(snapshot) or snapshot is not self._snapshot or self._has_news:
             with self._lock.step():
-                news = self._shared.served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._update(snapshot)
-                if news or self._statuses.pending:
+                if self._has_news:  # at once: perhaps no batch ever comes
                     self._finish(snapshot, ())
                 self._retain(snapshot)
+
+    @property
+    def _has_news(self) -> bool:
+        return self._statuses.pending or self._shared.served.has_news
 
     # Steps ------------------------------------------------------------------------------------------------------------
 

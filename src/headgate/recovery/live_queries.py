@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from headgate.clock import Clock
-from headgate.egress.one_batch import joined
+from headgate.egress.version_results import joined
 from headgate.errors import StoreError
 from headgate.execution.partitions import PartitionName
 from headgate.logs import failure

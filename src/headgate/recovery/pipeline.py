@@ -18,6 +18,7 @@ import pyarrow as pa
 from headgate.clock import Clock
 from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink
+from headgate.egress.version_results import placed
 from headgate.errors import SourceError
 from headgate.execution.tasks.step import TaskRefusal
 from headgate.ingress.batches import SourceBatch, TableBatch
@@ -431,7 +432,7 @@ class Pipeline:
         """Commits a version and delivers its results."""
         self._letters.add(self._unknown_roles.notes(snapshot.roles, self._ingestion.streams))
         version, rejected = self._committer.begin(), self._letters.take()
-        results = self._with_notices(results)
+        results = placed(self._with_notices(results))
         staged = self._committer.stage(results, rejected)
         self._ingestion.forget_labels()
         partitions, shared = self._shared.save(version)

@@ -235,7 +235,8 @@ class StateFolder:
         """Deletes all versions. What a process that was replaced still commits does not count."""
         self._files, self._fault = {}, None
         base = json.dumps({"version": None}).encode()
-        self._writing(lambda: self._storage.write(self._base, base))
+        self._storage.delete([self._base])
+        self._writing(lambda: self._storage.commit(self._base, base))  # the disk has it before anything else is deleted
         self._check()
         self._collect(self._storage.names())
 

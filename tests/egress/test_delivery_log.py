@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition, is_for_subscriber
+from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition
 from headgate.egress.log_records import AFTER, DeliveryRecord, decode, encode
+from headgate.egress.version_results import is_for_subscriber
 from headgate.errors import LeaseLost
 from headgate.labels import parse_label
 from headgate.model.results import Recipient, ResultBatch, notice

@@ -12,20 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from worlds.adaptive import in_tasks
 from worlds.harness import Bench, stream, table
-from worlds.task_process import FileBatch, TasksHere
 
-from headgate.execution.executors import Executor, LocalExecutor
-from headgate.execution.partition_groups import partition_groups
-from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
-from headgate.execution.tasks.executor import TaskExecutor
-from headgate.expressions.duck import evaluate
+from headgate.execution.tasks.adaptive import Placement
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
-from headgate.recovery.home import STATE
 from headgate.recovery.isolation import MOST_TRIES, without_faulty
 from headgate.recovery.pipeline import Pipeline
-from headgate.storage import LocalStorage
 
 TOLD = "it cannot be run (ZeroDivisionError)"
 BAD = {
@@ -114,30 +108,6 @@ def test_a_fault_in_one_query_ends_that_query_alone(
     assert [n for (n,) in found.fetched("finn", "count")] == [1, 2, *[3] * 10]
 
 
-def in_tasks(found: Bench, mode: str) -> Callable[[], None]:
-    """A pipeline whose batches tasks read; returns how to take the next batch."""
-
-    def make(queries: Any, program: Any, schema: Any) -> Executor:
-        def here() -> LocalExecutor:
-            return LocalExecutor(program, schema, evaluate)
-
-        def there() -> TaskExecutor:
-            storage = LocalStorage(found.home / STATE)
-            return TaskExecutor(program, schema, partition_groups(queries), 2, evaluate, TasksHere(), storage)
-
-        small = Placement(bytes=1)
-        return AdaptiveExecutor(program, schema, here, there, small) if mode == "auto" else there()
-
-    pipeline = found.pipeline = Pipeline(found.home, found, make, [found.mailbox], found.clock)
-
-    def take() -> None:
-        number = pipeline.done("s") + 1
-        rows = found.table("s", [("TRUE", n, "x") for n in range(4)])
-        pipeline.take("s", number, FileBatch(rows, found.home / "in" / f"{number}", 2))
-
-    return take
-
-
 @pytest.mark.parametrize("warm", [False, True])
 @pytest.mark.parametrize("mode", ["tasks", "auto"])
 @pytest.mark.parametrize("place", [x for x in PLACES if x != "execution.executors.packed"])
@@ -147,7 +117,7 @@ def test_a_fault_in_a_query_whose_batches_tasks_read_ends_that_query_alone(
     """`warm`: the query ran before without a fault."""
     found, others = bench(tmp_path, ""), {"amy": ("count", ""), "dora": ("other", "")}
     found.subscribed(**others)
-    take = in_tasks(found, mode)
+    take = in_tasks(found, Placement(bytes=1) if mode == "auto" else None)
     if warm:
         found.query("bad", BAD["windows"])
         found.subscribed(**others, eve=("bad", ""))
@@ -277,6 +247,24 @@ def test_a_query_that_a_snapshot_leaves_out_gives_its_subscriber_a_notice_at_onc
     found.end()
     assert told(found, "eve", "bad") == []
     assert len(found.fetched("amy", "count")) == 1
+
+
+def test_a_query_that_cannot_be_built_gives_its_subscriber_a_notice_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perhaps no batch ever comes."""
+    found = bench(tmp_path, "")
+    found.subscribed(amy=("count", ""))
+    found.take("s", ("TRUE", 1, "x"))
+    faulty(monkeypatch, "execution.compile._blocks", PLACES["execution.compile._blocks"])
+    found.query("bad", BAD["passing"])
+    found.subscribed(amy=("count", ""), eve=("bad", ""))
+    assert found.pipeline is not None
+    found.pipeline.settle()
+    assert told(found, "eve", "bad") == [TOLD]
+    found.pipeline.settle()
+    found.end()
+    assert told(found, "eve", "bad") == []
 
 
 def test_faults_are_found_by_halving() -> None:

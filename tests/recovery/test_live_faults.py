@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from worlds.harness import stream, table
@@ -12,6 +13,7 @@ from headgate.cql.deadlines import Deadline, Version
 from headgate.realtime.settings import STRICT
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.messages import NO_TABLE
+from headgate.recovery.query_graph import QueryGraph
 from recovery.test_fault_attacks import TOLD, faulty
 
 DUE = Deadline(2000, (Version(sample=0.5),))
@@ -71,3 +73,27 @@ def test_state_that_cannot_be_restored_ends_one_query_alone(tmp_path: Path, monk
     bench.fetch()
     assert bench.values("bob") == bench.values("cid") == [(5,)]
     assert [x.what for x in bench.by("ann")] == [ENDED]
+
+
+def test_late_tuples_are_told_once_although_the_next_piece_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = opened(tmp_path, bad="SELECT COUNT(*) AS n FROM V [RANGE 10 SECOND SLIDE 10 SECOND]", governed=True)
+    count, runs = iter((3, 0)), iter(range(2))
+    fails = faulty(
+        monkeypatch, "recovery.live_query.LiveQuery.run", lambda live, _: live.key[0] == "bad" and next(runs) == 1
+    )
+    batch = QueryGraph.batch
+
+    def late(graph: QueryGraph, *given: Any, **named: Any) -> Any:
+        found = batch(graph, *given, **named)
+        if "bad" in graph._snapshot.running and given[0]:
+            graph.late = next(count, 0)
+        return found
+
+    monkeypatch.setattr(QueryGraph, "batch", late)
+    for n in range(2):
+        bench.arrive(n, "V", [("TRUE", 1, 0)])
+    bench.run(4)
+    assert bench.pipeline is not None
+    assert (bench.pipeline.counts.late["V"], fails) == (3, [1])

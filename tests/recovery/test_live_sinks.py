@@ -18,14 +18,15 @@ from worlds.live import LiveBench
 
 from headgate.cql.deadlines import Deadline, Version
 from headgate.egress.delivery_log import DeliveryLog, LogPosition
-from headgate.egress.one_batch import check_one_each, joined
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import FileSink, Sink
 from headgate.egress.spark_sink import SparkSink
+from headgate.egress.version_results import check_one_each, joined
 from headgate.labels import parse_label
 from headgate.model.results import ResultBatch, delivered_results, notice
 from headgate.recovery.destinations import Destinations
 from recovery.test_deadlines import PLAIN, SLIDING, VITALS, Died, Fixed, dying
+from recovery.test_fault_attacks import TOLD, faulty
 
 BOTH = f"{PLAIN} UNION ALL SELECT MAX(patient), MAX(bp) FROM V [RANGE 1 SECOND SLIDE 1 SECOND]"
 HALF = Deadline(2000, (Version(sample=0.5),))
@@ -171,6 +172,42 @@ def test_after_a_crash_every_sink_has_each_result_once(
     bench.end()
     assert results(broken.read(kind, sink)) == wanted
     assert wanted
+
+
+def test_a_notice_keeps_its_place_when_its_results_are_permitted_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader stops after the results of a version. It is delivered again after a crash, and the reader may see only
+    its notice by then."""
+    bench = opened(tmp_path, PLAIN, HALF)
+    bench.subscribed_at(ann=("q", "nurse", "U"))
+    log = DeliveryLog(tmp_path / "log" / "results")
+    pipeline = bench.begin(log)
+    for n in range(3):
+        bench.arrive(0.5 + 0.01 * n, "V", [("nurse", n, 0)])
+    calls = iter(range(3))
+    faulty(monkeypatch, "recovery.live_query.LiveQuery.run", lambda *_: next(calls) == 2)
+
+    record = pipeline._committer.states.note_out
+
+    def unrecorded(version: int, sinks: Any) -> None:
+        if log.waits("ann", "q", LogPosition()):
+            raise Died
+        record(version, sinks)
+
+    monkeypatch.setattr(pipeline._committer.states, "note_out", unrecorded)
+    with pytest.raises(Died):
+        bench.run(3)
+    entry, ended = log.read("ann", "q", LogPosition(), 100)
+    assert (len(entry.batch), ended.batch.word) == (2, {"ended": TOLD})
+    pipeline.close()
+
+    again = opened(tmp_path, PLAIN, HALF)
+    again.subscribed_at(ann=("q", "", "U"))
+    log = DeliveryLog(tmp_path / "log" / "results")
+    again.begin(log)
+    assert [x.batch.word for x in log.read("ann", "q", LogPosition(), 100)] == [{"ended": TOLD}]
+    assert [x.batch.word for x in log.read("ann", "q", entry.positions[-1], 100)] == [{"ended": TOLD}]
 
 
 def part(*values: int, to: tuple[str, ...], label: str) -> ResultBatch:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headgate import storage
 from headgate.egress.parquet import ParquetSink
 from headgate.egress.sinks import Address, FileSink, Sink
 from headgate.errors import StoreError
@@ -23,6 +24,7 @@ from headgate.labels import parse_label
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch, delivered_results
 from headgate.recovery.state import FORMAT, KEPT, Saved, StateFolder
+from headgate.storage import LocalStorage
 
 
 def record(*segments: str, listed: str = "") -> dict[str, Any]:
@@ -277,3 +279,32 @@ def test_a_state_of_folders_is_named_as_an_older_one(tmp_path: Path) -> None:
     (tmp_path / "000000000000007" / "state.json").write_text("{}")
     with pytest.raises(StoreError, match=rf"an older version of Headgate wrote it .format 3, .* reads {FORMAT}"):
         StateFolder(tmp_path).newest()
+
+
+def test_the_disk_has_the_mark_of_a_new_beginning_before_anything_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If power failed after the files were deleted and before the mark was there, nothing would say that they were
+    meant to be."""
+    states = StateFolder(tmp_path)
+    states.save(saved(states, 1))
+    flushed, deleted = list[str](), list[set[str]]()
+    real, delete = storage._fsync, LocalStorage.delete
+
+    def fsync(path: str) -> None:
+        flushed.append(path)
+        real(path)
+
+    def deleting(given: LocalStorage, names: Any) -> None:
+        deleted.append(set(names := list(names)))
+        if any(name.startswith("manifest") for name in names):
+            assert not given._unflushed
+            assert flushed[-1] == str(tmp_path)
+            assert (tmp_path / "base-000000000000000.json").exists()
+        delete(given, names)
+
+    monkeypatch.setattr(storage, "_fsync", fsync)
+    monkeypatch.setattr(LocalStorage, "delete", deleting)
+    states.clear()
+    assert any(name.startswith("manifest") for names in deleted for name in names)
+    assert StateFolder(tmp_path).newest() is None

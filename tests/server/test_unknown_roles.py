@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 from worlds.harness import RULES
 
-from headgate.ingress.validation import Ingress
-from headgate.labels import parse_label
+from headgate.ingress.validation import Ingress, RawBatch
+from headgate.labels import LEAST, parse_label
+from headgate.levels.shepherd import Shepherd
+from headgate.model.limits import Limits
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
+from headgate.recovery.counts import RunCounts
+from headgate.recovery.dead_letters import DeadLetters
 from headgate.recovery.unknown_roles import UnknownRoles, text_of
 from server.serving import Server
 from server.test_results import opened, received
@@ -72,3 +80,23 @@ def test_where_roles_are_not_known_nobody_is_told() -> None:
     reader, known = reader_of("nurse"), UnknownRoles()
     reader.take(pa.table({"policy": pa.array(["ghost"], pa.string())}), 0)
     assert known.notes(None, {"s": reader}) == [] and known.notes(frozenset(), {"s": reader}) == []
+
+
+def test_the_owner_of_a_table_is_told_with_levels_apart() -> None:
+    descriptor = StreamDescriptor("t", (("policy", Type.STRING),), None, {"LABEL": "policy"}, table=True)
+    snapshot = SimpleNamespace(descriptors={"t": descriptor}, rules=RULES, roles=frozenset({"nurse"}))
+    counts, whole = RunCounts(), RawBatch(pa.table({"policy": ["nurze", "nurse"]}))
+    shepherd: Any = SimpleNamespace(
+        _gate=SimpleNamespace(snapshot=lambda: snapshot),
+        _read_table=lambda _: whole,
+        _limits=Limits(),
+        _setting=SimpleNamespace(stream_levels=dict),
+        _lock=threading.Lock(),
+        _letters=DeadLetters(counts),
+        _own=counts,
+        _unknown_roles=UnknownRoles(),
+        unreadable={},
+    )
+    Shepherd._table(shepherd, LEAST, "t")
+    Shepherd._table(shepherd, LEAST, "t")
+    assert [x.reason for x in shepherd._letters.take()] == [text_of("nurze")]

@@ -14,7 +14,7 @@ import secrets
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -24,8 +24,6 @@ from headgate.clock import Clock, SystemClock
 from headgate.egress.log_records import (
     AFTER,
     BEFORE,
-    NOTICES_AFTER,
-    NOTICES_BEFORE,
     DeliveryRecord,
     decode,
     encode,
@@ -34,8 +32,8 @@ from headgate.egress.log_records import (
     records_in,
 )
 from headgate.egress.sinks import Sink, Verify
+from headgate.egress.version_results import is_for_subscriber, placed
 from headgate.errors import StoreError
-from headgate.lexing import quote
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
@@ -185,21 +183,20 @@ class DeliveryLog(Sink):
     def prepare(self, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows], *, as_staged: bool) -> None:  # noqa: ARG002
         """Writes the results behind what is readable; nobody reads them yet."""
         self._ready = []
-        results = [x for x in results if is_for_subscriber(x)]
+        results = [x for x in placed(results) if is_for_subscriber(x)]
         if not results:
             return
         now = self._clock.now()
         first, _ = self._times.get(self._segment, (now, now))
         if not self._segment or self._size >= self._segment_size or now - first > self._longest / _PARTS:
             self._segment, self._size = f"{self._version:015}.log", 0
-        numbering = _NoticePositions()
         try:
             descriptor = os.open(self._folder / self._segment, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 os.ftruncate(descriptor, self._size)
                 end = os.lseek(descriptor, self._size, os.SEEK_SET)
-                for batch, place in (both for x in results for both in numbering.of(x)):
-                    frame = encode(self._version, batch, place, now)
+                for batch in results:
+                    frame = encode(self._version, batch, batch.place, now)
                     self._ready.append((record_of(self._segment, end, frame), len(frame)))
                     end += _write(descriptor, frame)
             finally:
@@ -403,36 +400,6 @@ class DeliveryLog(Sink):
 def _removed(known: int | list[int]) -> LogPosition:
     """As it was written; earlier versions wrote the version alone."""
     return LogPosition(known) if isinstance(known, int) else LogPosition(*known)
-
-
-def is_for_subscriber(batch: ResultBatch) -> bool:
-    """Whether a batch is for its subscribers; a notice can be for the owner of the stream instead, who must not be
-    taken for the subscriber that it is about."""
-    out = batch.outgoing
-    return out is None or all(x.startswith(f"{quote(out.user)}@{out.level}#") for x in batch.subscribers)
-
-
-class _NoticePositions:
-    """The places of the notices of one version. A reader's own batches alone decide them: they are the same when the
-    version is delivered again to fewer readers."""
-
-    def __init__(self) -> None:
-        self._next: dict[tuple[str, str], int] = {}
-
-    def of(self, batch: ResultBatch) -> Iterator[tuple[ResultBatch, int | None]]:
-        """A notice for each group of subscribers for whom its place is the same, with that place; None for results."""
-        if not batch.word:
-            for key in ((name, batch.query) for name in batch.subscribers):
-                self._next[key] = max(NOTICES_AFTER, self._next.get(key, NOTICES_AFTER))
-            yield batch, None
-            return
-        together: dict[int, list[str]] = {}
-        for name in batch.subscribers:
-            place = self._next.get((name, batch.query), NOTICES_BEFORE)
-            self._next[name, batch.query] = place + 1
-            together.setdefault(place, []).append(name)
-        for place, names in together.items():
-            yield batch.to(tuple(names)), place
 
 
 def _version(record: DeliveryRecord) -> int:

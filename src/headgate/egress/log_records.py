@@ -26,9 +26,6 @@ _FRAME = struct.Struct("<4sIQI")
 _MAGIC = b"HGD1"
 BEFORE, AFTER = -1, (1 << 63) - 1
 """The places before and after all results of a version."""
-NOTICES_BEFORE, NOTICES_AFTER = -(1 << 62), 1 << 62
-"""The places of a reader's first notice before, and its first after, the results of a version; the next ones follow.
-INVARIANT: no two notices for one reader have one place, so whoever goes on after a notice gets the next one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headgate.egress.delivery_log import is_for_subscriber
 from headgate.egress.sinks import FileSink, file_name
+from headgate.egress.version_results import is_for_subscriber
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headgate.egress.log_records import decode
-from headgate.egress.one_batch import check_one_each
+from headgate.egress.version_results import check_one_each
 from headgate.expressions.sql.types import ARROW
 from headgate.labels import Label, Level
 from headgate.levels.wire import Message

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.egress.sinks import Sink, plain_rejected, rejected_of
+from headgate.egress.version_results import placed
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch
 from headgate.model.snapshot import SnapshotSource
@@ -59,7 +60,7 @@ class Outlet:
     ) -> None:
         """Commits all of this at once, then delivers what the rights of that moment permit."""
         self._home.check()
-        version = self._states.next
+        version, results = self._states.next, placed(results)
         staged = self._sinks.stage(version, results, refused)
         rest = {
             "known": known,

@@ -405,7 +405,8 @@ class Shepherd:
         try:
             whole = self._read_table(descriptor)
             labels, rules = Dictionary(), self._gate.snapshot().rules
-            arrivals, refused = Ingress(descriptor, rules, labels.number, self._limits).take(whole.table, BEGINNING)
+            reader = Ingress(descriptor, rules, labels.number, self._limits)
+            arrivals, refused = reader.take(whole.table, BEGINNING)
         except SourceError as error:
             self.unreadable[name] = error
             raise
@@ -414,6 +415,7 @@ class Shepherd:
         if self._setting.stream_levels().get(name, LEAST) == level:
             with self._lock:
                 self._letters.reject([*whole.rejected, *refused, *(note(name, x) for x in whole.notes)])
+                self._letters.add(self._unknown_roles.notes(self._gate.snapshot().roles, {name: reader}))
                 self._own.tuples[name] += len(whole)
         seen = np.array([may_read(rules.order, level, labels.labels[x]) for x in arrivals.labels.tolist()], bool)
         return pa.table(dict(arrivals.columns)).filter(pa.array(seen))

@@ -149,6 +149,8 @@ class ResultBatch:
     outgoing: Recipient | None = None
     places: Ints | None = None
     """For each result its position among all computed results, if some of those are no longer permitted."""
+    place: int | None = None
+    """Of a notice, where it stands: its place among the notices and results of a version."""
     moments: Ints | None = None
     """For each result the moment of the batch at which it comes, if other queries read it."""
 

@@ -11,8 +11,8 @@ from operator import or_
 from typing import Any
 
 from headgate.egress.delivery import Delivered, Handover
-from headgate.egress.one_batch import check_one_each
 from headgate.egress.sinks import Sink, taken
+from headgate.egress.version_results import check_one_each
 from headgate.errors import StoreError
 from headgate.model.rejected import RejectedRows
 from headgate.model.results import ResultBatch

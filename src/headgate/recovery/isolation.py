@@ -60,8 +60,9 @@ class Served:
                 self._news.append(notice(key[:1], key[1], ended=why))
         self._narrow()
 
-    def has_news(self, snapshot: CatalogSnapshot) -> bool:
-        return bool(self._news or snapshot.unfit.keys() - self._barred.keys())
+    @property
+    def has_news(self) -> bool:
+        return bool(self._news)
 
     def news(self) -> list[ResultBatch]:
         """Notices for subscribers whose query ended; each is returned once."""

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from headgate.clock import Clock
-from headgate.egress.one_batch import joined
+from headgate.egress.version_results import joined
 from headgate.errors import StoreError
 from headgate.execution.partitions import PartitionName
 from headgate.logs import failure
@@ -161,7 +161,9 @@ class LiveQueries:
 
     def _run(self, live: LiveQuery, piece: WorkPiece) -> list[ResultBatch]:
         """The results of a piece whose version is in force."""
-        found = self._isolated(live, partial(live.run, piece)) or []
+        found = self._isolated(live, partial(live.run, piece))
+        if found is None:
+            return []
         self._letters.late(piece.waiting.tuples.stream, live.graph.late)
         self._shared.graph.warned += live.graph.warned
         return self._shared.limited(found)

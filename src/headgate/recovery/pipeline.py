@@ -18,6 +18,7 @@ import pyarrow as pa
 from headgate.clock import Clock
 from headgate.egress.filter import permitted
 from headgate.egress.sinks import Sink
+from headgate.egress.version_results import placed
 from headgate.errors import SourceError
 from headgate.execution.tasks.step import TaskRefusal
 from headgate.ingress.batches import SourceBatch, TableBatch
@@ -385,13 +386,16 @@ class Pipeline:
         comes. What was delivered last may have been delivered under rights newer than those it was computed for: then
         what was kept is in line with them, and subscribers have yet to be told."""
         snapshot = self._snapshots.snapshot()
-        if not self._committer.retains(snapshot) or snapshot is not self._snapshot or self._statuses.pending:
+        if not self._committer.retains(snapshot) or snapshot is not self._snapshot or self._has_news:
             with self._lock.step():
-                news = self._shared.served.has_news(snapshot)  # at once: perhaps no batch ever comes
                 self._update(snapshot)
-                if news or self._statuses.pending:
+                if self._has_news:  # at once: perhaps no batch ever comes
                     self._finish(snapshot, ())
                 self._retain(snapshot)
+
+    @property
+    def _has_news(self) -> bool:
+        return self._statuses.pending or self._shared.served.has_news
 
     # Steps ------------------------------------------------------------------------------------------------------------
 
@@ -428,7 +432,7 @@ class Pipeline:
         """Commits a version and delivers its results."""
         self._letters.add(self._unknown_roles.notes(snapshot.roles, self._ingestion.streams))
         version, rejected = self._committer.begin(), self._letters.take()
-        results = self._with_notices(results)
+        results = placed(self._with_notices(results))
         staged = self._committer.stage(results, rejected)
         self._ingestion.forget_labels()
         partitions, shared = self._shared.save(version)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -235,7 +235,8 @@ class StateFolder:
         """Deletes all versions. What a process that was replaced still commits does not count."""
         self._files, self._fault = {}, None
         base = json.dumps({"version": None}).encode()
-        self._writing(lambda: self._storage.write(self._base, base))
+        self._storage.delete([self._base])
+        self._writing(lambda: self._storage.commit(self._base, base))  # the disk has it before anything else is deleted
         self._check()
         self._collect(self._storage.names())
 
@@ -323,6 +324,7 @@ def _result_table(result_batch: ResultBatch) -> pa.Table:
 def _plain_results(result_batch: ResultBatch, size: int) -> dict[str, Any]:
     kinds, names = plain_labels(result_batch.kinds), list(result_batch.subscribers)
     found = {"subscribers": names, "query": result_batch.query, "kinds": kinds, "size": size, "word": result_batch.word}
+    found |= {} if result_batch.place is None else {"place": result_batch.place}
     return found | ({"outgoing": plain_outgoing(result_batch.outgoing)} if result_batch.outgoing else {})
 
 
@@ -345,7 +347,8 @@ def _result_batches(plain: list[dict[str, Any]], content: bytes) -> list[ResultB
         arrays = tuple(column.combine_chunks() for column in values)
         out = outgoing_of(x["outgoing"]) if "outgoing" in x else None
         names, words = tuple(x["subscribers"]), x["word"]
-        found.append(ResultBatch(names, x["query"], blocks, times, arrays, labels, kinds, outgoing=out, **words))
+        batch = ResultBatch(names, x["query"], blocks, times, arrays, labels, kinds, outgoing=out, **words)
+        found.append(replace(batch, place=x.get("place")))
     if begin != len(content):
         raise ValueError("there is more than there should be")
     return found

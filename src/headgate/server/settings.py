@@ -80,6 +80,11 @@ class Settings:
             raise Conflict(f"there is no architecture `{self.architecture}`", hint=f"there are {known}")
         if self.execution not in EXECUTIONS:
             raise Conflict(f"there is no execution `{self.execution}`", hint=f"there are {', '.join(EXECUTIONS)}")
+        if self.execution == "tasks" and self.architecture != "trusted":
+            raise Conflict(
+                f"cannot compute in tasks with architecture `{self.architecture}`: levels have processes of their own",
+                hint="use `execution = auto` or `driver`",
+            )
         if not self.partitions:
             raise Conflict("cannot compute in 0 partitions", hint="8 is usual")
         if self.client_authority and not self.tls:

@@ -55,6 +55,9 @@ OFTEN = 0.5
 """How often, in seconds, to check whether other streams have to be read."""
 SELDOM = 5.0
 """How often, in seconds, to check whether files changed that were read already."""
+PACKED_IN_TASKS = 64 << 20
+"""How many bytes of Parquet files a batch has that tasks read: a job costs time before any work, and no process holds
+all of its tuples."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,6 @@ class Execution:
 
     mode: str = "auto"
     partitions: int = 8
-
-    @property
-    def packed_at_most(self) -> int:
-        """How many bytes of Parquet files a batch has: a job in tasks costs time before any work, and no process holds
-        all of its tuples."""
-        return PACKED_AT_MOST if self.mode == "driver" else 64 << 20
 
 
 @dataclass(frozen=True)
@@ -111,14 +108,14 @@ class Processing:
         """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
         there already; `execution` says where operators run; `limits` are those of each view (None: the usual ones);
         `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced. With
-        `levels`, each level has a processor and sinks of its own, and `sinks` are not used. Deadlines count only with
-        `governing`, for whoever follows sources: a replay of the past has none."""
+        `levels`, each level has a processor and sinks of its own, and `sinks` and `execution` are not used. Deadlines
+        count only with `governing`, for whoever follows sources: a replay of the past has none."""
         keep_freed()
         collect_rarely()
         self._headgate = headgate
         self._snapshots = snapshots or headgate
         self._home, self._master, self._settings, self._ingress, self._given = home, master, settings, ingress, spark
-        self._execution = execution or Execution()
+        self._execution = (execution or Execution()) if levels is None else Execution("driver")
         self._tasks = SparkTasks(lambda: self._spark)
         self._place = place
         self._pipeline: Pipeline | Shepherd
@@ -161,11 +158,13 @@ class Processing:
 
     @cached_property
     def _workers_fit(self) -> bool:
-        """Whether workers can run our code, and reach the state."""
+        """Whether workers can run our code, and reach the state. If they cannot be asked, they do not: it is no query's
+        fault."""
         try:
             check_workers(self._spark, self._place)
-        except HeadgateError as error:
-            event("tasks", "all work stays beside the driver", level=WARNING, why=error.message)
+        except Exception as error:
+            why = error.message if isinstance(error, HeadgateError) else type(error).__name__
+            event("tasks", "all work stays beside the driver", level=WARNING, why=why)
             return False
         return True
 
@@ -292,13 +291,19 @@ class Processing:
             if name in read and name in snapshot.descriptors
         }
 
+    @property
+    def _packed_at_most(self) -> int:
+        """How many bytes of Parquet files a batch has."""
+        mode = self._execution.mode
+        return PACKED_IN_TASKS if mode == "tasks" or (mode == "auto" and self._workers_fit) else PACKED_AT_MOST
+
     def _source(self, descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> StreamSource:
         """Published tuples are files of the ingress log."""
         if format_ != PUBLISH or self._ingress is None:
-            return StreamSource(descriptor, format_, options, self._execution.packed_at_most)
+            return StreamSource(descriptor, format_, options, self._packed_at_most)
         folder = self._ingress / folder_name(descriptor.name)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return StreamSource(descriptor, "parquet", spark_options(folder), self._execution.packed_at_most)
+        return StreamSource(descriptor, "parquet", spark_options(folder), self._packed_at_most)
 
     def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         found = self._headgate.snapshots.inputs()[descriptor.name]

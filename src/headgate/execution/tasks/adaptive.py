@@ -49,7 +49,7 @@ class Placement:
         """Whether a batch of this size runs in tasks; `now` says whether the one before did."""
         if size >= self.bytes or held >= self.tuples:
             self._calm = 0
-            return now or self.possible()
+            return self.possible()
         small = size < self.bytes // 4 and held < self.tuples // 4
         self._calm = self._calm + 1 if small else 0
         return now and self._calm < self.calm
@@ -129,9 +129,10 @@ class AdaptiveExecutor(Executor):
     def restore(
         self, partitions: Partitions, streams: tuple[str, ...], visibility: Visibility, numbers: Numbers
     ) -> None:
-        """States that tasks wrote stay with tasks."""
+        """States that tasks wrote stay with tasks, if these can run; the driver can read them too."""
         written = (x.record for x in partitions.values() if isinstance(x, StoredPartition))
-        self._now = self._new(in_tasks=any("task" in record for record in written))
+        by_tasks = any("task" in record for record in written)
+        self._now = self._new(in_tasks=by_tasks and self._placement.possible())
         self._now.restore(partitions, streams, visibility, numbers)
 
     def run(self, arriving: pa.Table, visibility: Visibility, tables: pa.Table | None) -> list[BlockResults]:

@@ -1,17 +1,23 @@
-"""All results that one version has for a reader (a subscriber and a query) are one batch.
+"""What one version has for a reader (a subscriber and a query): all results in one batch, notices before and after it.
 
 Sinks rely on it: a result is known by its place among them, for those who go on reading and for what is delivered
-again. Notices come before all of them or after.
+again. Notices have places too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
+from headgate.lexing import quote
 from headgate.model.results import ResultBatch
+
+_BEFORE, _AFTER = -(1 << 62), 1 << 62
+"""The places of a reader's first notice before, and its first after, the results of a version; the next ones follow.
+INVARIANT: no two notices for one reader have one place, so whoever goes on after a notice gets the next one."""
 
 
 def joined(results: Sequence[ResultBatch]) -> list[ResultBatch]:
@@ -37,6 +43,35 @@ def check_one_each(results: Sequence[ResultBatch]) -> None:
     readers = [key for batch in results for key in _readers(batch)]
     if len(set(readers)) < len(readers):
         raise RuntimeError("a version has two batches of results for one reader")
+
+
+def placed(results: Sequence[ResultBatch]) -> list[ResultBatch]:
+    """The same results; notices have places, and a batch for each group of readers for whom the place is the same.
+    Places are given before rights are applied, and saved with the version: they stay the same when it is delivered
+    again, although rights may leave less of it by then. A notice that has a place keeps it."""
+    if all(x.place is not None for x in results if x.word):
+        return list(results)
+    found, following = list[ResultBatch](), dict[tuple[str, str], int]()
+    for batch in results:
+        for key in _readers(batch):
+            following[key] = max(_AFTER, following.get(key, _AFTER))
+        if not batch.word or batch.place is not None or not is_for_subscriber(batch):
+            found.append(batch)
+            continue
+        together: dict[int, list[str]] = {}
+        for name in batch.subscribers:
+            place = following.get((name, batch.query), _BEFORE)
+            following[name, batch.query] = place + 1
+            together.setdefault(place, []).append(name)
+        found += [replace(batch, subscribers=tuple(names), place=place) for place, names in together.items()]
+    return found
+
+
+def is_for_subscriber(batch: ResultBatch) -> bool:
+    """Whether a batch is for its subscribers; a notice can be for the owner of the stream instead, who must not be
+    taken for the subscriber that it is about."""
+    out = batch.outgoing
+    return out is None or all(x.startswith(f"{quote(out.user)}@{out.level}#") for x in batch.subscribers)
 
 
 def _readers(batch: ResultBatch) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@
         own/              of the processor: its state
         queue/            what the shepherd hands to it; it can only read
         outlet/           what the server keeps about its results; the server's alone
+        names.json        the names of streams that it knows; the server's alone
       logs/0/  1/  ...    kernelized: the log of a level, for the processors of levels that dominate it
 
 Where processors have no users of their own, everything is closed to all users but the server's.

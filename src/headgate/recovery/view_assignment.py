@@ -70,7 +70,7 @@ class ViewAssignment:
         which each subscriber has a view of its own; no other query that follows its time; no count of results for a
         limit."""
         own = all(consumer_of(name) is None for name in view.clearances)
-        reads = not view.running.streams.isdisjoint(self._processors.stages.producers)
+        reads = view.running.stage > 0 or not view.running.streams.isdisjoint(self._processors.stages.producers)
         return own and not reads and not view.windowed and view.second == NO_TIME
 
     def _change(self, keys: Sequence[Key], clearance: Clearance | None) -> None:

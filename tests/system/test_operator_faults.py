@@ -16,7 +16,9 @@ from headgate.operators import join
 from headgate.operators.block_rows import BlockRows
 from headgate.operators.join import JoinSet
 from headgate.operators.partition import Partition
-from headgate.operators.rowsets import Instants, PartitionedSet, WindowSet
+from headgate.operators.partitioned_set import PartitionedSet
+from headgate.operators.rowsets import Instants
+from headgate.operators.window_set import WindowSet
 
 pytestmark = pytest.mark.usefixtures("no_waiting_for_disks")
 

@@ -21,10 +21,12 @@ from headgate.model.budget import charge
 from headgate.model.times import NO_TIME
 from headgate.operators.join import JoinSet, Matching
 from headgate.operators.join_order import joining_order
+from headgate.operators.partitioned_set import PartitionedSet
 from headgate.operators.reading import stream_of, streams_of
-from headgate.operators.rowsets import Instants, PartitionedSet, RowSet, TableSet, WindowSet
+from headgate.operators.rowsets import Instants, RowSet, TableSet
 from headgate.operators.sequence import Sequence
 from headgate.operators.visible import Reader
+from headgate.operators.window_set import WindowSet
 from headgate.plan import nodes as n
 from headgate.plan import steps
 from headgate.plan.expressions import Expr

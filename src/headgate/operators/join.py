@@ -32,10 +32,12 @@ from headgate.loops.keys import KeyCodes
 from headgate.loops.slots import SlotPool
 from headgate.loops.windows import pairs_ascend
 from headgate.model.budget import charge
+from headgate.operators.partitioned_set import PartitionedSet
 from headgate.operators.program import TIME
-from headgate.operators.rowsets import NEVER, Instants, PartitionedSet, RowSet, WindowSet
+from headgate.operators.rowsets import NEVER, Instants, RowSet
 from headgate.operators.sequence import Narrow
 from headgate.operators.visible import Reader
+from headgate.operators.window_set import WindowSet
 from headgate.plan.expressions import Compare, Expr, Type, wider
 
 _NONE = np.empty(0, np.int64)

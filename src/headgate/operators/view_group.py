@@ -25,16 +25,18 @@ from headgate.operators.folding import Folded, Folding, foldable, part_of
 from headgate.operators.group_labels import LabelKinds
 from headgate.operators.grouping import Grouping
 from headgate.operators.inputs import Inputs
+from headgate.operators.partitioned_set import PartitionedSet
 from headgate.operators.pieces import joined, pieces
 from headgate.operators.previous_instant import name_of, previous_rows
 from headgate.operators.profile import Profile
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, Block
 from headgate.operators.reading import stream_of
-from headgate.operators.rowsets import PartitionedSet, TableSet, WindowSet
+from headgate.operators.rowsets import TableSet
 from headgate.operators.sequence import Sequence as Entered
 from headgate.operators.state_size import changes
 from headgate.operators.tuple_store import TupleStore, VisibleTuples
 from headgate.operators.visible import Reader
+from headgate.operators.window_set import WindowSet
 from headgate.plan import nodes as n
 from headgate.plan import steps
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from headgate.bench import producer
+from headgate.bench import publish as bench
 from headgate.bench.harness import Silent
 from headgate.bench.publish import delivered, disk, into_kafka, latency, published, requests, served, subscribed
 
@@ -39,3 +43,13 @@ def test_kafkas_producer_is_measured_beside_it() -> None:
     assert producer.is_installed(), "run scripts/ensure-kafka.sh broker"
     found = list(into_kafka(0.2, Silent()))
     assert len(found) == 12 and all(isinstance(x["tuples/s"], int) and x["tuples/s"] > 0 for x in found)
+
+
+def test_a_producer_that_fails_costs_no_other_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker listens there: Kafka's own client is not asked, only what the bench does with its failure is seen."""
+    said = subprocess.CompletedProcess((), 1, "", "org.apache.kafka.common.errors.TimeoutException: no topic\n\tat x\n")
+    monkeypatch.setattr(bench, "KafkaBroker", lambda *_, **__: nullcontext(SimpleNamespace(servers="nowhere")))
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: said)
+    rows = list(bench.into_kafka(1, Silent()))
+    assert len(rows) == len(producer.BROKERS) * len(bench.SIZES) * len(bench.SENDERS)
+    assert all("TimeoutException: no topic" in str(row["what"]) and "tuples/s" not in row for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.ingress.pushdown import Pushdown
-from headgate.ingress.splits import TARGET, Split, dealt_out, splits_of
+from headgate.ingress.splits import TARGET, Split, balanced, splits_of
 from headgate.ingress.text_formats import text_of
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
@@ -17,7 +17,7 @@ from headgate.plan.expressions import Type
 
 
 @pytest.mark.parametrize(
-    ("sizes", "cores", "dealt"),
+    ("sizes", "cores", "tasks"),
     [
         ([], 2, [[]]),
         ([100], 2, [[100]]),
@@ -29,11 +29,11 @@ from headgate.plan.expressions import Type
     ],
 )
 def test_tasks_have_equally_much_to_read_and_are_few_if_there_is_little(
-    sizes: list[int], cores: int, dealt: list[list[int]]
+    sizes: list[int], cores: int, tasks: list[list[int]]
 ) -> None:
     splits = [Split(x, (), 0, 1, size) for x, size in enumerate(sizes)]
-    found = dealt_out(splits, cores)
-    assert [[x.size for x in some] for some in found] == dealt
+    found = balanced(splits, cores)
+    assert [[x.size for x in some] for some in found] == tasks
     assert sorted(x.number for some in found for x in some) == [x.number for x in splits]
 
 

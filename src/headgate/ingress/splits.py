@@ -122,7 +122,7 @@ def _together(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[tupl
         yield tuple(some), whole
 
 
-def dealt_out(splits: Sequence[Split], cores: int) -> list[list[Split]]:
+def balanced(splits: Sequence[Split], cores: int) -> list[list[Split]]:
     """The splits of each task, which are equally large as far as splits allow; no task for each core if there is little
     to read."""
     tasks = max(1, min(len(splits), cores, -(-sum(split.size for split in splits) // TARGET)))

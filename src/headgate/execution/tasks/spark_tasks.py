@@ -27,7 +27,7 @@ from headgate.execution.tasks.intake import Part, advance_parts, label_texts, re
 from headgate.execution.tasks.lanes import Lanes
 from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
 from headgate.execution.warm import is_compiled, warm
-from headgate.ingress.splits import Split, dealt_out
+from headgate.ingress.splits import Split, balanced
 from headgate.logs import event
 from headgate.operators import threads
 
@@ -99,7 +99,7 @@ class SparkTasks:
         tables, packed = self._table(plan, step.step), pickle.dumps(given)
 
         def job() -> RDD[Outcome]:
-            parts = self._shuffled([some.mapPartitions(read) for some in self._dealt_out(splits)], len(lanes))
+            parts = self._shuffled([some.mapPartitions(read) for some in self._balanced(splits)], len(lanes))
             work = [partial(_advance_parts, sent, tables, packed, names) for names in lanes]
             return self._in_lanes([self._only(parts, lane).mapPartitions(own) for lane, own in enumerate(work)])
 
@@ -157,13 +157,13 @@ class SparkTasks:
         return set(
             self.collected(
                 f"look for labels in {len(splits)} splits",
-                lambda: self._in_lanes([some.mapPartitions(work) for some in self._dealt_out(splits)]),
+                lambda: self._in_lanes([some.mapPartitions(work) for some in self._balanced(splits)]),
             )
         )
 
-    def _dealt_out(self, splits: Sequence[Split]) -> list[RDD[Split]]:
+    def _balanced(self, splits: Sequence[Split]) -> list[RDD[Split]]:
         """One part for each lane."""
-        return [self.context.parallelize(some, 1) for some in dealt_out(splits, self.at_once)]
+        return [self.context.parallelize(some, 1) for some in balanced(splits, self.at_once)]
 
     def each(self, what: str, work: Callable[[T], U], items: Sequence[T]) -> list[U]:
         lanes = max(1, min(self.at_once, len(items)))

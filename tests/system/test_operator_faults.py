@@ -12,7 +12,7 @@ import pytest
 from worlds.pipeline_replay import one_case
 
 from headgate.columns.sorting import Ints
-from headgate.operators import join
+from headgate.operators import join, pieces, view_group
 from headgate.operators.block_rows import BlockRows
 from headgate.operators.join import JoinSet
 from headgate.operators.partition import Partition
@@ -80,6 +80,21 @@ def new_visibility_is_not_applied(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Partition, "renumber_visibility", lambda *_: None)
 
 
+def an_instant_is_divided(patch: pytest.MonkeyPatch) -> None:
+    """A batch is cut between tuples of the same time, and windows that slide emit before they have all of them."""
+
+    def anywhere(times: Ints, until: int) -> list[tuple[slice, int]]:
+        ends = [int(x) + 1 for x in times[:-1]] + [until]
+        return [(slice(x, x + 1), end) for x, end in enumerate(ends)] if len(times) else [(slice(0, 0), until)]
+
+    patch.setattr(view_group, "pieces", anywhere)
+
+
+def results_of_a_piece_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pieces, "SIZE", 2)
+    patch.setattr(view_group, "joined", lambda parts: list(parts[-1]))
+
+
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     a_removal_from_a_window_is_forgotten: 0,
     a_removal_from_a_partition_is_forgotten: 15,
@@ -88,6 +103,8 @@ FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     displaced_tuples_stay_in_joins: 0,
     a_sliding_instant_is_forgotten: 4,
     new_visibility_is_not_applied: 7,
+    an_instant_is_divided: 0,
+    results_of_a_piece_are_forgotten: 0,
 }
 """By fault, from which world on to look: few worlds find some of them out."""
 

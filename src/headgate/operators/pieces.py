@@ -3,7 +3,7 @@ stays in the cache of a processor. Results do not depend on where a batch is cut
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,7 @@ def joined(parts: Sequence[Sequence[BlockEmitted]]) -> list[BlockEmitted]:
     return [x for block, found in together.items() for x in _of_block(block, found)]
 
 
-def _of_block(block: Block, found: Iterable[BlockEmitted]) -> Iterator[BlockEmitted]:
+def _of_block(block: Block, found: Sequence[BlockEmitted]) -> Iterator[BlockEmitted]:
     exceeded: dict[int, str] = {}
     for x in found:
         if x.exceeded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 import os
 import socket
@@ -15,12 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from worlds.harness import RULES
-from worlds.task_process import TasksHere
+from worlds.harness import NOW, RULES
+from worlds.task_process import FileBatch, TasksHere
 from worlds.tasks_bench import READERS, InTasks, Row
 
-from headgate.egress import parquet_files, parquet_staging
+from headgate.egress import parquet_files, parquet_staging, result_splits
 from headgate.egress.delivery import Delivered
+from headgate.egress.gathered import GatheredBatch
 from headgate.egress.parquet import ParquetSink
 from headgate.errors import HeadgateError
 from headgate.execution.executors import Executor, LocalExecutor
@@ -72,6 +74,41 @@ def test_readers_of_parquet_receive_from_tasks_what_they_receive_from_the_driver
     assert there.pipeline.counts.tuples == here.pipeline.counts.tuples
 
 
+CHAIN = {
+    "steady": "SELECT k, v, w WHERE v > 3 FROM out.joined",
+    "pairs": "SELECT k, COUNT(*) AS n FROM out.steady [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k",
+    "means": "SELECT MAX(mean) AS most, SUM(n) AS n FROM out.mean [ROWS 5]",
+    "both": "SELECT k, n FROM out.pairs WHERE n > 1 UNION ALL SELECT k, n FROM out.pairs WHERE n > 2",
+}
+"""Queries over the results of `InTasks`, up to three stages after them."""
+
+
+@pytest.mark.parametrize("worth", [1, 1 << 17])
+def test_queries_over_results_are_computed_in_tasks_without_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int
+) -> None:
+    monkeypatch.setattr(result_splits, "WORTH_SHARING", worth)
+    monkeypatch.setattr(GatheredBatch, "here", property(lambda _: pytest.fail("the driver reads results")))
+    found = []
+    for partitions in (3, 0):
+        bench = InTasks(tmp_path / str(partitions), partitions)
+        for name, text in CHAIN.items():
+            bench.query(name, text)
+        bench.everyone()
+        for number in range(3):
+            bench.give(number)
+        bench.everyone(bob="nurse", cy=None)
+        for number in range(3, 5):
+            bench.give(number)
+        bench.end()
+        assert bench.pipeline is not None
+        bench.pipeline.close()
+        found.append((bench.received(), bench.pipeline.counts.results, bench.pipeline.counts.unseen))
+        if partitions:
+            assert isinstance(bench.tasks, TasksHere) and bench.tasks.read == 10 and bench.tasks.handed_on > 15
+    assert found[0] == found[1] and len(found[0][0]) == 18
+
+
 @pytest.mark.parametrize(("rows", "worth"), [(7, 1), (7, 40), (16_384, 1)])
 def test_tasks_that_share_the_results_of_a_reader_write_the_files_that_one_would(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, worth: int
@@ -95,6 +132,18 @@ def test_the_log_says_where_a_batch_ran_and_what_was_moved_there(
     assert facts["tasks"] == 3 and facts["processes"] == f"{socket.gethostname()}:{os.getpid()}=3"
     assert facts["moved_tuples"] == 24  # the tuples of porters go nowhere: nobody reads them
     assert facts["moved_bytes"] > 24 * 10 and facts["driver_seconds"] >= 0 and facts["task_seconds"] > 0
+
+
+def test_tasks_take_a_split_of_which_nobody_sees_a_tuple(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    bench = InTasks(tmp_path)
+    bench.give(0)
+    assert bench.pipeline is not None and isinstance(bench.tasks, TasksHere)
+    rows = [("porter" if x < 20 else "nurse", x % 4, x) for x in range(30)]
+    table = bench.table("b", rows, [NOW + dt.timedelta(seconds=4)] * 30)
+    bench.pipeline.take("b", 1, FileBatch(table, tmp_path / "input/porters", 3))
+    bench.pipeline.close()
+    assert bench.tasks.read == 3 and bench.pipeline.counts.unseen["b"] == 26
+    assert not [x for x in caplog.records if x.levelno >= logging.WARNING]
 
 
 def test_a_worker_keeps_all_partitions_that_it_advanced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

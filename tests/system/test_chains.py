@@ -13,15 +13,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds.chain_worlds import ANN, ROLES, Replay, chained, clearance, random_world, with_looks, with_noise
+from worlds.chain_tasks import ReplayInTasks
+from worlds.chain_worlds import (
+    ANN,
+    ROLES,
+    Replay,
+    chained,
+    clearance,
+    random_lines,
+    random_world,
+    with_looks,
+    with_noise,
+)
 from worlds.harness import Bench, stream
 
 from headgate.columns.sorting import Ints
+from headgate.egress import result_splits
+from headgate.egress.gathered import Gathering
+from headgate.egress.result_splits import HandedOn
+from headgate.execution.tasks import written
 from headgate.labels import parse_label
 from headgate.model import moments as course
-from headgate.model.results import ResultBatch
+from headgate.model.results import BlockResults, ResultBatch
 from headgate.model.times import NO_TIME
-from headgate.model.tuples import TupleBatch, in_moments
+from headgate.model.tuples import in_moments
 from headgate.model.view import ReaderTime, View
 from headgate.model.visibility import Visibility
 from headgate.recovery import consumers, query_graph
@@ -88,18 +103,86 @@ def test_looks_at_the_clock_change_nothing_for_tuples_that_come_as_declared(seed
         assert Counter(map(str, shown(often[key]))) == Counter(map(str, shown(results))), (key, world.texts)
 
 
+# In tasks -------------------------------------------------------------------------------------------------------------
+
+
+def agree_in_tasks(first: int, cases: int, home: Path, patch: pytest.MonkeyPatch) -> Counter[str]:
+    """Worlds whose results go from stage to stage in files, or as the driver has them; with one worker, or several."""
+    counts = Counter[str]()
+    for seed in range(first, first + cases):
+        patch.setattr(written, "WORTH_IT", 1 if seed % 3 else 10_000)
+        patch.setattr(result_splits, "WORTH_SHARING", 1 if seed % 2 else 1 << 17)
+        world = random_lines(Random(seed))
+        wanted = world.wanted()
+        for longest in (7, 60):
+            replay = ReplayInTasks(world, Random(seed), longest, home / f"{seed} {longest}", seed % 3 + 1)
+            found = replay.all(world.events)
+            for key, results in wanted.items():
+                assert shown(found[key]) == shown(results), (seed, longest, key, world.texts)
+            counts["read by tasks"] += replay.tasks.read
+            counts["handed on in tasks"] += replay.tasks.handed_on
+            counts["decided by the driver"] += replay.refused
+        for (_, output), results in wanted.items():
+            counts[f"results of {output}"] += len(results)
+    return counts
+
+
+def test_chains_in_tasks_mean_what_the_oracle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = agree_in_tasks(0, 8, tmp_path, monkeypatch)
+    assert counts["read by tasks"] > 50 and counts["handed on in tasks"] > 50
+
+
+@pytest.mark.long
+def test_500_chains_in_tasks_mean_what_the_oracle_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    print(dict(agree_in_tasks(1_000, 500, tmp_path, monkeypatch)))
+
+
+def outputs_are_ahead(patch: pytest.MonkeyPatch) -> None:
+    """Readers of an output are told that it is further than it is."""
+    real = watermarks.follow
+    patch.setattr(consumers, "follow", lambda view, output, mark: real(view, output, mark + 400))
+
+
+def results_go_on_as_they_lie(patch: pytest.MonkeyPatch) -> None:
+    """Those of one partition after those of another."""
+    real = Gathering.between
+
+    def between(self: Gathering, parts: list[BlockResults], first: int, end: int) -> tuple[list[BlockResults], Ints]:
+        found, order = real(self, parts, first, end)
+        return found, np.sort(order)
+
+    patch.setattr(Gathering, "between", between)
+
+
+def results_are_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    """All views see the results that were made for some."""
+    patch.setattr(VisibilityIndex, "_for_some", lambda _, number, __: number)
+
+
+IN_TASKS = (outputs_are_ahead, results_go_on_as_they_lie, results_are_for_everybody)
+
+
+@pytest.mark.parametrize("fault", IN_TASKS, ids=lambda fault: str(fault.__name__))
+def test_a_fault_in_tasks_is_found_out(
+    fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        agree_in_tasks(0, 20, tmp_path, monkeypatch)
+
+
 # What would break it --------------------------------------------------------------------------------------------------
 
 
 def results_come_at_the_end(patch: pytest.MonkeyPatch) -> None:
     """Derived tuples arrive after all that came in one batch with what made them final."""
-    tuples = QueryGraph._consumer_tuples
+    handed_on = QueryGraph._handed_on
 
-    def late(self: QueryGraph, found: ResultBatch) -> list[TupleBatch]:
+    def late(self: QueryGraph, found: ResultBatch) -> list[HandedOn]:
         end = np.full(len(found), 0 if found.moments is None or not len(found) else int(found.moments.max()))
-        return list(tuples(self, found if found.moments is None else _at(found, end)))
+        return list(handed_on(self, found if found.moments is None else _at(found, end)))
 
-    patch.setattr(QueryGraph, "_consumer_tuples", late)
+    patch.setattr(QueryGraph, "_handed_on", late)
 
 
 def _at(found: ResultBatch, moments: np.ndarray[tuple[int], np.dtype[np.int64]]) -> ResultBatch:

@@ -13,14 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.cql.queries import parse_query
-from headgate.execution.executors import LocalExecutor
+from headgate.execution.executors import Executor, LocalExecutor
 from headgate.expressions.sql.types import ARROW
-from headgate.labels import Clearance, Level, Rules, parse_label
+from headgate.labels import Clearance, Label, Level, Rules, parse_label
 from headgate.model.query import ContinuousQuery
-from headgate.model.results import delivered_results
+from headgate.model.results import ResultBatch, delivered_results
 from headgate.model.snapshot import CatalogSnapshot, Subscriber
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
+from headgate.operators.program import Program
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.recovery.query_graph import QueryGraph
@@ -85,6 +86,24 @@ def random_world(rng: Random, *, tuples: int = 24, delay: bool = False) -> World
     world = chained(texts, _events(rng, tuples, delays), CascadeSetting(Rules(), late, delays))
     rights = Random(f"rights {rng.random()}")
     return _with_closed_streams(rights, world) if rights.random() < 0.5 else world
+
+
+def random_lines(rng: Random, *, tuples: int = 60) -> World:
+    """Queries that read one stream each, so that results go on without moments; two may read the same one."""
+    streams, texts = [x.name for x in STREAMS], list[str]()
+    for number in range(1, rng.choice((2, 3, 4)) + 1):
+        stateless = rng.random() < 0.3
+        texts.append(
+            " UNION ALL ".join(
+                text.format(read, read)
+                for read in [rng.choice(streams[-2:])]
+                for text in rng.choices(_ALONE[:2] if stateless else (*_ALONE[2:], *_BOTH), k=rng.choice((1, 1, 2)))
+            )
+        )
+        streams.append(f"O{number}")
+    late = {x.name: rng.choice((0, 1000, 3000)) for x in STREAMS}
+    events = [x for x in _events(rng, tuples, {}) if not isinstance(x, Limit)]
+    return chained(texts, events, CascadeSetting(Rules(), late))
 
 
 def chained(texts: Sequence[str], events: Sequence[Event], setting: CascadeSetting | None = None) -> World:
@@ -166,8 +185,11 @@ class Replay:
         self._longest = longest
         self._people = dict(world.people)
         self._limit = next((x for x in world.events if isinstance(x, Limit)), Limit())
-        self._graph = QueryGraph(lambda _, program, schema: LocalExecutor(program, schema, evaluate))
+        self._graph = QueryGraph(self.executor)
         self.received: dict[tuple[str, str], list[OracleResult]] = {}
+
+    def executor(self, queries: Sequence[ContinuousQuery], program: Program, schema: pa.Schema) -> Executor:  # noqa: ARG002
+        return LocalExecutor(program, schema, evaluate)
 
     def all(self, events: Sequence[Event]) -> dict[tuple[str, str], list[OracleResult]]:
         self._graph.update(self._snapshot())
@@ -202,8 +224,10 @@ class Replay:
             labels = [self._graph.dictionary.number(x.label) for x in tuples]
             values = {"v": pa.array([x.values["v"] for x in tuples], ARROW[Type.BIGINT])}
             times = np.array([x.time for x in tuples], np.int64)
-            batch = TupleBatch(tuples[0].stream, times, np.array(labels, np.int64), values)
-            self._note(self._graph.batch([batch]))
+            self._note(self._results(TupleBatch(tuples[0].stream, times, np.array(labels, np.int64), values)))
+
+    def _results(self, batch: TupleBatch) -> list[ResultBatch]:
+        return self._graph.batch([batch])
 
     def _note(self, found: Sequence[object]) -> None:
         outputs = {x.name: x.output for x in self._queries()}
@@ -231,8 +255,11 @@ class Replay:
         queries = self._queries()
         subscribers = [Subscriber(name, x.name, own) for name, own in self._people.items() for x in queries]
         declared = self._world.setting.declared
-        descriptors = {x.name: StreamDescriptor(x.name, x.columns, policy=declared[x.name]) for x in STREAMS}
+        descriptors = {x.name: self.descriptor(x, declared[x.name]) for x in STREAMS}
         return CatalogSnapshot(Rules(), descriptors, tuple(queries), tuple(subscribers))
+
+    def descriptor(self, stream: Stream, policy: Label) -> StreamDescriptor:
+        return StreamDescriptor(stream.name, stream.columns, policy=policy)
 
 
 def _stage(links: Sequence[CascadedQuery], link: CascadedQuery) -> int:

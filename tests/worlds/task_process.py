@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
 from headgate.execution.tasks.intake import advance_parts, label_texts, read_split
-from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
+from headgate.execution.tasks.step import DerivedSplit, Intake, Outcome, ResultIntake, SplitStep, TaskPlan, TaskStep
 from headgate.ingress.pushdown import Pushdown, RegisterLabels
 from headgate.ingress.records import Form
 from headgate.ingress.splits import Split
@@ -96,17 +96,24 @@ class TasksHere:
         self.cached = 0
         self.read = 0
         """Batches that tasks read and took."""
+        self.handed_on = 0
+        """How often tasks read what an earlier stage had made."""
         self.works = 0
         """How often results were staged for a reader."""
 
     def run(self, plan: TaskPlan, step: TaskStep, parts: Mapping[PartitionName, pa.Table]) -> list[Outcome]:
         return self._each(plan, worker.advance, step, parts)
 
-    def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
+    def run_splits(
+        self, plan: TaskPlan, step: SplitStep, intake: Intake | ResultIntake, splits: Sequence[Split | DerivedSplit]
+    ) -> list[Outcome]:
         read = [_sent(read_split(*_sent((plan, intake, split)))) for split in splits]
         parts = {name: [part[name] for part in read] for name in plan.names}
         found = self._each(plan, advance_parts, step, parts)
-        self.read += found[0].refused is None
+        if isinstance(intake, Intake):
+            self.read += found[0].refused is None
+        else:
+            self.handed_on += 1
         return found
 
     def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:

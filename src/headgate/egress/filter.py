@@ -108,7 +108,7 @@ class ResultFilter:
         kinds = self._labels_of(level, sets)
         if not others and first.written is None:
             blocks = np.full(len(first), first.block)
-            come = moments_of(view, first) if view.readers else None
+            come = moments_of(view, first) if _in_moments(view) else None
             return ResultBatch((), first.query, blocks, first.time, first.values, first.labels, kinds, moments=come)
         numbers = [tuple(sets[own, x] for x in batch.sets) for batch, own in zip(batches, read, strict=True)]
         workers = next((x.written.workers for x in batches if x.written is not None), None)
@@ -118,7 +118,7 @@ class ResultFilter:
             return GatheredBatch((), Gathering(first.query, pieces, kinds), workers)
         parts = [replace(x, labels=np.array(own, np.int64)[x.labels]) for x, own in zip(batches, numbers, strict=True)]
         order = result_order(view, batches)
-        come = np.concatenate([moments_of(view, batch) for batch in batches])[order] if view.readers else None
+        come = np.concatenate([moments_of(view, batch) for batch in batches])[order] if _in_moments(view) else None
         return replace(joined(first.query, parts, order, kinds), moments=come)
 
     def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:
@@ -143,6 +143,11 @@ class ResultFilter:
             self._decided.clear()
             self._holders.clear()
             self._remembered = 0
+
+
+def _in_moments(view: View) -> bool:
+    """Whether others read the results of a view, and at which moments these come is known."""
+    return bool(view.readers) and view.scratch.timeline is not None
 
 
 def combined(rules: Rules, level: Level, labels: Iterable[Label]) -> Label:

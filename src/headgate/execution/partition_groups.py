@@ -48,7 +48,7 @@ class PartitionGroup:
         streams = table.column(STREAM).to_numpy()
         for stream, column in self.partitioning.columns if self.partitioning else ():
             own: Bools = streams == self.program.streams.index(stream)
-            if own.all():
+            if len(own) and own.all():
                 return partition_of(self._keys(table, stream, column, levels), partitions)
             if own.any():
                 chosen = table.filter(pa.array(own))

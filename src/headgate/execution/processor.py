@@ -23,7 +23,7 @@ from headgate.execution.partitions import PartitionName, PartitionStates, renumb
 from headgate.execution.results import end_notice
 from headgate.execution.tasks.adaptive import AdaptiveExecutor
 from headgate.execution.tasks.executor import TaskExecutor
-from headgate.execution.tasks.step import Intake, Outcome, TaskRefusal
+from headgate.execution.tasks.step import DerivedSplit, GivenResults, Intake, Outcome, TaskRefusal
 from headgate.ingress.pushdown import Pushdown
 from headgate.ingress.splits import Split
 from headgate.labels import Clearance, Label, Rules
@@ -340,7 +340,7 @@ class Processor:
     def reads_splits(self) -> bool:
         """Whether tasks can read the next batch: they know no moments, and no limits of the owner's roles."""
         return self._tasks is not None and not any(
-            view.charted or view.running.limited for view in self.views if not view.ended
+            view.mixed or view.running.limited for view in self.views if not view.ended
         )
 
     def split_batch(
@@ -373,10 +373,27 @@ class Processor:
         if refused is not None:
             return refused
         summaries = next(x.splits for x in outcomes if x.splits or not splits)
-        index.arrive_splits(descriptor.name, SplitTimes(summaries), Moments(0, floors=floors))
+        index.arrive_splits(descriptor.name, SplitTimes(summaries), floors)
         self._arrived += sum(x.tuples for x in summaries)
         visibility = index.batch()
         return self._judged(visibility, executor.take(outcomes, visibility)), summaries
+
+    def results_batch(self, given: Sequence[GivenResults]) -> list[ResultBatch]:
+        """Process the results of earlier stages, which tasks read. The views know the watermarks of the outputs that
+        they read already (`watermarks.follow`)."""
+        executor, index = self._tasks, self._index
+        assert executor is not None  # noqa: S101
+        if len(index) > self._most_rows:
+            self.forget_visibilities()
+        tables = self._there()
+        self._renumber_partitions()
+        metering.begin(index, 0, executor)
+        splits: list[DerivedSplit] = []
+        for x in given:
+            splits += x.splits(index.rows_of_results(x.stream, x.labels, x.views), len(splits))
+        visibility, arrived = index.batch(), self._arrived
+        self._arrived += sum(map(len, given))
+        return self._judged(visibility, executor.run_results(splits, visibility, tables, arrived))
 
     def counted(self) -> Callable[[View], dict[str, Step]]:
         """What the steps of the plan did for each view, by their names, from the start of this processor to now."""

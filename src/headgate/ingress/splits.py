@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -122,11 +123,19 @@ def _together(paths: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[tupl
         yield tuple(some), whole
 
 
-def balanced(splits: Sequence[Split], cores: int) -> list[list[Split]]:
+class Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def balanced(splits: Sequence[S], cores: int) -> list[list[S]]:
     """The splits of each task, which are equally large as far as splits allow; no task for each core if there is little
     to read."""
     tasks = max(1, min(len(splits), cores, -(-sum(split.size for split in splits) // TARGET)))
-    found, sizes = [list[Split]() for _ in range(tasks)], [0] * tasks
+    found, sizes = [list[S]() for _ in range(tasks)], [0] * tasks
     for split in sorted(splits, key=lambda x: -x.size):
         least = sizes.index(min(sizes))
         found[least].append(split)

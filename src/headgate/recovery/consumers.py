@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import numpy as np
-
+from headgate.egress.result_splits import HandedOn
+from headgate.execution.processor import Processor
 from headgate.execution.stages import consumer_of
-from headgate.expressions.sql.types import ARROW
 from headgate.labels import Label
 from headgate.model.query import ContinuousQuery
 from headgate.model.results import ResultBatch
-from headgate.model.tuples import TupleBatch
 from headgate.model.view import View
 from headgate.plan.secure import Mode
 from headgate.recovery.stage_processors import StageProcessors
-from headgate.visibility.watermarks import ProducerWatermarks
+from headgate.visibility.watermarks import ProducerWatermarks, follow
 
 Views = Mapping[tuple[str, str], View]
 """The views, by subscriber and query."""
@@ -74,6 +72,29 @@ def hand_watermarks(producer: View, views: Views, watermarks: ProducerWatermarks
         watermarks.own.setdefault((id(view), key[0]), {})[producer.running.output] = alone
 
 
+def need_no_moments(processors: StageProcessors, views: Views) -> bool:
+    """Whether results go on to the next stage without the moments at which they come. It is so if each view that reads
+    results reads one output only, and is no further than that: then it takes them in their order, none is late, and its
+    watermark is that of the view that makes them."""
+    producers = [view for processor in processors for view in processor.views if view.readers and not view.ended]
+    if any(view.running.mode != Mode.EXACT for view in producers):
+        return False
+    fed = [(view, producer) for producer in producers for view in _consumers(producer.readers, views)]
+    reading = [view for number, processor in enumerate(processors) if number for view in processor.views]
+    return (
+        all(view.ended or len(view.timed) == 1 for view in reading)
+        and all(view.ended or view.passed <= producer.passed for view, producer in fed)
+        and len({id(view) for view, _ in fed}) == len(fed)
+    )
+
+
+def follow_producers(processor: Processor, views: Views) -> None:
+    """Tells the views that read the results of this stage how far its watermarks have come."""
+    for producer in (view for view in processor.views if not view.ended):
+        for view in _consumers(producer.readers, views):
+            follow(view, producer.running.output, producer.passed)
+
+
 def charge(producers: Sequence[View], views: Views) -> None:
     """Charges the work of a producer query's views to the views of the consumer queries they feed. The limits that it
     comes near to are near for these too."""
@@ -83,11 +104,11 @@ def charge(producers: Sequence[View], views: Views) -> None:
             view.scratch.near |= producer.scratch.near
 
 
-def consumer_tuples(
+def handed_on(
     result_batch: ResultBatch, views: Views, running: ContinuousQuery, number: Callable[[Label], int]
-) -> list[TupleBatch]:
-    """The results that consumer queries receive, as tuples of the producer query's output stream. `number` numbers the
-    label that a tuple has whose result has this one."""
+) -> list[HandedOn]:
+    """The results that consumer queries receive as tuples of the producer query's output stream, if they are any.
+    `number` numbers the label that a tuple has whose result has this one."""
     readers = _consumers(result_batch.subscribers, views)
     if result_batch.ended:
         moment = views[result_batch.subscribers[0], result_batch.query].last_moment
@@ -95,10 +116,5 @@ def consumer_tuples(
             view.end_with(moment, result_batch.ended)
     if result_batch.ended or not readers:
         return []
-    numbers = np.array([number(kind) for kind in result_batch.kinds], np.int64)
-    columns = {
-        name: column.cast(ARROW[type_])
-        for (name, type_), column in zip(running.query.columns, result_batch.values, strict=True)
-    }
-    labels = numbers[result_batch.labels]
-    return [TupleBatch(running.output, result_batch.times, labels, columns, tuple(readers), result_batch.moments)]
+    numbers = tuple(number(kind) for kind in result_batch.kinds)
+    return [HandedOn(running.output, running.query.columns, result_batch, numbers, tuple(readers))]

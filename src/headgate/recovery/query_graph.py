@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.egress.filter import ResultFilter
+from headgate.egress.result_splits import HandedOn
 from headgate.execution.executors import Executor, Partitions
 from headgate.execution.partitions import PartitionName
 from headgate.execution.processor import Processor
@@ -166,11 +167,9 @@ class QueryGraph:
             found = processor.batch(own, last=last, clock=clock, moments=batch)
             for stream, masks in processor.arrival_masks.items():
                 arrival_masks[stream] = masks.with_(arrival_masks[stream]) if stream in arrival_masks else masks
-            for result_batch in sorted(found, key=lambda x: self._processors.stages.running[x.query].output):
-                mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
-                if mine:
-                    results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
-                coming += self._consumer_tuples(result_batch)
+            mine, handed = self._sorted_out(found)
+            results += mine
+            coming += [x.tuples() for x in handed]
             consumers.charge(processor.views, by_key)
             self._warn(processor)
             for view in processor.views:
@@ -209,9 +208,12 @@ class QueryGraph:
             processor.choose_executor(size)
 
     def reads_splits(self, stream: str) -> bool:
-        """Whether tasks can read the next batch of a stream. Queries over queries need its tuples beside the driver."""
-        reading = self._processors.reading(stream)
-        return len(self._processors) == 1 and len(reading) == 1 and reading[0].reads_splits()
+        """Whether tasks can read the next batch of a stream, and all stages run there."""
+        return (
+            len(self._processors.reading(stream)) == 1
+            and all(x.reads_splits() for x in self._processors)
+            and consumers.need_no_moments(self._processors, self._assignment.views)
+        )
 
     def split_batch(
         self,
@@ -223,21 +225,33 @@ class QueryGraph:
     ) -> tuple[list[ResultBatch], int] | TaskRefusal:
         """The results of tuples that tasks read, and how many tuples there were; or why they did not."""
         self._processors.add_labels()
-        (processor,) = self._processors
-        for view in processor.views:
+        first, *later = self._processors
+        for view in self._processors.views:
             view.scratch = ViewScratch()
         descriptor = self._snapshot.descriptors[stream]
-        found = processor.split_batch(descriptor, self.pushdown(stream, labels), splits, now, floors)
+        found = first.split_batch(descriptor, self.pushdown(stream, labels), splits, now, floors)
         if isinstance(found, TaskRefusal):
             return found
-        results, summaries = found
+        computed, summaries = found
         self.warned = []
-        self._warn(processor)
+        self._warn(first)
+        results, handed = self._sorted_out(computed)
+        before = first
+        for processor in later:
+            consumers.charge(before.views, self._assignment.views)
+            consumers.follow_producers(before, self._assignment.views)
+            self._processors.add_labels()
+            computed = processor.results_batch([x for x in handed if x.stream in processor.program.streams])
+            self._warn(processor)
+            own, more = self._sorted_out(computed)
+            results += own
+            handed += more
+            before = processor
         self._moved = False
         self.unseen, self.late = sum(x.unseen for x in summaries), 0
         self.malformed = malformed_together([rows for x in summaries for rows in x.rejected])
         tuples = sum(x.tuples for x in summaries) + sum(map(len, self.malformed))
-        return sorted(results, key=lambda x: self._processors.stages.running[x.query].output), tuples
+        return results, tuples
 
     def pass_time(self, floors: Mapping[str, int]) -> None:
         """Takes the watermarks that the clock gives streams, when this makes nothing final. The next batch begins with
@@ -278,14 +292,24 @@ class QueryGraph:
         own = (word.to(tuple(name for name in word.subscribers if consumer_of(name) is None)) for word in words)
         return [word for word in own if word.subscribers]
 
-    def _consumer_tuples(self, result_batch: ResultBatch) -> list[TupleBatch]:
+    def _sorted_out(self, found: Sequence[ResultBatch]) -> tuple[list[ResultBatch], list[HandedOn]]:
+        """Results of one stage, by output: those for subscribers, and those that later stages read."""
+        results, handed = list[ResultBatch](), list[HandedOn]()
+        for result_batch in sorted(found, key=lambda x: self._processors.stages.running[x.query].output):
+            mine = tuple(name for name in result_batch.subscribers if consumer_of(name) is None)
+            if mine:
+                results.append(result_batch if mine == result_batch.subscribers else result_batch.to(mine))
+            handed += self._handed_on(result_batch)
+        return results, handed
+
+    def _handed_on(self, result_batch: ResultBatch) -> list[HandedOn]:
         running = self._processors.stages.running[result_batch.query]
         source, rules = Label(sources=frozenset({running.output})), self._snapshot.rules
 
         def number(label: Label) -> int:
             return self.dictionary.number(rules.combine(label, source))
 
-        return consumers.consumer_tuples(result_batch, self._assignment.views, running, number)
+        return consumers.handed_on(result_batch, self._assignment.views, running, number)
 
     @property
     def held(self) -> int:

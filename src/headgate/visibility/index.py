@@ -237,9 +237,16 @@ class VisibilityIndex:
         """The visibility row of tuples of a stream by label, if they arrive in time."""
         return {label: self._first_visibility(stream, label) for label in labels}
 
-    def arrive_splits(self, stream: str, times: SplitTimes, moments: Moments) -> None:
+    def rows_of_results(self, stream: str, labels: Iterable[int], views: tuple[View, ...]) -> dict[int, int]:
+        """The visibility row of results that another query made for these views, by label; of labels that one of them
+        sees. Such tuples are never late."""
+        rows = {x: self._for_some(self._first_visibility(stream, x), views) for x in labels}
+        return {label: row for label, row in rows.items() if (self.table[row] != HIDDEN).any()}
+
+    def arrive_splits(self, stream: str, times: SplitTimes, floors: Mapping[str, int]) -> None:
         """As `arrive`, for the tuples of one source stream that tasks have read; each arrives in time. Raises MayBeLate
         if that is not certain; then the index must not be used any more."""
+        moments = Moments(0, floors=floors, known=False)
         self.arrival_masks = {}
         numbers = np.array([self._first_visibility(stream, label) for label in times.labels.tolist()], np.int64)
         visible = np.asarray(self.table[numbers] != HIDDEN, np.bool_)

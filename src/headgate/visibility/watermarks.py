@@ -45,6 +45,7 @@ class Moments:
     first, of_arrivals: the moment of each arrival number from `first` on
     floors: by stream with a declared delay, how far its watermark is after the batch, whatever was seen
     last: whether everything ends with this batch
+    known: whether the single moments are known; tasks that read tuples do not tell them
     permits: for a view, one of its subscribers and coming tuples: the kinds that this subscriber may see
     """
 
@@ -54,6 +55,7 @@ class Moments:
     producers: ProducerWatermarks = field(default_factory=ProducerWatermarks)
     floors: Mapping[str, int] = field(default_factory=dict)
     last: bool = False
+    known: bool = True
     permits: Callable[[View, str, Coming], Bools] | None = None
 
 
@@ -89,7 +91,8 @@ def move(view: View, coming: Sequence[Coming], moments: Moments) -> list[list[Mi
     producers = moments.producers.marks.get(id(view), {})
     ahead = view.passed > NO_TIME and view.passed > min(map(view.reached, view.open), default=NO_TIME)
     alone = len(mine) <= 1 and not ahead
-    if view.charted or producers or view.scratch.ends_at is not None or not alone or view.scratch.waiting is not None:
+    charted, ending = view.charted and moments.known, view.scratch.ends_at is not None
+    if charted or producers or ending or not alone or view.scratch.waiting is not None:
         _move_by_moments(view, mine, producers, moments, missed)
     elif mine:
         number, only, own = mine[0]
@@ -101,6 +104,12 @@ def move(view: View, coming: Sequence[Coming], moments: Moments) -> list[list[Mi
     ):
         view.floors[stream] = max(view.floors.get(stream, NO_TIME), moments.floors[stream])
     return missed
+
+
+def follow(view: View, output: str, watermark: int) -> None:
+    """An output that the view reads has got so far with a batch."""
+    if watermark > NO_TIME:
+        view.greatest[output] = max(view.greatest.get(output, NO_TIME), watermark)
 
 
 def _move_with(view: View, coming: Coming, seen: Bools) -> Bools | None:

@@ -26,8 +26,11 @@ from headgate.execution.partitions import PartitionName, PartitionStates, gather
 from headgate.execution.tasks.step import (
     STATELESS,
     Base,
+    DerivedSplit,
+    IndexBefore,
     Intake,
     Outcome,
+    ResultIntake,
     SplitStep,
     TaskPlan,
     TaskRecord,
@@ -163,9 +166,18 @@ class TaskExecutor(Executor):
     ) -> list[Outcome]:
         """Process a batch that tasks read, or have it refused; nothing has changed then. The caller moves the index by
         the summaries of the splits, and then takes the outcomes."""
-        index = pickle.dumps(self.index)
-        given = SplitStep(self._step(tables), index, intake.descriptor.name, arrived, floors)
-        return self._tasks.run_splits(self._plan, given, intake, splits)
+        before = IndexBefore(pickle.dumps(self.index), intake.descriptor.name, floors)
+        return self._tasks.run_splits(self._plan, SplitStep(self._step(tables), arrived, before), intake, splits)
+
+    def run_results(
+        self, splits: Sequence[DerivedSplit], visibility: Visibility, tables: pa.Table | None, arrived: int
+    ) -> list[BlockResults]:
+        """As `run`, for results of an earlier stage, which tasks read."""
+        if not splits:
+            return self.run(self._plan.schema.empty_table(), visibility, tables)
+        step = replace(self._step(tables), visibility=visibility, identities=self.index.identities)
+        intake = ResultIntake(visibility.levels)
+        return self.take(self._tasks.run_splits(self._plan, SplitStep(step, arrived), intake, splits), visibility)
 
     def label_texts(self, intake: Intake, splits: Sequence[Split]) -> set[tuple[str | None, ...]]:
         return self._tasks.label_texts(intake, splits)

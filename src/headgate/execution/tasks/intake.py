@@ -15,18 +15,37 @@ from headgate.execution.entering import entering_table
 from headgate.execution.partitions import PartitionName
 from headgate.execution.tasks import worker
 from headgate.execution.tasks.blobs import packed_part, unpacked_part
-from headgate.execution.tasks.step import STATELESS, Intake, Outcome, SplitStep, TaskPlan, TaskRefusal
+from headgate.execution.tasks.step import (
+    STATELESS,
+    DerivedSplit,
+    Intake,
+    Outcome,
+    ResultIntake,
+    SplitStep,
+    TaskPlan,
+    TaskRefusal,
+)
 from headgate.ingress.splits import Split
 from headgate.model.tuples import TupleBatch
 from headgate.visibility.splits import MayBeLate, SplitSummary, SplitTimes, summed_up
-from headgate.visibility.watermarks import Moments
 
 Part = tuple[SplitSummary, bytes]
 """What a split has for one partition: the summary of the whole split, and tuples as bytes (none: nothing)."""
 
 
-def read_split(plan: TaskPlan, intake: Intake, split: Split) -> Mapping[PartitionName, Part]:
+def read_split(
+    plan: TaskPlan, intake: Intake | ResultIntake, split: Split | DerivedSplit
+) -> Mapping[PartitionName, Part]:
     """The parts of a split, by partition. Every partition gets the summary."""
+    if isinstance(split, Split):
+        assert isinstance(intake, Intake)  # noqa: S101
+        return _read_source(plan, intake, split)
+    arrivals = split.tuples()
+    rows = _by_label(arrivals.labels, split.rows)
+    return _divided(plan, intake.levels, arrivals, rows, SplitSummary(split.number, len(rows)))
+
+
+def _read_source(plan: TaskPlan, intake: Intake, split: Split) -> Mapping[PartitionName, Part]:
     unknown: list[tuple[str | None, ...]] = []
     decoded = split.decoded(intake.descriptor, intake.pushdown, intake.now, lambda texts: unknown.extend(texts))
     if decoded is None:
@@ -38,10 +57,18 @@ def read_split(plan: TaskPlan, intake: Intake, split: Split) -> Mapping[Partitio
     kept = np.flatnonzero(rows >= 0)
     seen = TupleBatch(arrivals.stream, arrivals.times[kept], arrivals.labels[kept], {})
     summary = replace(summed_up(split.number, seen, decoded.tuples, intake.now), rejected=tuple(decoded.rejected))
-    table = entering_table(plan.program, plan.schema_of(arrivals.stream), arrivals, np.arange(len(rows)), rows, kept)
-    parts = plan.parts(table, intake.levels)
+    return _divided(plan, intake.levels, arrivals, rows, summary)
+
+
+def _divided(
+    plan: TaskPlan, levels: Mapping[int, str], arrivals: TupleBatch, rows: Ints, summary: SplitSummary
+) -> Mapping[PartitionName, Part]:
+    """The tuples with these visibility rows among the partitions, without those that nobody sees (-1)."""
+    kept, schema = np.flatnonzero(rows >= 0), plan.schema_of(arrivals.stream)
+    table = entering_table(plan.program, schema, arrivals, np.arange(len(rows)), rows, kept)
+    parts = plan.parts(table, levels)
     if plan.program.stateless:
-        parts[STATELESS, split.number % plan.partitions] = table
+        parts[STATELESS, summary.split % plan.partitions] = table
     return {
         name: (summary, packed_part(parts[name]) if name in parts and parts[name].num_rows else b"")
         for name in plan.names
@@ -61,15 +88,16 @@ def advance_parts(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: 
     own = sorted(parts, key=lambda part: part[0].split)
     splits = [summary for summary, _ in own]
     refused = _refused(splits)
-    if refused is None:
-        index = pickle.loads(given.index)  # noqa: S301
+    step, before = given.step, given.before
+    if refused is None and before is not None:
+        index = pickle.loads(before.index)  # noqa: S301
         try:
-            index.arrive_splits(given.stream, SplitTimes(splits), Moments(0, floors=given.floors))
+            index.arrive_splits(before.stream, SplitTimes(splits), before.floors)
+            step = replace(step, visibility=index.batch(), identities=index.identities)
         except MayBeLate:
             refused = TaskRefusal(driver="a tuple may be late")
     if refused is not None:
         return Outcome(name, None, (), refused=refused)
-    step = replace(given.step, visibility=index.batch(), identities=index.identities)
     arriving = _arriving(plan, given, name, own)
     outcome = worker.advance(plan, step, name, arriving, files=True)
     came = arriving.num_rows, sum(len(blob) for _, blob in own)
@@ -88,10 +116,9 @@ def _arriving(plan: TaskPlan, given: SplitStep, name: PartitionName, parts: Sequ
     """The arriving tuples of one partition. Their arrival numbers go on from split to split."""
     schema = plan.schema if name[0] == STATELESS else plan.group(name[0]).schema
     found, first = [schema.empty_table()], given.arrived
-    stream = plan.program.streams.index(given.stream)
     for summary, blob in parts:
         if blob:
-            found.append(unpacked_part(blob, schema, stream, first))
+            found.append(unpacked_part(blob, schema, first))
         first += summary.tuples
     return pa.concat_tables(found).combine_chunks()
 

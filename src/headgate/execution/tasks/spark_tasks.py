@@ -25,7 +25,7 @@ from headgate.execution.tasks import worker
 from headgate.execution.tasks.blobs import packed_table, unpacked_table
 from headgate.execution.tasks.intake import Part, advance_parts, label_texts, read_split
 from headgate.execution.tasks.lanes import Lanes
-from headgate.execution.tasks.step import Intake, Outcome, SplitStep, TaskPlan, TaskStep
+from headgate.execution.tasks.step import DerivedSplit, Intake, Outcome, ResultIntake, SplitStep, TaskPlan, TaskStep
 from headgate.execution.warm import is_compiled, warm
 from headgate.ingress.splits import Split, balanced
 from headgate.logs import event
@@ -33,6 +33,7 @@ from headgate.operators import threads
 
 T = TypeVar("T")
 U = TypeVar("U")
+S = TypeVar("S", Split, Split | DerivedSplit)
 
 MOST_SENT = 8
 """How many plans, and how many tables, workers are told of: there is one for each stage of queries."""
@@ -90,7 +91,9 @@ class SparkTasks:
 
         return self._advanced(plan, f"advance {len(plan.names)} partitions", job)
 
-    def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
+    def run_splits(
+        self, plan: TaskPlan, step: SplitStep, intake: Intake | ResultIntake, splits: Sequence[Split | DerivedSplit]
+    ) -> list[Outcome]:
         """One job of two stages: a task for each split, then one for each lane of partitions."""
         sent, lanes = self._plans(plan), self._lanes_of(plan).assigned(plan.names, self.at_once)
         taken = self.context.broadcast(intake)
@@ -161,7 +164,7 @@ class SparkTasks:
             )
         )
 
-    def _balanced(self, splits: Sequence[Split]) -> list[RDD[Split]]:
+    def _balanced(self, splits: Sequence[S]) -> list[RDD[S]]:
         """One part for each lane."""
         return [self.context.parallelize(some, 1) for some in balanced(splits, self.at_once)]
 
@@ -237,7 +240,10 @@ def _advance_each(
 
 
 def _read_each(
-    plan: Broadcast[TaskPlan], intake: Broadcast[Intake], lanes: Mapping[PartitionName, int], splits: Iterable[Split]
+    plan: Broadcast[TaskPlan],
+    intake: Broadcast[Intake | ResultIntake],
+    lanes: Mapping[PartitionName, int],
+    splits: Iterable[Split | DerivedSplit],
 ) -> Iterator[bytes]:
     """The parts of splits, each with its partition: for each lane its number, and then a list of them."""
     prepare_worker()

@@ -21,6 +21,8 @@ from headgate.ingress.splits import Split
 from headgate.model.budget import Budget
 from headgate.model.results import BlockResults, Workers
 from headgate.model.stream import StreamDescriptor
+from headgate.model.tuples import TupleBatch
+from headgate.model.view import View
 from headgate.model.visibility import Visibility
 from headgate.operators.partition import Partition, StoredPartition
 from headgate.operators.profile import Step as Done
@@ -188,20 +190,77 @@ class Intake:
     levels: Mapping[int, str]
 
 
+class DerivedSplit(Protocol):
+    """Results of an earlier stage, as tuples for this one.
+
+    rows: the visibility row of each label that somebody sees
+    """
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def rows(self) -> Mapping[int, int]: ...
+
+    def tuples(self) -> TupleBatch:
+        """Reads them."""
+        ...
+
+
+class GivenResults(Protocol):
+    """Results of a query that another one reads: the numbers of their labels, and the views that they are for."""
+
+    @property
+    def stream(self) -> str: ...
+
+    @property
+    def labels(self) -> Sequence[int]: ...
+
+    @property
+    def views(self) -> tuple[View, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def splits(self, rows: Mapping[int, int], first: int) -> Sequence[DerivedSplit]:
+        """Their splits, numbered from `first` on; `rows` has the visibility row of each label that somebody sees."""
+        ...
+
+
 @dataclass(frozen=True)
-class SplitStep:
-    """One batch whose tuples tasks read: the step without its visibility, which follows from the summaries of splits.
+class ResultIntake:
+    """What tasks need to read the results of an earlier stage, beside the splits."""
+
+    levels: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class IndexBefore:
+    """What the visibility of a batch follows from, once tasks have summed its splits up.
 
     index: the visibility index before the batch, pickled: each task moves a copy of its own
-    arrived: the arrival number of the first tuple
+    stream: the stream of all tuples
     floors: the watermarks that the clock gives streams after the batch
     """
 
-    step: TaskStep
     index: bytes
     stream: str
-    arrived: int
     floors: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class SplitStep:
+    """One batch whose tuples tasks read.
+
+    arrived: the arrival number of the first tuple
+    before: what the visibility of the step follows from; None: the step has it already
+    """
+
+    step: TaskStep
+    arrived: int
+    before: IndexBefore | None = None
 
 
 @dataclass(frozen=True)
@@ -246,7 +305,9 @@ class Tasks(Workers, Protocol):
         """Advance partitions by tuples that the driver has."""
         ...
 
-    def run_splits(self, plan: TaskPlan, step: SplitStep, intake: Intake, splits: Sequence[Split]) -> list[Outcome]:
+    def run_splits(
+        self, plan: TaskPlan, step: SplitStep, intake: Intake | ResultIntake, splits: Sequence[Split | DerivedSplit]
+    ) -> list[Outcome]:
         """Advance partitions by tuples that tasks read."""
         ...
 

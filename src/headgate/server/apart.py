@@ -39,18 +39,9 @@ def levels_apart(
 
 def priority(level: Level, snapshot: CatalogSnapshot) -> int:
     """As a value of `nice`: the declared levels, from the lowest to the highest, divide the range between them."""
-    highest = max((height(Level(name), snapshot) for name in snapshot.rules.order.above), default=1)
-    return min(_LOWEST, round(_LOWEST * height(level, snapshot) / max(1, highest)))
-
-
-def height(level: Level, snapshot: CatalogSnapshot) -> int:
-    """How many levels stand below it, one above the other; a compartment adds one."""
     order = snapshot.rules.order
-
-    def steps(name: str) -> int:
-        return max((1 + steps(x) for x in order.above.get(name, ())), default=0)
-
-    return steps(level.name) + len(level.compartments)
+    highest = max((order.height(Level(name)) for name in order.above), default=1)
+    return min(_LOWEST, round(_LOWEST * order.height(level) / max(1, highest)))
 
 
 def folder_of(level: Level) -> str:

@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from headgate.bench import BENCHES
-from headgate.bench.harness import Plot, Progress, Report, Row
-from headgate.bench.papers import PAPERS, papers, span
+from headgate.bench.harness import Goal, Plot, Progress, Report, Row
+from headgate.bench.paper_figures import PAPERS, goals, span
+from headgate.bench.papers import papers
 from headgate.bench.sharing import TABLE_2
 
 
@@ -49,9 +50,26 @@ def test_pages_have_ours_beside_theirs_and_name_what_could_not_be_run(
     assert "[paper-001.md](paper-001.md)" in index and index.count("not run yet") == 3
 
 
+def test_one_bench_may_be_short_and_the_page_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, _ in BENCHES.values():
+        monkeypatch.setitem(sys.modules, module, Fake(fails=False))
+    done = CliRunner().invoke(papers, ["--short", "secfilter", "--only", "000", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "paper-000.md").read_text()
+    assert "## `headgate bench plan`\n" in page and "## `headgate bench secfilter --quick`\n" in page
+    assert "paper-000-secfilter.svg" in page and "paper-000-plan.svg" not in page
+
+
 def test_a_span_is_of_the_rows_that_are_meant() -> None:
     rows: list[Row] = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": None, "b": "x"}, {"a": 3.25, "b": "x"}]
     assert span("a", "ns", b="x")(Report("r", rows)) == "1 to 3.25 ns"
+    assert span("a", "ns", b="y")(Report("r", rows)) == "2 ns"
+
+
+def test_goals_are_found_by_how_their_names_begin() -> None:
+    report = Report("r", [], [Goal("one, small", 1.5, 2, "%"), Goal("one, large", 30, 2, "%"), Goal("two", 3, 2, "s")])
+    assert goals("one")(report) == "1.5 %, 30 %"
+    assert goals("three")(report) == "in the table below"
 
 
 def test_what_shares_in_one_level_does_not_across_levels() -> None:

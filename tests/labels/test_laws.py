@@ -380,6 +380,14 @@ def test_dominates_is_a_partial_order_with_a_least_element(order: LevelOrder, x:
 
 
 @law
+@given(orders, levels, levels)
+def test_a_level_is_higher_than_those_that_it_dominates(order: LevelOrder, high: Level, low: Level) -> None:
+    if high != low and order.dominates(high, low):
+        assert order.height(high) > order.height(low)
+    assert order.height(LEAST) == 0
+
+
+@law
 @given(orders, levels)
 def test_one_may_log_in_at_exactly_the_levels_one_is_cleared_for(order: LevelOrder, cleared: Level) -> None:
     offered = order.dominated_by(cleared)

@@ -3,6 +3,7 @@ result comes once, none is lost, and a level does not notice that the processor 
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -118,11 +119,12 @@ class Ward:
             thread.start()
 
     def processors(self) -> dict[str, int]:
-        """The processes of levels. The level U came first."""
+        """The processes of levels."""
         assert self.server.process is not None
         places = self.server.home / "engine" / "levels"
+        numbers = json.loads((places / "levels.json").read_text())["levels"]
         found = {Path(os.readlink(f"/proc/{pid}/cwd")): pid for pid in children(self.server.process.pid)}
-        return {level: found[place] for n, level in enumerate(LEVELS) if (place := places / str(n) / "own") in found}
+        return {level: found[place] for level, n in numbers.items() if (place := places / str(n) / "own") in found}
 
     def go_on(self, chance: random.Random) -> None:
         """Waits until more results have come at each level."""

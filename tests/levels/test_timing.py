@@ -22,7 +22,7 @@ from worlds.harness import stream
 
 from headgate.labels import Level
 from headgate.levels.child import ProcessChild, Resources
-from headgate.server.apart import priority
+from headgate.server.level_settings import priority
 from levels.harness import Levels, closing
 
 RUNS = int(os.environ.get("HEADGATE_RUNS", "200"))
@@ -56,7 +56,7 @@ class Measured:
 def measure(home: Path, runs: int, *, by_level: bool) -> Measured:
     """Delays of the low level's results, in random order of the loads of the high one."""
     levels = Levels(home, LOW, HIGH, start=ProcessChild)
-    share = lambda level, now: Resources(nice=priority(level, now) if by_level else 0)  # noqa: E731
+    share = lambda level, now: Resources(nice=priority(level, now.rules.order, {}) if by_level else 0)  # noqa: E731
     levels.setting = replace(levels.setting, share=share)
     levels.query("qU", "SELECT COUNT(*) AS c, SUM(n) AS s FROM low [ROWS 50]", level="U")
     levels.query("qS", HEAVY, level="S")

@@ -37,7 +37,7 @@ def main(home: Path, port: int, kind: str, architecture: str) -> None:
     together = architecture == "trusted"
 
     def apart() -> LevelsApart:
-        return levels_apart(headgate, home / "engine", place, logs, architecture, 0, 0)
+        return levels_apart(headgate, home / "engine", place, logs, architecture)
 
     engine: DirectEngine | SparkEngine
     if kind == "direct":

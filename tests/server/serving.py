@@ -132,7 +132,7 @@ def served(
     logs, levels = None, None
     if chosen.architecture != "trusted":
         logs = LevelLogs(lambda level: DeliveryLog(home / "engine" / level.encode().hex(), most=chosen.log_bytes))
-        levels = levels_apart(headgate, home / "engine", place, logs, chosen.architecture, 0, 0)
+        levels = levels_apart(headgate, home / "engine", place, logs, chosen.architecture)
         levels = replace(levels, setting=replace(levels.setting, start=START, apart=START is not ThreadChild))
     engine = DirectEngine(headgate, home / "engine", [owners, log], home / "ingress", levels)
     positions = Positions(secret(home / "positions.key"))

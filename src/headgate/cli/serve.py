@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import json
+from dataclasses import asdict, fields
 
 import click
 
@@ -54,14 +55,22 @@ def serve(place: Place, /, **given: object) -> None:
 def config(place: Place, /, **given: object) -> None:
     """Show the settings of the server and of its engine, as `headgate serve` with the same options would use them, and
     where each comes from that is not the default."""
+    from headgate.server.level_settings import LEVELS
     from headgate.server.settings import origins, read_settings
 
     with reported():
         settings, chosen = read_settings(place.home, given), origins(place.home, given)
     for field in fields(settings):
+        if field.name == LEVELS:
+            continue
         value = getattr(settings, field.name)
         origin = f"  # {chosen[field.name]}" if field.name in chosen else ""
         say(f"{field.name} = {str(value).lower() if isinstance(value, bool) else repr(value)}{origin}")
+    for level, use in settings.levels.items():
+        say(f"[{LEVELS}.{json.dumps(level)}]  # {chosen[LEVELS]}")
+        for name, value in asdict(use).items():
+            if value is not None:
+                say(f"{name} = {value}")
 
 
 for _option in reversed(_SETTINGS):

@@ -51,6 +51,8 @@ _MOST_DECODED = 16 << 20
 _DECODED = 16 << 10
 """Bytes that a record takes in memory beyond those that it has in the file."""
 _TRIMMED = "trimmed.json"
+NONE_YET = ""
+"""The history of a log that nothing was delivered to yet: a position in it comes before everything that will be."""
 
 
 @dataclass(frozen=True, order=True)
@@ -104,7 +106,7 @@ class DeliveryLog(Sink):
         self.wake = wake or (lambda _: None)
         """Called with the subscribers and queries that have new records; it must not wait for anything."""
         self._lock = threading.Lock()
-        self.history = ""
+        self.history = NONE_YET
         self._version = 0
         self._segment, self._size = "", 0
         self._sizes: dict[str, int] = {}
@@ -167,7 +169,7 @@ class DeliveryLog(Sink):
         self._times[record.segment] = first, record.written
 
     def stage(self, version: int, results: Sequence[ResultBatch], rejected: Sequence[RejectedRows] = ()) -> None:  # noqa: ARG002
-        if not self.history:
+        if self.history == NONE_YET:
             self._begin()
         self._version = version
 

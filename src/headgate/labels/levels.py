@@ -81,6 +81,18 @@ class LevelOrder:
                 waiting.extend(self.above.get(lower, ()))
         return frozenset(seen)
 
+    def height(self, level: Level) -> int:
+        """How many levels stand below it, one above the other; a compartment adds one. A level is higher than all that
+        it dominates."""
+        return self._heights.get(level.name, 0) + len(level.compartments)
+
+    @cached_property
+    def _heights(self) -> dict[str, int]:
+        found = {UNCLASSIFIED: 0}
+        for name in sorted(self.above, key=lambda x: len(self.below(x))):  # those below a level come before it
+            found[name] = max((1 + found.get(x, 0) for x in {UNCLASSIFIED, *self.above[name]} - {name}), default=0)
+        return found
+
     def dominates(self, high: Level, low: Level) -> bool:
         """Whether `high` is `low` or above it, compartments included."""
         return low.name in self._down.get(high.name, _NOTHING) and low.compartments <= high.compartments

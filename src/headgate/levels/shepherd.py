@@ -149,7 +149,7 @@ class Shepherd:
         self._way.order = order
         if not self._lanes:  # a level that nobody subscribes to any more still has to forget those who did
             levels |= set(map(parse_level, self._places.levels))
-        lowest = sorted(levels | self._lanes.keys(), key=lambda x: (len(order.below(x.name)), str(x)))
+        lowest = sorted(levels | self._lanes.keys(), key=lambda x: (order.height(x), str(x)))
         for level in lowest:
             if level not in self._lanes:
                 self._lanes[level] = self._lane(level, snapshot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headgate.egress.level_logs import LevelLogs
@@ -12,18 +12,23 @@ from headgate.labels import Level
 from headgate.levels.child import ProcessChild, Resources
 from headgate.levels.shepherd import LevelsSetting
 from headgate.model.snapshot import CatalogSnapshot
+from headgate.server.level_settings import LevelUse, resources
 from headgate.service import Headgate
 from headgate.service.folders import Folders
 from headgate.service.runs import LevelsApart
 
-_LOWEST = 19
-"""The lowest priority, as a value of `nice`."""
-
 
 def levels_apart(
-    headgate: Headgate, home: Path, owners: Path, logs: LevelLogs, architecture: str, memory: int, backlog: int
+    headgate: Headgate,
+    home: Path,
+    owners: Path,
+    logs: LevelLogs,
+    architecture: str,
+    usual: Resources | None = None,
+    uses: Mapping[str, LevelUse] | None = None,
 ) -> LevelsApart:
-    """`home` is the folder of the engine, `owners` the one of what only owners of streams receive."""
+    """`home` is the folder of the engine, `owners` the one of what only owners of streams receive; `usual` is what
+    every level may use, `uses` what is declared for single ones."""
 
     def sinks(level: Level | None) -> Sequence[Sink]:
         if level is None:
@@ -31,26 +36,10 @@ def levels_apart(
         return [OwnerFiles(home / "level-owners" / folder_of(level), Folders(headgate)), logs.of(str(level))]
 
     def share(level: Level, snapshot: CatalogSnapshot) -> Resources:
-        return Resources(priority(level, snapshot), memory, backlog)
+        return resources(level, snapshot.rules.order, usual or Resources(), uses or {})
 
     setting = LevelsSetting(architecture, ProcessChild, share, headgate.snapshots.stream_levels)
     return LevelsApart(setting, sinks)
-
-
-def priority(level: Level, snapshot: CatalogSnapshot) -> int:
-    """As a value of `nice`: the declared levels, from the lowest to the highest, divide the range between them."""
-    highest = max((height(Level(name), snapshot) for name in snapshot.rules.order.above), default=1)
-    return min(_LOWEST, round(_LOWEST * height(level, snapshot) / max(1, highest)))
-
-
-def height(level: Level, snapshot: CatalogSnapshot) -> int:
-    """How many levels stand below it, one above the other; a compartment adds one."""
-    order = snapshot.rules.order
-
-    def steps(name: str) -> int:
-        return max((1 + steps(x) for x in order.above.get(name, ())), default=0)
-
-    return steps(level.name) + len(level.compartments)
 
 
 def folder_of(level: Level) -> str:

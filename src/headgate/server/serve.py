@@ -65,10 +65,11 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
     logs = LevelLogs(lambda level: made(engine_home / "level-delivery" / level.encode().hex()))
 
     def apart() -> LevelsApart:
+        from headgate.levels.child import Resources
         from headgate.server.apart import levels_apart
 
-        chosen = settings.architecture, settings.level_memory, settings.level_backlog
-        return levels_apart(headgate, engine_home, owners, logs, *chosen)
+        usual = Resources(memory=settings.level_memory, backlog=settings.level_backlog)
+        return levels_apart(headgate, engine_home, owners, logs, settings.architecture, usual, settings.levels)
 
     together = headgate.monitor.governs_deadlines = settings.architecture == "trusted"
     with ExitStack() as stack:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from headgate.errors import Conflict
 from headgate.model.limits import SETTINGS, Limits
+from headgate.server.level_settings import LEVELS, LevelUse, level_uses
 
 _USUAL = Limits()
 EXECUTIONS = ("auto", "driver", "tasks")
@@ -38,6 +39,7 @@ class Settings:
         processor for each level, in a process of its own
     level_memory, level_backlog: what one level may use, if levels have processors of their own: bytes of memory (0: no
         limit), and bytes of tuples that may wait for it
+    levels: what single levels may use of that, and their shares of the processors, by level
     view_tuples, view_rows, view_bytes, text_bytes: the limits of one view (`Limits`); their defaults follow the memory
         of the machine. `headgate run` goes by them too
     """
@@ -69,6 +71,7 @@ class Settings:
     view_rows: int = _USUAL.rows
     view_bytes: int = _USUAL.bytes
     text_bytes: int = _USUAL.text
+    levels: Mapping[str, LevelUse] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.tls and self.host not in ("127.0.0.1", "::1", "localhost"):
@@ -99,8 +102,10 @@ def read_settings(home: Path, given: Mapping[str, object]) -> Settings:
     """The settings of the file `server.toml` in the home folder, overridden by HEADGATE_SERVE_..., overridden by the
     command."""
     found = {name: value for chosen in _chosen(home, given).values() for name, value in chosen.items()}
-    known = {field.name: type(field.default) for field in fields(Settings)}
-    return replace(Settings(), **{name: _value(name, value, known) for name, value in found.items()})  # type: ignore[arg-type]
+    levels = level_uses(found.pop(LEVELS, {}))
+    known = {field.name: type(field.default) for field in fields(Settings) if field.name != LEVELS}
+    values = {name: _value(name, value, known) for name, value in found.items()}
+    return replace(Settings(), levels=levels, **values)  # type: ignore[arg-type]
 
 
 def origins(home: Path, given: Mapping[str, object]) -> dict[str, str]:
@@ -117,7 +122,7 @@ def _chosen(home: Path, given: Mapping[str, object]) -> dict[str, dict[str, obje
             found |= tomllib.loads(path.read_text())
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError):
             raise Conflict(f"cannot read `{path}`: it is not TOML") from None
-    names = [field.name for field in fields(Settings)]
+    names = [field.name for field in fields(Settings) if field.name != LEVELS]
     environment = {name: os.environ[_PREFIX + name.upper()] for name in names if _PREFIX + name.upper() in os.environ}
     command = {name: value for name, value in given.items() if value is not None}
     return {FILE: found, "the environment": dict(environment), "the command": command}

@@ -155,6 +155,20 @@ def _lost(*_: object) -> None:
     raise Unavailable("lost")
 
 
+def test_messages_of_others_in_a_topic_end_its_use(tmp_path: Path, servers: str) -> None:
+    log = TopicLog(tmp_path, Brokers(servers))
+    log.append("s", table(1), SAM, 1).result(20)
+    log.close()
+    stranger = KafkaProducer(log.topics.brokers.client())
+    stranger.produce(log.topics.name("s"), b"forged", partition=0)
+    stranger.flush()
+    log = TopicLog(tmp_path, Brokers(servers))
+    with pytest.raises(StoreError, match="its topic holds messages of others"):
+        log.append("s", table(2), SAM, 2).result(20)
+    assert log.append("other", table(2), SAM, 1).result(20).rows == 1
+    log.close()
+
+
 def test_rows_are_divided_into_messages_that_brokers_take() -> None:
     long = pa.table({"t": ["x" * 200_000] * 20 + ["y" * 2_000_000, "z"]})
     values = list(_values(long))

@@ -31,8 +31,8 @@ from headgate.ingress.sequence_numbers import Producer as Sender
 from headgate.ingress.topics import LARGEST_MESSAGE, PARTITION, STORE, Brokers, Topics, away
 from headgate.logs import event, failure
 
-HEADER = "headgate-numbers"
-"""A JSON list of [user, level, producer, last sequence number]."""
+HEADER = "headgate"
+"""In JSON: `by`, the process that wrote the message, and `numbers`: a list of [user, level, producer, last number]."""
 _VALUE_BYTES = 900_000
 """Bytes of the value of a message, unless a single row has more: brokers usually take a megabyte."""
 _PAUSE = 1.0
@@ -45,7 +45,6 @@ PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS identity (one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT);
 CREATE TABLE IF NOT EXISTS topics (stream TEXT PRIMARY KEY, upto INTEGER);
 """
-_TAKEN_OVER = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class TopicLog(IngressLog):
@@ -63,6 +62,9 @@ class TopicLog(IngressLog):
         self._current: set[str] = set()
         """Streams whose numbers in the store are those of the topic."""
         self._refused_until = 0.0
+        self._process = token_hex(8)
+        self._read_once: set[str] = set()
+        """Streams whose topic this process has read: from then on nobody else writes to it, or has taken over."""
         self._taken_over = False
         self._thread.start()
 
@@ -103,7 +105,7 @@ class TopicLog(IngressLog):
             return answers
 
     def _write(self, tables: Mapping[str, Sequence[pa.Table]], last: Numbers) -> None:
-        messages = list(_messages(tables, last))
+        messages = list(_messages(tables, last, self._process))
         if not messages:
             return
         ends: dict[str, int] = {}
@@ -119,8 +121,8 @@ class TopicLog(IngressLog):
         with self._reporting():
             producer = self._open()
             producer.begin_transaction()
-            for stream, value, numbers in messages:
-                headers: list[tuple[str, str | bytes | None]] = [(HEADER, numbers)] if numbers else []
+            for stream, value, header in messages:
+                headers: list[tuple[str, str | bytes | None]] = [(HEADER, header)]
                 topic = self.topics.name(stream)
                 producer.produce(topic, value, partition=PARTITION, headers=headers, on_delivery=delivered)
             try:
@@ -150,7 +152,7 @@ class TopicLog(IngressLog):
 
     def _refusals(self, streams: AbstractSet[str]) -> Mapping[str, HeadgateError]:
         if self._taken_over:
-            raise StoreError("cannot write published tuples: another server writes the topics of this home folder")
+            raise _taken_over()
         if time.monotonic() < self._refused_until:
             raise away()
         refusals: dict[str, HeadgateError] = {}
@@ -161,6 +163,7 @@ class TopicLog(IngressLog):
                     self.topics.create(stream)
                     self._catch_up(stream)
                     self._current.add(stream)
+                    self._read_once.add(stream)
                 except _Inconsistent as error:
                     refusals[stream] = error
         return refusals
@@ -220,7 +223,11 @@ class TopicLog(IngressLog):
                 return last, upto
             if error is not None:
                 raise KafkaException(error)
-            for sender, sequence in _numbers(message):
+            process, numbers = _header(message)
+            if stream in self._read_once and process != self._process:
+                self._taken_over = True
+                raise _taken_over()
+            for sender, sequence in numbers.items():
                 last[stream, sender] = max(sequence, last.get((stream, sender), 0))
             upto = upto if offset is None else offset + 1
 
@@ -242,7 +249,6 @@ class TopicLog(IngressLog):
         code = error.args[0].code() if isinstance(error, KafkaException) else None
         if code == KafkaError.MSG_SIZE_TOO_LARGE:
             return _RowTooLarge("cannot take the request: a row of it is larger than a message of its topic may be")
-        self._taken_over = self._taken_over or code in _TAKEN_OVER
         self._refused_until = time.monotonic() + _PAUSE
         failure("ingress", "Kafka does not take published tuples", error, kind=_kind(error))
         return error if isinstance(error, Unavailable) else away(error)
@@ -260,16 +266,21 @@ class _RowTooLarge(Conflict):
     """A row for which the broker takes no message."""
 
 
-def _messages(tables: Mapping[str, Sequence[pa.Table]], last: Numbers) -> Iterator[tuple[str, bytes, bytes]]:
-    """The messages of a transaction: stream, tuples, and sequence numbers, which are in the first of each stream."""
+def _taken_over() -> StoreError:
+    return StoreError("cannot write published tuples: another server writes the topics of this home folder")
+
+
+def _messages(
+    tables: Mapping[str, Sequence[pa.Table]], last: Numbers, process: str
+) -> Iterator[tuple[str, bytes, bytes]]:
+    """The messages of a transaction: stream, tuples, and the header; numbers are in the first of each stream."""
     for stream, some in tables.items():
         table = pa.concat_tables(some)
         numbers = [[x.user, x.level, x.name, sequence] for (name, x), sequence in last.items() if name == stream]
-        header = json.dumps(numbers).encode() if numbers else b""
-        if header or table.num_rows:
+        if numbers or table.num_rows:
             for value in _values(table):
-                yield stream, value, header
-                header = b""
+                yield stream, value, json.dumps({"by": process, "numbers": numbers}).encode()
+                numbers = []
 
 
 def _values(table: pa.Table) -> Iterator[bytes]:
@@ -289,14 +300,12 @@ def _values(table: pa.Table) -> Iterator[bytes]:
             yield value
 
 
-def _numbers(message: Message) -> Iterator[tuple[Sender, int]]:
-    """The sequence numbers in the header of a message."""
+def _header(message: Message) -> tuple[str, dict[Sender, int]]:
+    """Who wrote a message, and the sequence numbers in it."""
     headers = cast("list[tuple[str, bytes | None]]", message.headers() or [])
-    for name, value in headers:
-        if name == HEADER:
-            try:
-                entries: list[tuple[str, str, str, int]] = json.loads(value or b"")
-                for user, level, producer, sequence in entries:
-                    yield Sender(str(user), str(level), str(producer)), int(sequence)
-            except (ValueError, TypeError):
-                raise _Inconsistent("cannot take tuples for this stream: its topic holds messages of others") from None
+    try:
+        (header,) = [json.loads(value or b"") for name, value in headers if name == HEADER]
+        numbers = {Sender(str(x), str(level), str(name)): int(last) for x, level, name, last in header["numbers"]}
+        return str(header["by"]), numbers
+    except (ValueError, TypeError, KeyError):
+        raise _Inconsistent("cannot take tuples for this stream: its topic holds messages of others") from None

@@ -205,7 +205,7 @@ def test_one_file_of_properties_serves_both_clients(tmp_path: Path) -> None:
     )
     brokers = Brokers("h:1", str(file))
     client = brokers.client()
-    assert {name: value for name, value in client.items() if name not in ("log_level", "error_cb")} == {
+    assert {name: value for name, value in client.items() if name not in ("logger", "error_cb")} == {
         "bootstrap.servers": "h:1",
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from logging import WARNING
+from logging import WARNING, Logger
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -68,6 +68,9 @@ class _Complaints:
 
 _SELDOM = 60.0
 _COMPLAINTS = _Complaints()
+_SILENT = Logger("kafka")
+"""Kafka's client would write to standard error itself."""
+_SILENT.disabled = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Brokers:
         """The settings of librdkafka; reads the file of properties, which may have changed."""
         given = client_options({"properties": self.properties} if self.properties else {})
         settings = _translated({name.removeprefix("kafka."): value for name, value in given.items()})
-        return settings | {"bootstrap.servers": self.servers, "log_level": 0, "error_cb": _COMPLAINTS}
+        return settings | {"bootstrap.servers": self.servers, "logger": _SILENT, "error_cb": _COMPLAINTS}
 
     def spark(self) -> dict[str, str]:
         return {"servers": self.servers} | ({"properties": self.properties} if self.properties else {})

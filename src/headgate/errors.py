@@ -72,6 +72,10 @@ class StoreError(HeadgateError):
     """The store cannot be opened, or does not hold what it should."""
 
 
+class Unavailable(StoreError):
+    """What does not answer for the moment: the same request may be taken later."""
+
+
 class LeaseLost(StoreError):
     """What the rights of a moment permit may not go out any more: they may have changed meanwhile."""
 

@@ -13,7 +13,17 @@ import pytest
 from headgate.bench import producer
 from headgate.bench import publish as bench
 from headgate.bench.harness import Silent
-from headgate.bench.publish import delivered, disk, into_kafka, latency, published, requests, served, subscribed
+from headgate.bench.publish import (
+    delivered,
+    disk,
+    into_kafka,
+    into_topics,
+    latency,
+    published,
+    requests,
+    served,
+    subscribed,
+)
 
 
 def test_both_forms_of_a_request_hold_the_same_rows() -> None:
@@ -36,6 +46,18 @@ def test_tuples_reach_the_log_and_the_subscriber(tmp_path: Path) -> None:
             assert delivered(bed, ann, "JSON", 10, 3)["what"] == "to a subscriber"
             assert latency(bed, ann, 2)["what"] == "latency to a subscriber"
             assert ann.count == 1 + 30 + 2
+
+
+@pytest.mark.long
+def test_tuples_reach_topics_and_the_subscriber(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert producer.is_installed(), "run scripts/ensure-kafka.sh broker"
+    monkeypatch.setattr(bench, "KINDS", [("JSON", 1, 2), ("Arrow", 10_000, 1)])
+    rows = list(into_topics(0.5, 2, Silent()))
+    assert len(rows) == 6 and all(isinstance(x["tuples/s"], int) and x["tuples/s"] > 0 for x in rows if "tuples/s" in x)
+    assert [x["what"] for x in rows if "tuples/s" not in x] == [
+        "latency through a topic, acknowledged on the disk",
+        "latency through a topic, acknowledged in memory",
+    ]
 
 
 @pytest.mark.long

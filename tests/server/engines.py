@@ -19,9 +19,10 @@ from headgate.errors import ColumnsChanged
 from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.expressions.sql.types import ARROW
-from headgate.ingress.ingress_log import PUBLISH, folder_name
+from headgate.ingress.folder_log import folder_name
 from headgate.levels.shepherd import Shepherd
 from headgate.model.stream import StreamDescriptor
+from headgate.protocol import PUBLISH
 from headgate.recovery.counts import RunCounts
 from headgate.recovery.pipeline import Pipeline
 from headgate.service import Headgate

@@ -1,4 +1,5 @@
-"""A server in a process of its own, to be killed: `kill_worker.py HOME PORT ENGINE ARCHITECTURE`."""
+"""A server in a process of its own, to be killed: `kill_worker.py HOME PORT ENGINE ARCHITECTURE
+[BROKERS]`."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from conftest import KEY, cheap_passwords
 from headgate.egress.delivery_log import DeliveryLog
 from headgate.egress.level_logs import LevelLogs
 from headgate.egress.owner_files import OwnerFiles
-from headgate.ingress.ingress_log import IngressLog
 from headgate.server.apart import levels_apart
 from headgate.server.app import Parts
 from headgate.server.engine import SparkEngine
 from headgate.server.home import secret
+from headgate.server.ingress import open_log
 from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
@@ -26,13 +27,13 @@ from headgate.service.runs import LevelsApart
 from server.engines import DirectEngine
 
 
-def main(home: Path, port: int, kind: str, architecture: str) -> None:
-    settings = Settings(port=port, heartbeat_seconds=1, architecture=architecture)
+def main(home: Path, port: int, kind: str, architecture: str, brokers: str = "") -> None:
+    settings = Settings(port=port, heartbeat_seconds=1, architecture=architecture, kafka_servers=brokers)
     headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
     log = DeliveryLog(home / "engine" / "delivery")
     place = home / "engine" / "owners"
     owners = OwnerFiles(place, Folders(headgate))
-    ingress = IngressLog(home / "ingress")
+    ingress, source = open_log(home / "ingress", settings)
     logs = LevelLogs(lambda level: DeliveryLog(home / "engine" / "level-delivery" / level.encode().hex()))
     together = architecture == "trusted"
 
@@ -49,7 +50,7 @@ def main(home: Path, port: int, kind: str, architecture: str) -> None:
             home / "engine",
             lambda: [owners, log],
             master="local[2]",
-            ingress=home / "ingress",
+            ingress=source,
             levels=None if together else apart,
         )
     positions = Positions(secret(home / "positions.key"))
@@ -58,4 +59,4 @@ def main(home: Path, port: int, kind: str, architecture: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

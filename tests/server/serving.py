@@ -21,7 +21,10 @@ from headgate.clock import Clock
 from headgate.egress.delivery_log import DeliveryLog
 from headgate.egress.level_logs import LevelLogs
 from headgate.egress.owner_files import OwnerFiles
+from headgate.ingress.folder_log import FolderLog
 from headgate.ingress.ingress_log import IngressLog
+from headgate.ingress.topic_log import TopicLog
+from headgate.ingress.topics import Brokers
 from headgate.levels.child import Start
 from headgate.protocol import JSON_LINES
 from headgate.server.apart import levels_apart
@@ -128,7 +131,10 @@ def served(
     log = DeliveryLog(home / "engine" / "delivery", most=chosen.log_bytes)
     place = home / "engine" / "owners"
     owners = OwnerFiles(place, Folders(headgate))
-    ingress = IngressLog(home / "ingress", chosen.ingress_bytes)
+    ingress: IngressLog = FolderLog(home / "ingress", chosen.ingress_bytes)
+    if chosen.kafka_servers:  # its engine does not read them
+        ingress.close()
+        ingress = TopicLog(home / "ingress", Brokers(chosen.kafka_servers), seconds=1)
     logs, levels = None, None
     if chosen.architecture != "trusted":
         logs = LevelLogs(lambda level: DeliveryLog(home / "engine" / level.encode().hex(), most=chosen.log_bytes))

@@ -97,7 +97,7 @@ def test_what_is_sent_again_is_not_taken_twice(server: Server) -> None:
 
 def test_one_may_publish_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are numbered under the name of a producer: one more for each call would be too many some day."""
-    monkeypatch.setattr("headgate.ingress.ingress_log.MOST_PRODUCERS", 3)
+    monkeypatch.setattr("headgate.ingress.sequence_numbers.MOST_PRODUCERS", 3)
     server.run(SCRIPT.replace("hall", "ever"))
     before = server.parts.ingress.rows
     with connected(server, "sam") as sam:

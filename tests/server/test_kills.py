@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,10 @@ SENDERS, END = 2, -1
 class Killed:
     """A home folder and the process that serves it."""
 
-    def __init__(self, home: Path, kind: str, script: str = WARD, architecture: str = "trusted") -> None:
-        self.home, self.kind, self.architecture = home, kind, architecture
+    def __init__(
+        self, home: Path, kind: str, script: str = WARD, architecture: str = "trusted", brokers: str = ""
+    ) -> None:
+        self.home, self.kind, self.architecture, self.brokers = home, kind, architecture, brokers
         home.chmod(0o700)
         headgate = Headgate(f"sqlite:///{home / 'headgate.db'}", KEY, passwords=cheap_passwords())
         headgate.initialise(ADMIN, PASSWORD)
@@ -41,6 +44,7 @@ class Killed:
 
     def start(self) -> None:
         command = [sys.executable, str(WORKER), str(self.home), str(self.port), self.kind, self.architecture]
+        command += [self.brokers] if self.brokers else []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         assert self.process.stdout.readline().startswith("https://")
@@ -101,8 +105,9 @@ class Reader(threading.Thread):
             return self.changed.wait_for(all_there, seconds)
 
 
-def survive(home: Path, kind: str, kills: int) -> None:
-    server, chance = Killed(home, kind), random.Random(7)
+def survive(home: Path, kind: str, kills: int, brokers: str = "", between: Callable[[], None] = lambda: None) -> None:
+    """`between` is done after each kill, before the server starts again."""
+    server, chance = Killed(home, kind, brokers=brokers), random.Random(7)
     server.start()
     try:
         readers = [Reader(server.client(user)) for user in ("ned", "dora")]
@@ -115,6 +120,7 @@ def survive(home: Path, kind: str, kills: int) -> None:
             goal = {x.number: [*x.sent, *range(chance.randint(5, 60))] for x in senders}
             assert readers[0].wait_for(goal, 120), "nothing comes any more"
             server.kill()
+            between()
             server.start()
         for sender in senders:
             sender.ending.set()

@@ -98,7 +98,7 @@ def test_a_sender_cannot_tell_whether_anybody_reads_its_stream(strict: Server) -
         rows = ({"n": n, "text": chance.randbytes(16).hex()} for _ in range(200))
         assert strict.publish(*rows, stream="root.unread").status_code == 200
     assert strict.parts.ingress.removed
-    assert strict.parts.ingress.waiting("root.unread") <= strict.parts.settings.ingress_bytes + 50_000
+    assert (strict.parts.ingress.waiting("root.unread") or 0) <= strict.parts.settings.ingress_bytes + 50_000
     strict.run("SUBSCRIBE TO root.unread", "ned")
     with strict.client("ned") as client, client.stream("GET", "/v1/streams/root.unread/results") as answer:
         first = next(events(answer.iter_lines()))  # what is left is whole, and in order

@@ -20,6 +20,7 @@ from headgate.client import Client, connect
 from headgate.client.trust import given
 from headgate.client.wire import Malformed
 from headgate.errors import HeadgateError
+from headgate.ingress.folder_log import folder_source
 from headgate.server.engine import SparkEngine
 from server.serving import Server
 from server.test_process import HEADGATE, environment, headgate
@@ -130,7 +131,7 @@ def test_a_fault_behind_a_websocket_is_logged_without_its_text(
 
 
 def test_the_operator_reads_why_the_engine_does_not_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    engine = SparkEngine(cast(Any, Subscribed()), tmp_path, tuple, master="local[1]", ingress=tmp_path)
+    engine = SparkEngine(cast(Any, Subscribed()), tmp_path, tuple, master="local[1]", ingress=folder_source(tmp_path))
 
     def run() -> None:
         engine._asked.set()

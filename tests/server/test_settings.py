@@ -54,3 +54,24 @@ def test_a_run_goes_by_the_same_limits(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("given", ["0", "-1", "many"])
 def test_a_limit_is_a_number(given: str, tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["--home", str(tmp_path), "config", "--view-rows", given]).exit_code == 2
+
+
+def test_brokers_of_kafka_are_settings_and_their_passwords_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("sasl.mechanism=PLAIN\nssl.key.password=Tr0ub4dor\n")
+    (tmp_path / "server.toml").write_text(f'kafka_servers = "a:9092"\nkafka_properties = "{file}"\n')
+    monkeypatch.setenv("HEADGATE_SERVE_KAFKA_SERVERS", "b:9092")
+    words = ["--home", str(tmp_path), "config", "--kafka-topics", "ward"]
+    shown = CliRunner().invoke(main, words).output
+    assert {
+        "kafka_servers = 'b:9092'  # the environment",
+        f"kafka_properties = '{file}'  # server.toml",
+        "kafka_topics = 'ward'  # the command",
+    } <= set(shown.splitlines())
+    assert "Tr0ub4dor" not in shown
+    monkeypatch.setenv("HEADGATE_SERVE_KAFKA_SERVERS", "")
+    refused = CliRunner().invoke(main, words)
+    assert refused.exit_code == 1
+    assert "cannot use `kafka_properties`: no brokers are given (set `kafka_servers`)" in refused.output

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from headgate.egress.delivery_log import DeliveryLog, LogPosition
 from headgate.ingress import source_log
-from headgate.ingress.ingress_log import IngressLog, Producer
+from headgate.ingress.folder_log import FolderLog, folder_source
+from headgate.ingress.sequence_numbers import Producer
 from headgate.service.runs import Processing
 
 WARD = f"""
@@ -33,8 +34,10 @@ class Running:
         system.run("SUBSCRIBE TO root.s", system.login("ned"))
         self._headgate = system.headgate
         self.log = DeliveryLog(home / "delivery")
-        self.ingress = IngressLog(home / "ingress")
-        self.processing = Processing(system.headgate, home / "engine", [self.log], ingress=home / "ingress")
+        self.ingress = FolderLog(home / "ingress")
+        self.processing = Processing(
+            system.headgate, home / "engine", [self.log], ingress=folder_source(home / "ingress")
+        )
 
     def publish(self, **values: int) -> None:
         table = pa.table({name: pa.array([value], pa.int32()) for name, value in values.items()})

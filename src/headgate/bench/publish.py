@@ -4,7 +4,8 @@ A server with TLS runs in this process, with Spark, as `headgate serve` does; se
 over the loopback address. A tuple counts as published when its request is answered: then it is on the disk, after two
 flushes. It counts as delivered when the subscriber has read it. Beside the log stands the disk itself: how often a
 second a file of the same size can be written and flushed, which no durable log without grouping exceeds; and, where a
-broker is installed, Kafka's own producer, which sends the same rows to a broker on the same disk.
+broker is installed, the same server with topics as its log, and Kafka's own producer, which sends the same rows to a
+broker on the same disk.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from headgate.testing.kafka import KafkaBroker
 SECONDS, QUICK_SECONDS = 10.0, 2.0
 SIZES = (1, 100, 10_000)
 SENDERS = (1, 8)
+KINDS = [(form, size, senders) for form in ("JSON", "Arrow") for size in SIZES for senders in SENDERS]
 LATENCIES, QUICK_LATENCIES = 100, 20
 _PATIENCE = 120.0
 _SECRET = "a password for benches"  # noqa: S105
@@ -59,7 +61,8 @@ class Bed:
 
 
 @contextmanager
-def served(home: Path) -> Iterator[Bed]:
+def served(home: Path, brokers: str = "") -> Iterator[Bed]:
+    """`brokers`: of Kafka, whose topics are the log; empty: files are."""
     home.mkdir(mode=0o700)
     headgate = Headgate(
         f"sqlite:///{home / 'headgate.db'}", b"a key for benches", passwords=Passwords(PasswordHasher(1, 8, 1))
@@ -75,7 +78,7 @@ def served(home: Path) -> Iterator[Bed]:
         addresses.append(address)
         listening.set()
 
-    with opened(home, headgate, Settings(port=0)) as parts:
+    with opened(home, headgate, Settings(port=0, kafka_servers=brokers)) as parts:
         serving = Serving(parts, home, told)
         thread = threading.Thread(target=serving.run)
         thread.start()
@@ -107,7 +110,7 @@ def requests(form: str, size: int) -> object:
     return table(0, size) if form == "Arrow" else table(0, size).to_pylist()
 
 
-def published(bed: Bed, form: str, size: int, senders: int, seconds: float) -> Row:
+def published(bed: Bed, form: str, size: int, senders: int, seconds: float, what: str = "into the log") -> Row:
     """Sends for so many seconds to a stream that nobody reads: the log alone."""
     times: list[list[float]] = [[] for _ in range(senders)]
     ready, stop = threading.Barrier(senders + 1), threading.Event()
@@ -133,7 +136,7 @@ def published(bed: Bed, form: str, size: int, senders: int, seconds: float) -> R
         thread.join()
     passed = time.perf_counter() - begin
     milliseconds = [1000 * x for some in times for x in some]
-    return _sent("into the log", form, size, senders, passed, milliseconds)
+    return _sent(what, form, size, senders, passed, milliseconds)
 
 
 def _sent(what: str, form: str, size: int, senders: int, passed: float, milliseconds: Sequence[float]) -> Row:
@@ -147,6 +150,21 @@ def _sent(what: str, form: str, size: int, senders: int, passed: float, millisec
         "median ms": round(float(np.median(milliseconds)), 1),
         "95 of 100 below": round(float(np.percentile(milliseconds, 95)), 1),
     }
+
+
+def into_topics(seconds: float, latencies: int, progress: Progress) -> Iterator[Row]:
+    """The server with topics as its log, with the same brokers."""
+    for where, settings in producer.BROKERS.items():
+        progress.step(f"a server with topics, acknowledged {where}")
+        with (
+            KafkaBroker(None, None, **settings) as broker,
+            tempfile.TemporaryDirectory() as name,
+            served(Path(name) / "home", broker.servers) as bed,
+        ):
+            for form, size, senders in KINDS:
+                yield published(bed, form, size, senders, seconds, f"into topics, acknowledged {where}")
+            with subscribed(bed) as ann:
+                yield latency(bed, ann, latencies, f"latency through a topic, acknowledged {where}")
 
 
 def into_kafka(seconds: float, progress: Progress) -> Iterator[Row]:
@@ -226,7 +244,7 @@ def delivered(bed: Bed, ann: Subscriber, form: str, size: int, requests_: int) -
     }
 
 
-def latency(bed: Bed, ann: Subscriber, count: int) -> Row:
+def latency(bed: Bed, ann: Subscriber, count: int, what: str = "latency to a subscriber") -> Row:
     """One tuple at a time: from the moment its request is sent until the subscriber has read it."""
     found: list[float] = []
     with bed.client("sam") as sam:
@@ -235,7 +253,7 @@ def latency(bed: Bed, ann: Subscriber, count: int) -> Row:
             sam.publish("joe.s", [{"n": -n, "pat": 1, "rate": 1}])
             found.append(1000 * (ann.came(-n) - begin))
     return {
-        "what": "latency to a subscriber",
+        "what": what,
         "form": "JSON",
         "rows in a request": 1,
         "senders": 1,
@@ -265,8 +283,7 @@ def disk(folder: Path, seconds: float) -> Row:
 
 def run(quick: bool, progress: Progress) -> Report:
     seconds = QUICK_SECONDS if quick else SECONDS
-    kinds = [(form, size, senders) for form in ("JSON", "Arrow") for size in SIZES for senders in SENDERS]
-    progress.expect(len(kinds) + 6 + (len(producer.BROKERS) if producer.is_installed() else 0))
+    progress.expect(len(KINDS) + 6 + (2 * len(producer.BROKERS) if producer.is_installed() else 0))
     rows: list[Row] = []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -274,7 +291,7 @@ def run(quick: bool, progress: Progress) -> Report:
         rows.append(disk(folder, seconds))
         progress.step("starting a server")
         bed = stack.enter_context(served(folder / "home"))
-        for form, size, senders in kinds:
+        for form, size, senders in KINDS:
             progress.step(f"{form}, {size:,} rows, {senders} senders")
             rows.append(published(bed, form, size, senders, seconds))
         with subscribed(bed) as ann:
@@ -284,6 +301,7 @@ def run(quick: bool, progress: Progress) -> Report:
             progress.step("latency")
             rows.append(latency(bed, ann, QUICK_LATENCIES if quick else LATENCIES))
     if producer.is_installed():
+        rows += into_topics(seconds, QUICK_LATENCIES if quick else LATENCIES, progress)
         rows += into_kafka(seconds, progress)
     return Report(
         "Publishing: into the durable log of a server, and on to a subscriber",

@@ -106,6 +106,7 @@ def replay(place: Place, out: Path, kind: str, master: str) -> None:
     any more are not read.
     """
     with reported(), place.headgate_alone() as headgate:
+        from headgate.server.ingress import published_source
         from headgate.server.settings import read_settings
         from headgate.service.folders import Folders
         from headgate.service.run_client import KINDS
@@ -116,10 +117,9 @@ def replay(place: Place, out: Path, kind: str, master: str) -> None:
         faults: list[str] = []
         with tempfile.TemporaryDirectory(prefix="replay-", dir=place.home) as state:
             sinks = [KINDS[kind](out, Folders(headgate))]
-            limits = read_settings(place.home, {}).limits
-            work = Processing(
-                headgate, Path(state), sinks, master=master, ingress=place.home / "ingress", limits=limits
-            )
+            settings = read_settings(place.home, {})
+            ingress = published_source(place.home / "ingress", settings)
+            work = Processing(headgate, Path(state), sinks, master=master, ingress=ingress, limits=settings.limits)
             try:
                 work.replay()
             except Unread as error:

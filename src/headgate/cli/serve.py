@@ -27,6 +27,13 @@ _SETTINGS = [
     click.option("--execution", help="Where windows and joins are computed: auto (default), driver, tasks."),
     click.option("--partitions", type=int, help="In how many parts tasks compute them; default 8."),
     click.option("--architecture", help="Who computes: trusted (default), replicated, kernelized."),
+    click.option("--kafka-servers", help="Brokers of Kafka; published tuples then go into their topics."),
+    click.option(
+        "--kafka-properties",
+        type=click.Path(dir_okay=False),
+        help="File with settings of Kafka's client, such as passwords.",
+    ),
+    click.option("--kafka-topics", help="What the names of these topics begin with; default headgate."),
     with_limits,
 ]
 

@@ -23,7 +23,6 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from headgate.cql.source_options import FILES, LISTING
 from headgate.errors import SourceError
-from headgate.ingress.ingress_log import PUBLISH
 from headgate.ingress.kafka_jars import check_connector
 from headgate.ingress.kafka_messages import fetched, message_columns, read_messages
 from headgate.ingress.kafka_options import KAFKA, STREAMING, Topic, topic_of
@@ -35,6 +34,7 @@ from headgate.ingress.text_formats import FORMATS, Text, text_of
 from headgate.ingress.validation import RawBatch
 from headgate.model.stream import StreamDescriptor
 from headgate.plan.expressions import Type
+from headgate.protocol import PUBLISH
 
 SPARK: dict[Type, t.DataType] = {
     Type.BOOLEAN: t.BooleanType(),

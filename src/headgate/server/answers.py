@@ -17,6 +17,7 @@ from headgate.errors import (
     SourceError,
     StoreError,
     TextError,
+    Unavailable,
 )
 
 STATUS: dict[type[HeadgateError], tuple[int, str]] = {
@@ -53,6 +54,8 @@ class Refused(HeadgateError):
 def error_answer(error: HeadgateError) -> JSONResponse:
     status, kind = next(STATUS[x] for x in type(error).__mro__ if x in STATUS)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if isinstance(error, Unavailable):
+        headers["Retry-After"] = "1"
     body: dict[str, Any] = {"kind": kind, "message": error.message}
     if isinstance(error, Refused):
         status, body["kind"] = error.status, error.kind

@@ -19,6 +19,7 @@ from headgate.recovery.counts import RunCounts
 from headgate.service import Headgate
 
 if TYPE_CHECKING:
+    from headgate.ingress.ingress_log import PublishedSource
     from headgate.service.runs import LevelsApart, Processing
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
@@ -64,7 +65,7 @@ class SparkEngine:
         sinks: Callable[[], Sequence[Sink]],
         *,
         master: str,
-        ingress: Path,
+        ingress: PublishedSource,
         limits: Limits | None = None,
         execution: tuple[str, int] = ("auto", 8),
         levels: Callable[[], LevelsApart] | None = None,

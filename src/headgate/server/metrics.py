@@ -50,7 +50,8 @@ class Metrics(Collector):
             lag.add_metric([source_shown(stream)], seconds)
         waiting = GaugeMetricFamily("headgate_waiting_bytes", "published, and not processed yet", labels=["stream"])
         for stream in dict(counts.tuples):
-            waiting.add_metric([source_shown(stream)], self._ingress.waiting(stream))
+            if (size := self._ingress.waiting(stream)) is not None:
+                waiting.add_metric([source_shown(stream)], size)
         left_out = CounterMetricFamily(
             "headgate_left_out", "tuples that a level goes without under overload", labels=["level", "stream"]
         )

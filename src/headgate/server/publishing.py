@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from headgate.access.definitions import PUBLISH, SIGNED
 from headgate.errors import AccessDenied, Conflict
-from headgate.ingress.ingress_log import Acknowledged, IngressLog, Producer
+from headgate.ingress.ingress_log import IngressLog
 from headgate.ingress.published import MalformedRows, TooManyRows, check_tuples, read_arrow, read_json
+from headgate.ingress.sequence_numbers import Acknowledged, Producer
 from headgate.model.stream import StreamDescriptor
 from headgate.protocol import ARROW_STREAM, JSON_LINES, signed_message
 from headgate.server.answers import Refused

@@ -20,7 +20,6 @@ from headgate.egress.level_logs import LevelLogs
 from headgate.egress.owner_files import OwnerFiles
 from headgate.errors import StoreError
 from headgate.home import SOCKET, socket_path
-from headgate.ingress.ingress_log import IngressLog
 from headgate.logs import event
 from headgate.server.app import Parts, make_app
 from headgate.server.architecture import check_architecture
@@ -35,6 +34,7 @@ from headgate.server.connections import (
 )
 from headgate.server.engine import SparkEngine
 from headgate.server.home import check_private, secret
+from headgate.server.ingress import open_log
 from headgate.server.positions import Positions
 from headgate.server.settings import Settings
 from headgate.service import Headgate
@@ -73,7 +73,7 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
 
     together = headgate.monitor.governs_deadlines = settings.architecture == "trusted"
     with ExitStack() as stack:
-        ingress = IngressLog(home / "ingress", settings.ingress_bytes)
+        ingress, source = open_log(home / "ingress", settings)
         stack.callback(ingress.close)
         ingress.keep(headgate.published())
         engine = SparkEngine(
@@ -81,7 +81,7 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
             engine_home,
             lambda: [OwnerFiles(owners, Folders(headgate)), log],
             master=settings.master,
-            ingress=home / "ingress",
+            ingress=source,
             limits=settings.limits,
             execution=(settings.execution, settings.partitions),
             levels=None if together else apart,

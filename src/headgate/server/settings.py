@@ -35,6 +35,9 @@ class Settings:
     log_bytes, log_hours: bytes of results that are kept for readers, and for how long
     sender_rows: tuples that one user may publish in a second, on average over some seconds; 0: as many as it likes
     ingress_bytes: bytes of published tuples of one stream that may wait for the engine
+    kafka_servers: brokers of Kafka whose topics are the ingress log; empty: it is files in the home folder
+    kafka_properties: a file with settings of Kafka's client, such as passwords, as Kafka's own tools take it
+    kafka_topics: what the names of these topics begin with
     architecture: who computes for whom: `trusted`, one processor for all levels; `replicated` or `kernelized`, a
         processor for each level, in a process of its own
     level_memory, level_backlog: what one level may use, if levels have processors of their own: bytes of memory (0: no
@@ -64,6 +67,9 @@ class Settings:
     log_hours: int = 168
     sender_rows: int = 0
     ingress_bytes: int = 256 << 20
+    kafka_servers: str = ""
+    kafka_properties: str = ""
+    kafka_topics: str = "headgate"
     architecture: str = "trusted"
     level_memory: int = 0
     level_backlog: int = 1 << 30
@@ -88,6 +94,8 @@ class Settings:
                 f"cannot compute in tasks with architecture `{self.architecture}`: levels have processes of their own",
                 hint="use `execution = auto` or `driver`",
             )
+        if self.kafka_properties and not self.kafka_servers:
+            raise Conflict("cannot use `kafka_properties`: no brokers are given", hint="set `kafka_servers`")
         if not self.partitions:
             raise Conflict("cannot compute in 0 partitions", hint="8 is usual")
         if self.client_authority and not self.tls:

@@ -27,7 +27,7 @@ from headgate.execution.tasks.adaptive import AdaptiveExecutor, Placement
 from headgate.execution.tasks.executor import TaskExecutor
 from headgate.execution.tasks.spark_tasks import SparkTasks
 from headgate.expressions.duck import evaluate
-from headgate.ingress.ingress_log import PUBLISH, folder_name, spark_options
+from headgate.ingress.ingress_log import PublishedSource
 from headgate.ingress.read_files import changed_message
 from headgate.ingress.sources import PACKED_AT_MOST, StreamSource, read_table
 from headgate.ingress.spark import LOCAL, session_beside, spark_session
@@ -40,6 +40,7 @@ from headgate.model.query import ContinuousQuery
 from headgate.model.snapshot import SnapshotSource
 from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
+from headgate.protocol import PUBLISH
 from headgate.recovery.counts import RunCounts
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.home import STATE
@@ -96,7 +97,7 @@ class Processing:
         master: str | None = LOCAL,
         settings: SparkSettings | None = None,
         clock: Clock | None = None,
-        ingress: Path | None = None,
+        ingress: PublishedSource | None = None,
         spark: SparkSession | None = None,
         execution: Execution | None = None,
         limits: Limits | None = None,
@@ -105,7 +106,7 @@ class Processing:
         levels: LevelsApart | None = None,
         governing: Governing | None = None,
     ) -> None:
-        """`ingress` is the folder of the ingress log, if this process serves senders; `spark` is a session that is
+        """`ingress` is where published tuples are, if this process serves senders; `spark` is a session that is
         there already; `execution` says where operators run; `limits` are those of each view (None: the usual ones);
         `place` is where the state is, if it is not in `home`; with `take_over` another process is replaced. With
         `levels`, each level has a processor and sinks of its own, and `sinks` and `execution` are not used. Deadlines
@@ -298,12 +299,10 @@ class Processing:
         return PACKED_IN_TASKS if mode == "tasks" or (mode == "auto" and self._workers_fit) else PACKED_AT_MOST
 
     def _source(self, descriptor: StreamDescriptor, format_: str, options: Mapping[str, str]) -> StreamSource:
-        """Published tuples are files of the ingress log."""
-        if format_ != PUBLISH or self._ingress is None:
-            return StreamSource(descriptor, format_, options, self._packed_at_most)
-        folder = self._ingress / folder_name(descriptor.name)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return StreamSource(descriptor, "parquet", spark_options(folder), self._packed_at_most)
+        """Published tuples are read from the ingress log."""
+        if format_ == PUBLISH and self._ingress is not None:
+            format_, options = self._ingress(descriptor.name)
+        return StreamSource(descriptor, format_, options, self._packed_at_most)
 
     def _read_table(self, descriptor: StreamDescriptor) -> RawBatch:
         found = self._headgate.snapshots.inputs()[descriptor.name]

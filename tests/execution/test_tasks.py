@@ -74,15 +74,6 @@ def test_readers_of_parquet_receive_from_tasks_what_they_receive_from_the_driver
     assert there.pipeline.counts.tuples == here.pipeline.counts.tuples
 
 
-CHAIN = {
-    "steady": "SELECT k, v, w WHERE v > 3 FROM out.joined",
-    "pairs": "SELECT k, COUNT(*) AS n FROM out.steady [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k",
-    "means": "SELECT MAX(mean) AS most, SUM(n) AS n FROM out.mean [ROWS 5]",
-    "both": "SELECT k, n FROM out.pairs WHERE n > 1 UNION ALL SELECT k, n FROM out.pairs WHERE n > 2",
-}
-"""Queries over the results of `InTasks`, up to three stages after them."""
-
-
 @pytest.mark.parametrize("worth", [1, 1 << 17])
 def test_queries_over_results_are_computed_in_tasks_without_the_driver(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, worth: int
@@ -92,9 +83,7 @@ def test_queries_over_results_are_computed_in_tasks_without_the_driver(
     found = []
     for partitions in (3, 0):
         bench = InTasks(tmp_path / str(partitions), partitions)
-        for name, text in CHAIN.items():
-            bench.query(name, text)
-        bench.everyone()
+        bench.read_on()
         for number in range(3):
             bench.give(number)
         bench.everyone(bob="nurse", cy=None)

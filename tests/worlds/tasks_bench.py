@@ -29,6 +29,13 @@ Row = tuple[object, ...]
 READERS = {"ann": "nurse", "bob": "doctor", "cy": "nurse,doctor"}
 JOIN = "SELECT a.k, a.v, b.v AS w FROM a [RANGE 2 SECONDS], b [RANGE 2 SECONDS] WHERE a.k = b.k"
 MEAN = "SELECT k, COUNT(*) AS n, AVG(v) AS mean FROM a [PARTITIONED BY k ROWS 3] GROUP BY k"
+CHAIN = {
+    "steady": "SELECT k, v, w WHERE v > 3 FROM out.joined",
+    "pairs": "SELECT k, COUNT(*) AS n FROM out.steady [RANGE 3 SECONDS SLIDE 1 SECOND] GROUP BY k",
+    "means": "SELECT MAX(mean) AS most, SUM(n) AS n FROM out.mean [ROWS 5]",
+    "both": "SELECT k, n FROM out.pairs WHERE n > 1 UNION ALL SELECT k, n FROM out.pairs WHERE n > 2",
+}
+"""Queries over the results of `InTasks`, up to three stages after them."""
 
 
 class InTasks(Bench):
@@ -49,6 +56,12 @@ class InTasks(Bench):
         roles = {**READERS, **other}
         who = {f"{name}.{query}": (query, x) for name, x in roles.items() if x is not None for query in self.queries}
         self.subscribed(**who)
+
+    def read_on(self) -> None:
+        """Everyone also subscribes to queries over these results."""
+        for name, text in CHAIN.items():
+            self.query(name, text)
+        self.everyone()
 
     @contextmanager
     def open(self) -> Iterator[CatalogSnapshot]:

@@ -18,7 +18,7 @@ from access.trails import OTHER_KEY, OTHER_SEAL, Record, added, said, session_of
 from headgate.access import tables
 from headgate.access.audit import MAX_FIELD, START, Event, sealed_text
 from headgate.access.permissions import Permission
-from headgate.cql.statements import Target
+from headgate.cql.names import Target
 from headgate.errors import AccessDenied, AuthenticationFailed, HeadgateError, Position
 from headgate.labels import parse_level
 

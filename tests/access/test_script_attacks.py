@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from counting import counted
 
-from headgate.cql import parse_script
+from headgate.cql.parser import parse_script
 from headgate.errors import AuthenticationFailed, HeadgateError, TextError
 from headgate.labels import parse_label, roles
 from headgate.service import scripts

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate.access.permissions import Permission
-from headgate.cql import parse_script
+from headgate.cql.parser import parse_script
 from headgate.errors import AuthenticationFailed, HeadgateError
 from headgate.service import Headgate, scripts
 

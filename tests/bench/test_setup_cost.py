@@ -8,8 +8,8 @@ import pytest
 
 from headgate.bench.harness import Silent
 from headgate.bench.setup_cost import SIZES, Size, Unsecured, rows, script
-from headgate.cql import parse_script
 from headgate.cql.continuous import CreateQueryAs
+from headgate.cql.parser import parse_script
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream, bind_query
 from headgate.plan.uses import uses

@@ -58,6 +58,7 @@ def test_a_command_without_an_engine_loads_neither_engine_nor_plans(home: Path, 
     assert ("argon2" in found) is (words[0] == "login")
     plans = {x for x in found if x.startswith("headgate.plan.")} - {"headgate.plan.reserved"}
     assert not plans
+    assert ("headgate.cql.statements" in found) is (words[0] == "show")
     assert len(found) < 500
 
 

@@ -20,8 +20,7 @@ from conftest import System, _initialised
 
 from headgate.access import tables
 from headgate.access.state import State
-from headgate.cql import parse_script
-from headgate.cql.parser import MAX_SCRIPT
+from headgate.cql.parser import MAX_SCRIPT, parse_script
 from headgate.errors import AuthenticationFailed, HeadgateError, NotFound, Position, StoreError
 from headgate.labels import LevelOrder, parse_label, parse_level, parse_roles
 from headgate.labels.column import read_labels

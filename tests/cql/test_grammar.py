@@ -16,9 +16,9 @@ from labels.ebnf import accepts, damaged, key_words, sentences, symbols, termina
 
 import headgate.cql
 from headgate.access.statements import HANDLERS
-from headgate.cql import parse_script
-from headgate.cql.queries import UNITS
+from headgate.cql.parser import parse_script
 from headgate.cql.statements import Statement
+from headgate.cql.units import UNITS
 from headgate.errors import TextError
 from headgate.labels import Semantics
 from headgate.labels.roles import RESERVED
@@ -32,7 +32,8 @@ MODULES = (
     "parser",
     "definitions",
     "continuous",
-    "deadlines",
+    "deadline_clauses",
+    "units",
     "overload",
     "rights",
     "reading",

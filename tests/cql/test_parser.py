@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.cql import parse_script
-from headgate.cql.parser import MAX_SCRIPT, MAX_STATEMENTS, READERS
+from headgate.cql.parser import MAX_SCRIPT, MAX_STATEMENTS, READERS, parse_script
 from headgate.cql.reading import MAX_LIST
 from headgate.cql.statements import CreateUser, GrantPermissions, Statement
 from headgate.errors import HeadgateError, Position, TextError

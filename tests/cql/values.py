@@ -7,8 +7,9 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 
 from headgate.cql.continuous import CreateQueryAs
+from headgate.cql.names import Name, Target
 from headgate.cql.overload import Overload
-from headgate.cql.statements import Name, Statement, Target
+from headgate.cql.statements import Statement
 from headgate.errors import Position
 from headgate.labels import Label, Level
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from headgate.cql.names import Target
 from headgate.cql.queries import parse_query
-from headgate.cql.statements import Target
 from headgate.labels import Clearance, Label, Level, LevelOrder, parse_label, parse_level
 from headgate.plan.expressions import Type, Value
 from headgate.plan.queries import Query, Stream, bind_query

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from headgate.cql.names import Target
 from headgate.cql.queries import parse_query
-from headgate.cql.statements import Target
 from headgate.labels import Clearance, Rules, Semantics, parse_label
 from headgate.plan.queries import Stream, bind_query
 from headgate.testing.oracle import (

@@ -7,7 +7,7 @@ import pytest
 from conftest import System
 
 from headgate.access.permissions import Permission
-from headgate.cql.statements import Target
+from headgate.cql.names import Target
 from headgate.errors import Position
 
 SECRET = "correct horse"

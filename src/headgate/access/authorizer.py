@@ -16,7 +16,7 @@ from headgate.access.definitions import StreamDefinition
 from headgate.access.limits import exceeded
 from headgate.access.permissions import WRITES, Kind, Permission
 from headgate.access.state import State
-from headgate.cql.statements import Limit
+from headgate.cql.names import Limit
 from headgate.errors import LabelError
 from headgate.labels import Clearance, Level, LevelOrder, Rules, parse_level, source_shown
 from headgate.lexing import quote

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.cql.deadlines import Deadline, Version
+from headgate.cql.names import Limit
 from headgate.cql.overload import REFUSE, Overload, Shed
-from headgate.cql.statements import Limit
 from headgate.labels import Semantics
 from headgate.protocol import PUBLISH as PUBLISH
 

@@ -10,7 +10,7 @@ from headgate.access.derived import DerivedStreams
 from headgate.access.permissions import APPLIES, Kind, Permission
 from headgate.access.request import Request
 from headgate.access.sessions import NOBODY
-from headgate.cql.statements import Target
+from headgate.cql.names import Target
 from headgate.errors import AccessDenied, Conflict, NotFound, StoreError
 
 

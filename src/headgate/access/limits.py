@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.access.definitions import Parameters
-from headgate.cql.statements import Limit
+from headgate.cql.names import Limit
 
 
 def exceeded(limits: Parameters, parameters: Mapping[str, Limit]) -> list[str]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from headgate.access import rows as r
 from headgate.access.authorizer import is_table, shown, source_name
+from headgate.cql.names import Target
 from headgate.cql.queries import MAX_ITEMS, parse_query
-from headgate.cql.statements import Target
 from headgate.errors import Conflict
 from headgate.labels import parse_label
 from headgate.plan.expressions import Type

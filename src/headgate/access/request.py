@@ -22,7 +22,7 @@ from headgate.access.policy_rights import Basis
 from headgate.access.sessions import NOBODY, Sessions
 from headgate.access.state import State
 from headgate.access.subscriptions import Subscriptions
-from headgate.cql.statements import Limit, Name, Target
+from headgate.cql.names import Limit, Name, Target
 from headgate.errors import AccessDenied, Conflict, HeadgateError, LabelError, NotFound
 from headgate.labels import Label, Level
 from headgate.labels.text import MAX_TEXT

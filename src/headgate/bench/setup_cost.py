@@ -23,7 +23,7 @@ from headgate.access.request import Result
 from headgate.access.rows import Object, Session
 from headgate.access.statements import HANDLERS
 from headgate.bench.harness import Goal, Plot, Progress, Row
-from headgate.cql import parse_script
+from headgate.cql.parser import parse_script
 from headgate.execution.executors import Executor, LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.labels import LEAST

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from headgate.cli.context import Place, pass_place, reported, say, say_lines
-from headgate.cql import parse_script
+from headgate.cql.parser import parse_script
 from headgate.errors import HeadgateError, TextError
 
 _VERB = "EXPLAIN "

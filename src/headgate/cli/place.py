@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headgate.access.permissions import Permission
     from headgate.cli.remote import Remote
     from headgate.client import Client
-    from headgate.cql.statements import Target
+    from headgate.cql.names import Target
     from headgate.labels import Level
     from headgate.service import Headgate
 

@@ -21,7 +21,7 @@ from headgate.lexing import quote
 if TYPE_CHECKING:  # a command at a server starts without what only a server needs
     from headgate.access.explanations import Explanation
     from headgate.access.permissions import Permission
-    from headgate.cql.statements import Target
+    from headgate.cql.names import Target
     from headgate.labels import Level
 
 _VERB = "EXPLAIN "

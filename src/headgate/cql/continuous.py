@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from headgate.cql.deadlines import Deadline, read_deadline
+from headgate.cql.deadline_clauses import read_deadline
+from headgate.cql.deadlines import Deadline
+from headgate.cql.names import Limit, Name, Target
 from headgate.cql.queries import QuerySyntax, read_blocks, read_query
 from headgate.cql.reading import Reader, limits, listed, name, names, object_name
-from headgate.cql.statements import Limit, Name, Statement, Target
+from headgate.cql.statements import Statement
 from headgate.errors import Position
 from headgate.lexing import Cursor, fail
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from headgate.cql import statements as s
 from headgate.cql.expressions import read_type
+from headgate.cql.names import Name, Target
 from headgate.cql.overload import read_overload
 from headgate.cql.queries import duration
 from headgate.cql.reading import (
@@ -83,7 +84,7 @@ def _drop_key(c: Cursor, at: Position) -> s.Statement:
     return s.DropApiKey(at, key, user, level(c) if c.take_word("LEVEL") else None)
 
 
-def _for_user(c: Cursor) -> s.Name | None:
+def _for_user(c: Cursor) -> Name | None:
     return name(c, "the name of a user") if c.take_word("FOR", "USER") else None
 
 
@@ -199,7 +200,7 @@ def _create_table(c: Cursor, at: Position) -> s.Statement:
     return s.CreateTable(at, table, *form, **_with_label_columns(clauses))  # type: ignore[arg-type]
 
 
-def _form(c: Cursor) -> tuple[tuple[s.ColumnDeclaration, ...], s.Target | None]:
+def _form(c: Cursor) -> tuple[tuple[s.ColumnDeclaration, ...], Target | None]:
     """Columns, or the schema that has them."""
     if c.at_symbol("("):
         return _columns(c), None

@@ -16,8 +16,9 @@ from headgate.cql.expressions import (
     Syntax,
     read_expression,
 )
+from headgate.cql.names import Name, Target
 from headgate.cql.reading import listed, names, object_name, whole_number
-from headgate.cql.statements import Name, Target
+from headgate.cql.units import UNITS
 from headgate.errors import Position
 from headgate.lexing import STRINGS, Cursor, fail
 
@@ -25,8 +26,6 @@ MAX_QUERY = 50_000
 MAX_SOURCES = 16
 MAX_BLOCKS = 16
 MAX_ITEMS = 200
-UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
-
 LONGEST = 100_000_000 * UNITS["DAY"]
 # What other languages have behind a source, by its first word, which may have been taken for a name of that source.
 _INSTEAD = {

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from headgate.cql.statements import Limit, Name, Statement, Target
+from headgate.cql.names import Limit, Name, Target
 from headgate.errors import Position
 from headgate.labels.levels import Level
 from headgate.labels.text import read_level
 from headgate.lexing import Cursor, fail, name_fault
 
-Reader = Callable[[Cursor, Position], Statement]
+if TYPE_CHECKING:
+    from headgate.cql.statements import Statement
+
+Reader: TypeAlias = "Callable[[Cursor, Position], Statement]"
 T = TypeVar("T")
 
 OBJECT_KINDS = ("SCHEMA", "STREAM", "QUERY", "OPERATOR")

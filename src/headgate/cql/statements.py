@@ -5,28 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from headgate.cql.names import Limit, Name, Target
 from headgate.cql.overload import REFUSE, Overload
 from headgate.errors import Position
 from headgate.labels.label import Label, Semantics
 from headgate.labels.levels import Level
-
-Limit = int | float | tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Name:
-    text: str
-    position: Position
-
-
-@dataclass(frozen=True)
-class Target:
-    """An object as a statement names it: `STREAM in1`, `STREAM joe.in1`, `OPERATOR join`, `SYSTEM`."""
-
-    kind: str
-    name: str
-    owner: str | None
-    position: Position
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headgate.cql.expressions import CallSyntax, NameSyntax, Syntax, parts
+from headgate.cql.names import Target
 from headgate.cql.queries import (
     MAX_ITEMS,
     BlockSyntax,
@@ -20,7 +21,6 @@ from headgate.cql.queries import (
     WindowKind,
     WindowSyntax,
 )
-from headgate.cql.statements import Target
 from headgate.errors import Position
 from headgate.labels import Label
 from headgate.lexing import MAX_NAME

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from headgate.cql.names import Limit
 from headgate.cql.queries import BlockSyntax, QuerySyntax
-from headgate.cql.statements import Limit
 from headgate.errors import Position
 from headgate.plan.expressions import AggregateCall
 from headgate.plan.queries import Query, QueryBlock, WindowClause

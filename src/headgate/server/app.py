@@ -24,7 +24,7 @@ from headgate.access import rows as r
 from headgate.access.authorizer import shown_source
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Result
-from headgate.cql import parse_script
+from headgate.cql.parser import parse_script
 from headgate.cql.reading import all_of, object_name, target
 from headgate.cql.rights import permission
 from headgate.egress.delivery_log import DeliveryLog, LogPosition

@@ -11,7 +11,7 @@ from headgate.access.evidence import Evidence, read_proof
 from headgate.access.explanations import Explanation, explained
 from headgate.access.permissions import Kind, Permission
 from headgate.access.store import Transaction
-from headgate.cql.statements import Target
+from headgate.cql.names import Target
 from headgate.errors import NotFound
 from headgate.labels import Clearance, Level, Rules
 from headgate.lexing import quote

@@ -19,14 +19,13 @@ from headgate.access.passwords import Passwords
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Result
 from headgate.clock import Clock, SystemClock
-from headgate.cql.statements import Target
+from headgate.cql.names import Target
 from headgate.errors import StoreError
 from headgate.labels import LEAST, Clearance, Level
 from headgate.service.access_decisions import AccessDecisions, Streams
 from headgate.service.logins import Logins
 from headgate.service.publishers import Publishers, PublishingSession
 from headgate.service.reference_monitor import ReferenceMonitor
-from headgate.service.scripts import Scripts
 
 if TYPE_CHECKING:
     from headgate.model.snapshot import CatalogSnapshot
@@ -58,7 +57,6 @@ class Headgate:
         self._seal = Seal(audit_key)
         self.monitor = ReferenceMonitor(url, self._seal, clock or SystemClock(), passwords or Passwords())
         self._logins = Logins(self.monitor)
-        self._scripts = Scripts(self.monitor)
         self._decisions = AccessDecisions(self.monitor)
         self._publishers = Publishers(self.monitor)
         try:
@@ -150,7 +148,9 @@ class Headgate:
     def execute(self, token: str, script: str) -> list[Result]:
         """Runs a script, as a whole or not at all. A caller without a session is refused before the script is
         parsed."""
-        return self._scripts.execute(token, script)
+        from headgate.service.scripts import Scripts  # with the parser and all statements, which a login does without
+
+        return Scripts(self.monitor).execute(token, script)
 
     def check(self, token: str, permission: Permission, kind: Kind, name: str, owner: str | None = None) -> Decision:
         """One decision on the current rights; an object that the session cannot see is denied like one that does not

@@ -6,11 +6,12 @@ from headgate.access import rows as r
 from headgate.access.administrators import has_administrator
 from headgate.access.audit import Event
 from headgate.access.consequences import consequences
-from headgate.access.events import session_event, statement_events, undone
+from headgate.access.events import session_event, undone
 from headgate.access.request import Result
+from headgate.access.statement_events import statement_events
 from headgate.access.statements import HANDLERS
 from headgate.access.store import Transaction
-from headgate.cql import parse_script
+from headgate.cql.parser import parse_script
 from headgate.cql.statements import Statement
 from headgate.errors import AuthenticationFailed, Conflict, HeadgateError, StoreError, TextError
 from headgate.service.reference_monitor import ReferenceMonitor

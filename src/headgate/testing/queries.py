@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+from headgate.cql.names import Target
 from headgate.cql.queries import StreamOperator
-from headgate.cql.statements import Target
 from headgate.errors import NotFound
 from headgate.lexing import quote
 from headgate.plan.expressions import Type, written

@@ -10,8 +10,8 @@ from dataclasses import replace
 from random import Random
 
 from headgate.cql import expressions as x
+from headgate.cql.names import Name
 from headgate.cql.queries import BlockSyntax, ItemSyntax, QuerySyntax, SourceSyntax, WindowSyntax, parse_query
-from headgate.cql.statements import Name
 from headgate.errors import TextError
 from headgate.plan.reserved import LEVEL
 from headgate.testing.spelling import query_text, respelled

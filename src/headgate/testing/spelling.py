@@ -7,7 +7,8 @@ from itertools import pairwise
 from random import Random
 
 from headgate.cql import expressions as x
-from headgate.cql.queries import UNITS, BlockSyntax, ItemSyntax, QuerySyntax, SourceSyntax, WindowSyntax
+from headgate.cql.queries import BlockSyntax, ItemSyntax, QuerySyntax, SourceSyntax, WindowSyntax
+from headgate.cql.units import UNITS
 from headgate.lexing import Token, quote, tokenize
 from headgate.plan.expressions import written
 

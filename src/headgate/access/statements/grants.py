@@ -12,6 +12,7 @@ from headgate.access.definitions import PUBLISH, StreamDefinition
 from headgate.access.permissions import APPLIES, OPERATORS, Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
+from headgate.cql.names import Limit
 from headgate.errors import Conflict
 from headgate.lexing import quote
 
@@ -68,7 +69,7 @@ def _revoke(q: Request, thing: r.Object, permission: Permission, role: r.Role) -
     q.state.grants.remove(found)
 
 
-def _check_limits(thing: r.Object, limits: Mapping[str, s.Limit]) -> None:
+def _check_limits(thing: r.Object, limits: Mapping[str, Limit]) -> None:
     if limits and thing.kind != Kind.OPERATOR:
         raise Conflict("only the right to USE an operator can have limits")
     known = OPERATORS.get(thing.name, {})

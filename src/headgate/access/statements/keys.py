@@ -8,6 +8,7 @@ from headgate.access import rows as r
 from headgate.access.permissions import Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
+from headgate.cql.names import Name
 from headgate.errors import AccessDenied, Conflict, NotFound
 from headgate.labels import LEAST, Level
 from headgate.lexing import quote
@@ -16,7 +17,7 @@ LONGEST = 366 * 86_400_000
 """Milliseconds that an API key can be valid."""
 
 
-def _whose(q: Request, user: s.Name | None, level: Level | None) -> tuple[r.User, Level]:
+def _whose(q: Request, user: Name | None, level: Level | None) -> tuple[r.User, Level]:
     """Whose key, and of which level. One's own has the level of the session: whoever has a session at one level must
     not come to another one by a key. Administrators, who can set passwords, make keys for others at any level."""
     if user is not None:

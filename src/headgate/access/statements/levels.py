@@ -9,19 +9,20 @@ from headgate.access import rows as r
 from headgate.access.permissions import Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
+from headgate.cql.names import Name
 from headgate.errors import Conflict, NotFound
 from headgate.labels import parse_level
 from headgate.labels.levels import UNCLASSIFIED
 from headgate.lexing import quote
 
 
-def _check_known(q: Request, names: Iterable[s.Name]) -> None:
+def _check_known(q: Request, names: Iterable[Name]) -> None:
     for name in names:
         if name.text not in q.authorizer.order:
             raise NotFound(f"there is no level `{name.text}`", position=name.position)
 
 
-def _find(q: Request, name: s.Name) -> r.LevelRow:
+def _find(q: Request, name: Name) -> r.LevelRow:
     q.about(f"level {quote(name.text)}")
     q.need_system(Permission.CHANGE_SYSTEM)
     if name.text == UNCLASSIFIED:

@@ -18,6 +18,7 @@ from headgate.access.definitions import (
 from headgate.access.permissions import Kind, Permission
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import statements as s
+from headgate.cql.names import Name
 from headgate.cql.overload import Shed
 from headgate.cql.source_options import check_source
 from headgate.errors import Conflict, NotFound, SourceError
@@ -123,7 +124,7 @@ def _check_published(x: s.StreamStatement, source: s.Input) -> None:
             raise Conflict(f"`{PUBLISH}` has no option `{name}` with this value", hint=f"there is {SIGNED} = 'true'")
 
 
-def _typed_column(columns: tuple[ColumnDefinition, ...], name: s.Name, type_: str, what: str) -> str:
+def _typed_column(columns: tuple[ColumnDefinition, ...], name: Name, type_: str, what: str) -> str:
     """The column that holds the event time or a label: one of the stream's own, of the right type, without a label."""
     found = next((c for c in columns if c.name.casefold() == name.text.casefold()), None)
     if found is None:

@@ -17,8 +17,9 @@ from headgate.access.query_warnings import query_warnings
 from headgate.access.request import Handler, Request, Result
 from headgate.cql import continuous as c
 from headgate.cql.deadlines import FULL, MOST_VERSIONS, SHORTEST, Deadline, time_text
+from headgate.cql.names import Limit, Name, Target
 from headgate.cql.queries import QuerySyntax
-from headgate.cql.statements import Limit, Name, Statement, Target
+from headgate.cql.statements import Statement
 from headgate.errors import AccessDenied, Conflict, HeadgateError, StoreError
 from headgate.lexing import quote
 from headgate.plan.lowering import lower

@@ -20,6 +20,7 @@ from headgate.access.request import Handler, Request, Result
 from headgate.access.statements.describe import DAMAGED, clauses, status, text
 from headgate.access.statements.objects import column_text
 from headgate.cql import statements as s
+from headgate.cql.names import Target
 from headgate.errors import StoreError
 from headgate.labels.levels import LEAST
 from headgate.lexing import quote
@@ -185,7 +186,7 @@ def _seen_grants(q: Request) -> list[tuple[r.Grant, r.Object]]:
     return sorted(seen, key=lambda p: (p[1].kind, p[1].name, p[1].owner, p[1].level, p[0].permission, p[0].role))
 
 
-def _grants(q: Request, target: s.Target | None) -> Rows:
+def _grants(q: Request, target: Target | None) -> Rows:
     if target is not None:
         thing = q.find(target)
         mine = thing.owner == q.user or q.may(Permission.CHANGE_PERM, thing)

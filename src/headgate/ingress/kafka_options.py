@@ -46,6 +46,7 @@ _LOGIN_MODULES = tuple(
 _LARGEST_PROPERTIES = 1 << 16
 _USUAL = {
     "kafka.isolation.level": "read_committed",  # messages of an aborted transaction are no tuples
+    "kafka.fetch.max.wait.ms": "20",  # behind the last message of a transaction stands its end: readers wait for that
     "kafka.request.timeout.ms": "10000",  # so that a broker that is gone is noticed within seconds
     "kafka.default.api.timeout.ms": "15000",
 }

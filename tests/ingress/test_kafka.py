@@ -204,6 +204,7 @@ def test_spark_gets_its_own_options_and_a_batch_is_bounded(tmp_path: Path) -> No
         "kafka.sasl.jaas.config": f"{LOGIN} required password=a=b;",
         "kafka.ssl.truststore.password": "hush",
         "kafka.isolation.level": "read_committed",
+        "kafka.fetch.max.wait.ms": "20",
         "kafka.request.timeout.ms": "10000",
         "kafka.default.api.timeout.ms": "15000",
         "maxOffsetsPerTrigger": str(MOST_MESSAGES),

@@ -55,16 +55,13 @@ class Objects:
 
 
 def objects_of(lines: pa.Array, columns: Sequence[tuple[str, Type]]) -> Objects:
-    first = kernel_answer(
-        "WITH tried AS (SELECT line, CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' END AS one FROM given),"
-        " read AS (SELECT coalesce(one, FALSE) AS fine, CASE WHEN one THEN line ELSE '{}' END AS line FROM tried)"
-        " SELECT fine, line, json_keys(line) AS keys FROM read",
-        pa.table({"line": lines}),
-    )
     paths = ", ".join(Duck().text("/" + name.replace("~", "~0").replace("/", "~1")) for name, _ in columns)
     found = kernel_answer(
-        f"SELECT json_extract_string(line, [{paths}]) AS texts, json_type(line, [{paths}]) AS kinds FROM given",  # noqa: S608
-        first.select(["line"]),
+        "WITH tried AS (SELECT line, CASE WHEN json_valid(line) THEN json_type(line) = 'OBJECT' END AS one FROM given),"  # noqa: S608
+        " read AS (SELECT coalesce(one, FALSE) AS fine, CASE WHEN one THEN line ELSE '{}' END AS line FROM tried)"
+        f" SELECT fine, json_keys(line) AS keys, json_extract_string(line, [{paths}]) AS texts,"
+        f" json_type(line, [{paths}]) AS kinds FROM read",
+        pa.table({"line": lines}),
     )
     split = {x: _split(found.column(x).combine_chunks(), len(columns)) for x in ("texts", "kinds")}
     texts, wrong = dict[str, pa.Array](), dict[str, Bools]()
@@ -86,8 +83,8 @@ def objects_of(lines: pa.Array, columns: Sequence[tuple[str, Type]]) -> Objects:
         text, kind = (str(split[x][numbers[name]][row].as_py()) for x in ("texts", "kinds"))
         return f'"{text}"' if kind == "VARCHAR" else text
 
-    none = ~np.asarray(first.column("fine"))
-    return Objects(texts, wrong, none, _twice(first.column("keys").combine_chunks()), raw)
+    none = ~np.asarray(found.column("fine"))
+    return Objects(texts, wrong, none, _twice(found.column("keys").combine_chunks()), raw)
 
 
 def _split(lists: pa.ListArray, size: int) -> list[pa.Array]:

@@ -177,7 +177,7 @@ def make_app(parts: Parts) -> FastAPI:
     return app
 
 
-def _token(request: Request) -> str:
+async def _token(request: Request) -> str:  # else FastAPI asks a thread for it
     return str(request.scope["headgate_token"])
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from starlette.types import Message, Receive, Scope, Send
 from headgate.access.authorizer import Principal
 from headgate.errors import HeadgateError
 from headgate.labels import LEAST
-from headgate.server import connections
+from headgate.server import connections, dispatch
 from headgate.server.answers import Refused
 from headgate.server.certificates import own_certificate
 from headgate.server.guard import Guard
@@ -165,7 +166,8 @@ def test_nothing_is_held_of_a_request_that_its_rate_refuses() -> None:
     async def app(_: Scope, __: Receive, ___: Send) -> None:
         raise AssertionError("the request was handed on")
 
-    guard = Guard(app, Settings(), lambda _: Principal("sam", frozenset(), LEAST), frozenset(), rates)
+    sam = Principal("sam", frozenset(), LEAST)
+    guard = Guard(app, Settings(), lambda _: sam, lambda _: None, frozenset(), rates)
 
     async def receive() -> Message:
         held.append(guard.held)
@@ -275,3 +277,20 @@ def test_settings_come_from_file_environment_and_command(tmp_path: Path, monkeyp
         monkeypatch.delenv("HEADGATE_SERVE_PORT", raising=False)
         with pytest.raises(HeadgateError, match=fault):
             read_settings(tmp_path, {})
+
+
+def test_whoever_keeps_publishing_is_not_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request is a use of its session, whether it is a statement or not; without requests it ends."""
+    monkeypatch.setattr(dispatch, "USE_SECONDS", 0.05)
+    clock = ManualClock(time.time())
+    with served(tmp_path, clock=clock) as server, server.client("sam") as client:
+        sessions = server.headgate.monitor.sessions
+        for pat in range(3):
+            clock.advance(20 * 60)
+            assert server.publish({"pat": pat, "rate": 1, "policy": "nurse"}).status_code == 200
+            until = time.monotonic() + 20
+            while sessions.find(server.token("sam")).last_used < clock.now():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+        clock.advance(31 * 60)
+        assert client.get("/v1/session").status_code == 401

@@ -172,7 +172,12 @@ def make_app(parts: Parts) -> FastAPI:
     )
     operations.add_to(app)
     app.add_middleware(
-        Guard, settings=parts.settings, recognise=parts.headgate.principal, anonymous=ANONYMOUS, rates=rates
+        Guard,
+        settings=parts.settings,
+        recognise=parts.headgate.principal,
+        use=dispatcher.use,
+        anonymous=ANONYMOUS,
+        rates=rates,
     )
     return app
 

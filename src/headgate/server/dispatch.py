@@ -115,6 +115,8 @@ class Dispatcher:
         self._waiting: queue.SimpleQueue[tuple[Connection, asyncio.Future[Chunk]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="dispatch", daemon=True)
         self.connections: set[Connection] = set()
+        self._requested: set[str] = set()
+        """The sessions that have made requests since sessions were last marked as used."""
         self._standings: tuple[CatalogSnapshot, dict[tuple[str, str], SubscriptionStatus]] = CatalogSnapshot(), {}
         self.sent = 0
         self.resets = 0
@@ -136,11 +138,17 @@ class Dispatcher:
             if readers is None or connection.key in readers:
                 connection.woken.set()
 
+    def use(self, token: str) -> None:
+        """A session has made a request. Called in the event loop."""
+        self._requested.add(token)
+
     async def _use_sessions(self) -> None:
-        """A session that reads results is used. Who reads with one that has ended is woken to learn it."""
+        """A session that makes requests or reads results is used. Who reads with one that has ended is woken to learn
+        it."""
         while True:
             await asyncio.sleep(USE_SECONDS)
-            tokens = sorted({x.token for x in self.connections})
+            tokens = sorted({x.token for x in self.connections} | self._requested)
+            self._requested.clear()
             for first in range(0, len(tokens), USED_TOGETHER):
                 some = tokens[first : first + USED_TOGETHER]
                 try:

@@ -50,19 +50,20 @@ class BodyBudget:
 
 
 class Guard:
-    """`recognise` says whose session a token is, or raises; `anonymous` has the paths that need none; `rates` limits
-    how fast each user publishes."""
+    """`recognise` says whose session a token is, or raises, and `use` is told that it was used; `anonymous` has the
+    paths that need none; `rates` limits how fast each user publishes."""
 
     def __init__(
         self,
         app: ASGIApp,
         settings: Settings,
         recognise: Callable[[str], Principal],
+        use: Callable[[str], None],
         anonymous: frozenset[str],
         rates: Rates,
     ) -> None:
         self._app, self._settings, self._recognise, self._anonymous = app, settings, recognise, anonymous
-        self._rates = rates
+        self._use, self._rates = use, rates
         self._budget, self._strangers = BodyBudget(_BUDGET * settings.body_bytes), BodyBudget(_LOGIN_BUDGET)
 
     @property
@@ -138,6 +139,7 @@ class Guard:
             return ""
         token = _token(scope)
         principal = await asyncio.to_thread(self._recognise, token)
+        self._use(token)
         scope["headgate_token"] = token
         return principal.user
 

@@ -3,6 +3,7 @@ settings."""
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from headgate.ingress.class_archive import java_options
 from headgate.ingress.kafka_jars import connector_settings
 from headgate.ingress.masters import check_answers
 from headgate.ingress.spark_settings import CHOSEN, SparkSettings
+from headgate.logs import failure
 from headgate.standard_error import errors_to
 
 _QUIET = Path(__file__).with_name("log4j2.properties")
@@ -109,10 +111,24 @@ def spark_session(
             session = builder.getOrCreate()
         if submitted:  # its Java process began with logs of its own, and logs contain values of tuples
             session.sparkContext.setLogLevel("OFF")
+        _errors_to_the_log(session.sparkContext)
         return session
     except Exception as error:
         hint = f"it needs Java 17 or later; `--master` names where it runs; its own messages are in `{log}`"
         raise HeadgateError(f"cannot start Spark: {type(error).__name__}", hint=hint) from None
+
+
+def _errors_to_the_log(context: SparkContext) -> None:
+    """PySpark's server for accumulators would print a traceback if Java ends before it, as on a busy machine."""
+
+    def handle_error(*_: object) -> None:
+        error = sys.exc_info()[1]
+        if error is not None:
+            failure("spark", "a connection of Java's process failed", error, level=logging.DEBUG)
+
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = handle_error
 
 
 def session_beside(given: SparkSession) -> SparkSession:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
+import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from pyspark import SparkContext, accumulators
 from pyspark.sql import SparkSession
 
 from headgate.errors import HeadgateError
@@ -21,6 +26,7 @@ class Builder:
     def __init__(self) -> None:
         self.given: dict[str, str] = {}
         self.arguments = ""
+        self.sparkContext = SimpleNamespace()
 
     def appName(self, _: str) -> Builder:  # noqa: N802
         return self
@@ -110,3 +116,23 @@ def test_under_spark_submit_its_master_counts(
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT")
     spark_session(tmp_path, master=None)
     assert builder.given["spark.master"] == "local[2]"
+
+
+def test_a_connection_of_java_that_breaks_prints_no_traceback(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """PySpark's own server for accumulators, whose client goes away in the middle."""
+    server = accumulators._start_update_server("a token", is_unix_domain_sock=False)
+    spark_module._errors_to_the_log(cast(SparkContext, SimpleNamespace(_accumulatorServer=server)))
+    try:
+        with caplog.at_level(logging.DEBUG, "headgate.spark"):
+            with socket.create_connection(cast(tuple[str, int], server.server_address)) as client:
+                client.sendall(b"not it!")
+                assert client.recv(1) == b""
+            until = time.monotonic() + 20
+            while not caplog.messages and time.monotonic() < until:
+                time.sleep(0.01)
+    finally:
+        server.shutdown()
+    assert caplog.messages == ["a connection of Java's process failed"]
+    assert capfd.readouterr().err == ""

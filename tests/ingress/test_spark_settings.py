@@ -109,7 +109,7 @@ def test_under_spark_submit_its_master_counts(
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(spark_module, "_of_submit", lambda: frozenset({"spark.ui.enabled"}))
     levels: list[str] = []
-    builder.sparkContext = type("Context", (), {"setLogLevel": lambda _, level: levels.append(level)})()  # type: ignore[attr-defined]
+    builder.sparkContext = type("Context", (), {"setLogLevel": lambda _, level: levels.append(level)})()
     spark_session(tmp_path, master=None)
     assert "spark.master" not in builder.given and levels == ["OFF"]
     assert "spark.ui.enabled" not in builder.given and builder.given["spark.sql.session.timeZone"] == "UTC"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
 from headgate.errors import StoreError
-from headgate.server.connections import LimitedProtocol, Link
-from server.serving import served
+from headgate.server.connections import Link
 
 
 def test_an_encrypted_connection_of_an_unknown_kind_is_not_served() -> None:
@@ -20,21 +16,3 @@ def test_an_encrypted_connection_of_an_unknown_kind_is_not_served() -> None:
     with pytest.raises(StoreError, match="this version of Python"):
         Link(transport)
     transport.abort.assert_called_once_with()
-
-
-def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_head(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Head and body are two packets; where Nagle's algorithm is on, the second one waits 40 ms for the client."""
-    found, made = list[int](), LimitedProtocol.connection_made
-
-    def connection_made(protocol: LimitedProtocol, transport: asyncio.Transport) -> None:
-        beneath: socket.socket = transport.get_extra_info("socket")
-        found.append(beneath.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        made(protocol, transport)
-
-    monkeypatch.setattr(LimitedProtocol, "connection_made", connection_made)
-    with served(tmp_path) as server, server.client("sam") as client:
-        client.get("/healthz").raise_for_status()
-    assert found
-    assert all(found)

@@ -17,7 +17,7 @@ from headgate.execution.partitioning import MOST_PARTITIONINGS, HashPartitioning
 from headgate.execution.partitions import gathered, split
 from headgate.labels.levels import Level
 from headgate.model.query import ContinuousQuery
-from headgate.operators.partition import PartitionState, ViewGroup
+from headgate.operators.partition_state import PartitionState, ViewGroup
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, VISIBILITY
 from headgate.plan.expressions import Type
 from headgate.plan.queries import Stream

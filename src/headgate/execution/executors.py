@@ -21,7 +21,8 @@ from headgate.model.results import BlockResults
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Visibility, VisibilityRows
 from headgate.operators.evaluation import BlockEmitted
-from headgate.operators.partition import Partition, PartitionState, StoredPartition
+from headgate.operators.partition import Partition
+from headgate.operators.partition_state import PartitionState, StoredPartition
 from headgate.operators.profile import Step, side_by_side
 from headgate.operators.program import Program
 from headgate.operators.segments import Numbers, Write

@@ -22,7 +22,7 @@ from headgate.execution.compile import FIELDS
 from headgate.model.times import NO_TIME
 from headgate.operators.folding import Folded
 from headgate.operators.folding import together as together_folded
-from headgate.operators.partition import PartitionState, ViewGroup, empty
+from headgate.operators.partition_state import PartitionState, ViewGroup, empty
 from headgate.operators.program import ARRIVAL, STREAM, VISIBILITY, Program
 
 PartitionName = tuple[str, int]

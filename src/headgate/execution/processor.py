@@ -35,7 +35,7 @@ from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import View
 from headgate.model.visibility import HIDDEN, Visibility
-from headgate.operators.partition import StoredPartition
+from headgate.operators.partition_state import StoredPartition
 from headgate.operators.profile import Step
 from headgate.operators.program import ARRIVAL, Block, Program
 from headgate.operators.segments import Write

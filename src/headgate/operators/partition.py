@@ -1,8 +1,7 @@
 """The state of one partition of a running plan, and how a batch advances it.
 
-Views that see the same tuples with the same columns form one view group, which is computed once, however many views and
-subscribers it has. A view group splits when its views come to see different tuples, and two merge again when their
-states are equal. Views of stateless blocks are not part of this: their tuples are not kept.
+Views that see the same tuples with the same columns form one view group (`view_groups.py`), which is computed once,
+however many views and subscribers it has. Views of stateless blocks are not part of this: their tuples are not kept.
 
 A partition keeps each tuple once. Operators are kept from batch to batch, and can be built again from what their
 windows hold: when rights change, when views part, after a restart. `save` writes what changed since the last version
@@ -12,9 +11,9 @@ everything to other partitions in memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import HIDDEN, TuplePosition, Visibility, VisibilityRows
 from headgate.operators.evaluation import BlockEmitted
-from headgate.operators.folding import Folded, table_of
+from headgate.operators.folding import table_of
 from headgate.operators.group_record import (
     GroupRecord,
     Listed,
@@ -36,97 +35,16 @@ from headgate.operators.group_record import (
     needs_listing,
     position_of,
 )
-from headgate.operators.profile import Counted, Step, added
+from headgate.operators.partition_state import PartitionState, StoredPartition, ViewGroup
+from headgate.operators.profile import Counted
 from headgate.operators.program import ARRIVAL, STREAM, TIME, VISIBILITY, Program
 from headgate.operators.segments import Numbers, Read, Segments, Write
 from headgate.operators.threads import in_threads
 from headgate.operators.tuple_store import TupleStore, VisibleTuples
-from headgate.operators.view_group import Held, Operators
+from headgate.operators.view_group import Held
+from headgate.operators.view_groups import RunningGroup, ViewGroups, policies
 from headgate.operators.visible import Reader
 from headgate.operators.waiting import Waiting
-
-
-@dataclass(frozen=True)
-class ViewGroup:
-    """Views that are computed together, and what they hold.
-
-    views: the numbers of the views
-    held: what each window holds for them, as positions in the partition's table, by name (`view_group.Held`)
-    last: the time of the last instant of each block, by the key of its rows
-    until: times before it are final for them
-    folded: what windows hold beside these tuples, by name; carriers are positions too
-    """
-
-    views: tuple[int, ...]
-    held: Mapping[str, Ints] = field(default_factory=dict)
-    last: Mapping[str, int] = field(default_factory=dict)
-    until: int = NO_TIME
-    folded: Mapping[str, Folded] = field(default_factory=dict)
-
-    def moved(self, place: Ints) -> ViewGroup:
-        """For a table in which tuples have other positions: -1 for those that are gone."""
-        held = {name: moved[moved >= 0] for name, x in self.held.items() for moved in [place[x]]}
-        return replace(self, held=held, folded={name: x.moved(place) for name, x in self.folded.items()})
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    """The tuples that a partition keeps, and the view groups that hold them.
-
-    INVARIANT: the tuples are in the order of SPEC.md, 4.2.
-    """
-
-    table: pa.Table
-    classes: tuple[ViewGroup, ...] = ()
-
-
-@dataclass(frozen=True)
-class StoredPartition:
-    """The state of a partition as `Partition.save` wrote it.
-
-    record: the names of its segments and the records of its view groups, as plain values for a manifest
-    read: reads the table of a file
-    """
-
-    record: Mapping[str, Any]
-    read: Read
-
-    @property
-    def files(self) -> list[str]:
-        return files_of(self.record)
-
-
-def files_of(record: Mapping[str, Any]) -> list[str]:
-    """The files that a partition's record names."""
-    listed = (file for group in record["groups"] for file, _ in group["listed"].values())
-    folded = (file for group in record["groups"] for file in group["folded"].values())
-    return [*record["segments"], *dict.fromkeys([*listed, *folded])]
-
-
-@dataclass
-class _Group:
-    """A view group: its views, its operators (None: they are built with the next batch from `held`), and what its views
-    see in each visibility row.
-
-    until: times before it are final
-    listed: windows whose tuples are listed in a file; None: the next version lists them
-    files: the files of what windows have folded; the next version writes those that are not there
-    """
-
-    views: tuple[int, ...]
-    held: Held
-    operators: Operators | None = None
-    seen: tuple[Ints, VisibilityRows] = (np.empty(0, np.int64), np.empty(0, np.int32))
-    until: int = NO_TIME
-    listed: Mapping[str, Listed] | None = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-
-    def state(self) -> Held:
-        return self.held if self.operators is None else self.operators.held()
-
-    @property
-    def folded(self) -> Mapping[str, Folded]:
-        return self.held.folded if self.operators is None else self.operators.folded
 
 
 class Partition:
@@ -137,14 +55,11 @@ class Partition:
         self._store = TupleStore(program, schema)
         self._segments = Segments(self._store)
         self._waiting = Waiting(self._store)
-        self._groups: list[_Group] = []
+        self._groups = ViewGroups(program, self._store, evaluate)
         self._windows = {name: window for name, window, _ in named_windows(program.blocks)}
         self._fed: pa.Table | None = None
         self._arrived: pa.Table | None = None
         """The tuples of the next batch, if they are here already."""
-        self._tables: Ints = np.empty(0, np.int64)
-        self._earlier: dict[int, dict[str, Step]] = {}
-        """What was done for a view before its group was formed."""
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -152,7 +67,7 @@ class Partition:
         """How many tuples it holds, without those of tables: those that it keeps, and the most that a view group has
         folded."""
         folded = (sum(x.tuples for x in group.folded.values()) for group in self._groups)
-        return len(self._store) - len(self._tables) + max(folded, default=0)
+        return len(self._store) - len(self._groups.tables) + max(folded, default=0)
 
     def save(self, write: Write, identities: Ints) -> dict[str, Any]:
         """Write what changed since the last call; returns the partition's record, whole. `identities` are those of
@@ -165,7 +80,7 @@ class Partition:
             "columns": self._schema.names,
         }
 
-    def _record(self, group: _Group, write: Write) -> GroupRecord:
+    def _record(self, group: RunningGroup, write: Write) -> GroupRecord:
         windows = self._windows
         if group.listed is None or not group.folded.keys() <= group.listed.keys():
             held, listed = group.state().windows, group.listed or {}
@@ -227,7 +142,7 @@ class Partition:
             self._store.hold(some)
         seen = np.arange(len(visibility.table)), visibility.table[:, view].copy()
         listed = record.listed if whole else None
-        self._groups.append(_Group(record.views, held, None, seen, until, listed, record.folded))
+        self._groups.add(RunningGroup(record.views, held, None, seen, until, listed, record.folded))
 
     def adopt(self, state: PartitionState) -> None:
         """Continue from a state in memory; the partition is new."""
@@ -239,14 +154,16 @@ class Partition:
             for places in held.values():
                 self._store.hold(places)
             folded = {name: x.moved(tuples) for name, x in class_.folded.items() if name in held}
-            self._groups.append(_Group(class_.views, Held(held, class_.last, folded), until=class_.until, listed=None))
+            self._groups.add(
+                RunningGroup(class_.views, Held(held, class_.last, folded), until=class_.until, listed=None)
+            )
         self._waiting.add(tuples)
 
     def state(self) -> PartitionState:
         """All that it keeps, in memory."""
         kept = self._store.kept
-        if len(self._tables):
-            kept = np.setdiff1d(kept, self._tables)
+        if len(self._groups.tables):
+            kept = np.setdiff1d(kept, self._groups.tables)
         kept = self._store.in_order(kept)
         place = np.zeros(int(kept.max(initial=-1)) + 1, np.int64)
         place[kept] = np.arange(len(kept))
@@ -295,17 +212,17 @@ class Partition:
     ) -> list[tuple[BlockEmitted, VisibleTuples]]:
         """Process the next batch: tuples arrive, and times become final. `tables` holds the tuples of tables."""
         views = self._begin(arriving, visibility, tables)
-        groups = [group for group in self._groups if group.views]
+        groups = self._groups.with_views
         sizes = [len(self._store)] * len(groups)
         found = in_threads(lambda group: self._group_results(group, visibility), groups, sizes)
         self._settle(visibility)
-        self._merge(views)
-        self._renew(visibility)
+        self._groups.merge(views)
+        self._groups.renew(visibility)
         return [x for some in found for x in some]
 
     def _settle(self, visibility: Visibility) -> None:
         """Let go of tuples that nobody holds and that do not wait for any view."""
-        groups = [group for group in self._groups if group.views]
+        groups = self._groups.with_views
         self._waiting.keep(
             [int(visibility.until[group.views[0]]) for group in groups],
             [visibility.visible(group.views[0]) for group in groups],
@@ -320,88 +237,20 @@ class Partition:
             self._segments.enter(tuples)
             self._waiting.add(tuples)
         self._arrived = None
-        policies = _policies(views, visibility, self._store.present, self._program)
-        self._regroup(visibility, policies)
-        return policies
+        found = policies(views, visibility, self._store.present, self._program)
+        self._groups.regroup(visibility, found)
+        return found
 
     def _feed(self, tables: pa.Table | None) -> None:
         if tables is self._fed:
             return
-        if len(self._tables):
-            self._store.release(self._tables)
+        if len(self._groups.tables):
+            self._store.release(self._groups.tables)
         self._fed = tables
-        self._tables = np.empty(0, np.int64) if tables is None else self._store.add(tables)
-        for group in self._groups:
-            self._suspend(group)
+        self._groups.tables = np.empty(0, np.int64) if tables is None else self._store.add(tables)
+        self._groups.suspend_all()
 
-    def _suspend(self, group: _Group, held: Held | None = None) -> None:
-        """Write down what the group's windows hold, or are to hold; its operators are built again with the next
-        batch."""
-        if group.operators is not None:
-            self._count(group)
-            group.held = held or group.operators.held()
-            for tuples in group.held.windows.values():
-                self._store.hold(tuples)
-            group.operators.close()
-            group.operators, group.listed = None, None
-
-    def _regroup(self, visibility: Visibility, policies: Mapping[int, bytes]) -> None:
-        """Split groups into views that see the same of the tuples that are there; new views begin with nothing."""
-        known = {view for group in self._groups for view in group.views}
-        for new, old in visibility.copied:
-            for group in self._groups:
-                if old in group.views and new not in known:
-                    group.views = (*group.views, new)
-                    known.add(new)
-                    self._earlier = {**self._earlier, new: self._earlier.get(old, {})}
-        fresh = tuple(view for view in policies if view not in known)
-        found = []
-        for group in [*self._groups, _Group(fresh, Held())]:
-            together: dict[bytes, list[int]] = {}
-            for view in group.views:
-                if view in policies:
-                    together.setdefault(policies[view], []).append(view)
-            parts = [tuple(views) for views in together.values()]
-            if parts != [group.views] or self._changed(group, visibility):
-                self._suspend(group)
-                group.listed = None
-            found += self._parted(group, parts)
-        self._groups = found
-
-    def _parted(self, group: _Group, parts: Sequence[tuple[int, ...]]) -> list[_Group]:
-        if len(parts) == 1:
-            group.views = parts[0]
-            return [group]
-        for _ in range(len(parts) - 1):
-            for tuples in group.held.windows.values():
-                self._store.hold(tuples)
-        if not parts:
-            for tuples in group.held.windows.values():
-                self._store.release(tuples)
-        return [_Group(views, group.held, until=group.until, listed=None, files=group.files) for views in parts]
-
-    def _changed(self, group: _Group, visibility: Visibility) -> bool:
-        """Whether the group sees tuples that are there otherwise than when its operators were built."""
-        rows, before = group.seen
-        there = np.isin(rows, self._store.present)
-        return bool((visibility.table[rows[there], group.views[0]] != before[there]).any())
-
-    def _operators(self, group: _Group, visibility: Visibility) -> Operators:
-        view = group.views[0]
-        if group.operators is None:
-            targets = {visibility.targets[view] for view in group.views}
-            blocks = [block for block in self._program.blocks if block.target in targets]
-            seen = visibility.visible(view)
-            windows = {name: self._store.seen(x, seen) for name, x in group.held.windows.items()}
-            held = replace(group.held, windows=windows)
-            group.operators = Operators(self._store, blocks, visibility, view, self._evaluate, self._tables, held)
-            for tuples in group.held.windows.values():
-                self._store.release(tuples)
-            group.held = Held()
-        group.seen = np.arange(len(visibility.table)), visibility.table[:, view].copy()
-        return group.operators
-
-    def _final(self, group: _Group, visibility: Visibility) -> tuple[Ints, int, int, int]:
+    def _final(self, group: RunningGroup, visibility: Visibility) -> tuple[Ints, int, int, int]:
         """The tuples that become final for the group, the bounds of their times, and how many wait."""
         view = group.views[0]
         since, until = int(visibility.since[view]), int(visibility.until[view])
@@ -417,67 +266,17 @@ class Partition:
         keys = zip(*(self._store.numbers(x)[tuples].tolist() for x in (TIME, STREAM, ARRIVAL)), strict=True)
         return sum(key < position for key in keys)
 
-    def _group_results(self, group: _Group, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleTuples]]:
-        operators = self._operators(group, visibility)
+    def _group_results(self, group: RunningGroup, visibility: Visibility) -> list[tuple[BlockEmitted, VisibleTuples]]:
+        operators = self._groups.operators(group, visibility)
         tuples, since, until, waiting = self._final(group, visibility)
         group.until = int(visibility.until[group.views[0]])
         seen = VisibleTuples(self._store, visibility, group.views[0])
         found = operators.advance(tuples, since, until, waiting, visibility, group.views)
         return [(x, seen) for x in found]
 
-    def _merge(self, policies: Mapping[int, bytes]) -> None:
-        """Let groups with equal states be one again."""
-        alike: dict[tuple[object, ...], list[_Group]] = {}
-        for group in self._groups:
-            if group.operators is not None:
-                key = policies[group.views[0]], group.operators.sizes()
-                alike.setdefault(key, []).append(group)
-        for first, *others in alike.values():
-            for other in others:
-                if _may_join(first, other) and _equal(first.state(), other.state()):
-                    self._join(first, other)
-        self._groups = [group for group in self._groups if group.views]
-
-    def _join(self, group: _Group, other: _Group) -> None:
-        self._count(group)
-        same = group.operators is not None and other.operators is not None
-        if not same or {x.target for x in group.operators.blocks} != {x.target for x in other.operators.blocks}:  # type: ignore[union-attr]
-            self._suspend(group)
-        self._suspend(other)
-        for tuples in other.held.windows.values():
-            self._store.release(tuples)
-        group.views = tuple(sorted((*group.views, *other.views)))
-        other.views = ()
-
-    def _renew(self, visibility: Visibility) -> None:
-        """Build operators again from what their windows hold: with tuples folded where there are many, and if they know
-        keys that will perhaps never come again."""
-        for group in self._groups:
-            if group.operators is not None and (group.operators.due or group.operators.knows_the_gone):
-                due, listed, profile = group.operators.due, group.listed, group.operators.profile
-                held = group.operators.fold(due, visibility, group.views[0])
-                self._suspend(group, held)
-                # Other windows hold what they held.
-                group.listed = None if listed is None else {x: y for x, y in listed.items() if x not in due}
-                group.files = {x: y for x, y in group.files.items() if x not in due}
-                operators = self._operators(group, visibility)
-                operators.profile.steps = {**profile.steps, **operators.profile.steps}
-
-    # Counts -----------------------------------------------------------------------------------------------------------
-
     def counted(self) -> Counted:
         """What was done for views, and for those that they were grouped with while they saw the same."""
-        groups = [(x.views, x.operators.profile.copy()) for x in self._groups if x.operators is not None]
-        return Counted(self._earlier, groups)
-
-    def _count(self, group: _Group) -> None:
-        """Note for each view what its group did so far: from now on it may be grouped with others, which have seen
-        something else before."""
-        if group.operators is not None:
-            done = group.operators.profile
-            more = {view: added(self._earlier.get(view, {}), done.steps) for view in group.views}
-            self._earlier = {**self._earlier, **more}
-            done.begin_anew()
+        return self._groups.counted()
 
     # Limits -----------------------------------------------------------------------------------------------------------
 
@@ -496,10 +295,10 @@ class Partition:
         return found
 
     def _changes(
-        self, group: _Group, visibility: Visibility, wanted: Collection[int]
+        self, group: RunningGroup, visibility: Visibility, wanted: Collection[int]
     ) -> Iterator[tuple[tuple[int, ...], tuple[Ints, ...]]]:
         """A block that exceeds the limits of every view has no changes."""
-        operators = self._operators(group, visibility)
+        operators = self._groups.operators(group, visibility)
         finals, *_ = self._final(group, visibility)
         looking: dict[tuple[str, int], list[int]] = {}
         for view in group.views:
@@ -516,40 +315,3 @@ def _entering(arriving: pa.Table, visibility: Visibility, views: list[int]) -> p
     """The tuples that at least one view of a windowed block sees."""
     seen = (visibility.table[:, views] != HIDDEN).any(axis=1)[arriving.column(VISIBILITY).to_numpy()]
     return arriving if seen.all() else arriving.filter(pa.array(seen))
-
-
-def _policies(views: list[int], visibility: Visibility, present: Ints, program: Program) -> dict[int, bytes]:
-    """What tells views apart: their sharing class, what they see of the tuples that are there, the bounds of their
-    final times, and their cutoff."""
-    seen = np.ascontiguousarray(visibility.table[present][:, views].T)
-    sharing = [program.class_numbers[visibility.targets[view][0]] for view in views]
-    bounds = np.column_stack([visibility.since[views], visibility.until[views], np.array(sharing, np.int64)])
-    return {
-        view: seen[at].tobytes() + bounds[at].tobytes() + str(visibility.cutoff.get(view, "")).encode()
-        for at, view in enumerate(views)
-    }
-
-
-def _may_join(a: _Group, b: _Group) -> bool:
-    """What was folded is there for the blocks of the group only."""
-    if a.operators is None or b.operators is None:
-        return False
-    folded = a.folded or b.folded
-    return not folded or {x.target for x in a.operators.blocks} == {x.target for x in b.operators.blocks}
-
-
-def _equal(a: Held, b: Held) -> bool:
-    """Of tuples that were folded only the sums are left. They were seen by all who see their carrier, so equal
-    carriers with equal sums have folded equal tuples."""
-    held, other = ({name: x for name, x in own.windows.items() if len(x)} for own in (a, b))
-    return (
-        a.last == b.last
-        and held.keys() == other.keys()
-        and all(np.array_equal(held[x], other[x]) for x in held)
-        and a.folded.keys() == b.folded.keys()
-        and all(x.equals(b.folded[name]) for name, x in a.folded.items())
-    )
-
-
-def empty(table: pa.Schema) -> PartitionState:
-    return PartitionState(table.empty_table())

@@ -34,7 +34,7 @@ from headgate.model.results import ResultBatch
 from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.tuples import TupleBatch, in_moments
 from headgate.model.view import ViewScratch
-from headgate.operators.partition import StoredPartition
+from headgate.operators.partition_state import StoredPartition
 from headgate.operators.program import Program
 from headgate.operators.segments import Write
 from headgate.plan.analysis import ViewCounts

@@ -30,7 +30,7 @@ from headgate.execution.partitions import PartitionName
 from headgate.labels import Label
 from headgate.labels.plain import labels_of, plain_labels
 from headgate.model.results import Recipient, ResultBatch
-from headgate.operators.partition import StoredPartition, files_of
+from headgate.operators.partition_state import StoredPartition, files_of
 from headgate.storage import LocalStorage, Storage, read_table, write_table
 
 FORMAT = 6

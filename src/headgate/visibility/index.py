@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.columns.sorting import Bools, Constant, Ints, dense, distinct, repeated, same
+from headgate.columns.sorting import Bools, Constant, Ints, dense, repeated, same
 from headgate.labels import Clearance, Label, Level, Rules
 from headgate.model.budget import Budget
 from headgate.model.limits import Limits
@@ -29,6 +29,7 @@ from headgate.plan.secure import Mode
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.numbering import Numbering
 from headgate.visibility.policy import VisibilityPolicy
+from headgate.visibility.row_table import Row, RowTable
 from headgate.visibility.splits import SplitTimes
 from headgate.visibility.watermarks import Coming, Missed, Moments, move
 
@@ -61,14 +62,10 @@ class VisibilityIndex:
         self._limits = limits or Limits()
         self.views: list[View] = []
         self._labels: dict[int, Label] = {}
-        self._columns = 0
-        self._rows: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
-        self._label_of: list[int] = []
-        self._numbers: dict[tuple[int, bytes], int] = {}
+        self._rows = RowTable()
         self._levels: dict[int, str] = {}
         self._first: dict[tuple[str, int], int] = {}
         self._of_tables: dict[tuple[str, int], int] = {}
-        self._table: VisibilityRows | None = None
         self._copied: list[tuple[int, int]] = []
         self._same: dict[str, Constant] = {}
         self._declared: Mapping[str, Label] = {}
@@ -76,13 +73,6 @@ class VisibilityIndex:
         self._floors: dict[str, int] = {}
         self.arrival_masks: dict[str, ArrivalMasks] = {}
         """The fate of the tuples that arrived last, by source stream."""
-        self._identities: list[int] = []
-        self._replaced: dict[int, int] = {}
-        """The identity of each row, by number; and the rows that others have replaced, by identity. A row keeps its
-        identity when rows are numbered anew, so what was written with identities can be read later."""
-        self._next_identity = 0
-        self._alive = set[int]()
-        """The rows that tuples of streams may have. A change of rights replaced the others, which no longer change."""
 
     def __len__(self) -> int:
         """The number of visibility rows."""
@@ -92,12 +82,8 @@ class VisibilityIndex:
 
     def add_view(self, running: ContinuousQuery, clearances: Mapping[str, Clearance | None]) -> View:
         """Adds a view that begins now, with empty state."""
-        columns = tuple(range(self._columns, self._columns + len(running.query.blocks)))
-        self._columns += len(columns)
-        self._rows = [np.append(row, np.zeros(len(columns), np.int32)) for row in self._rows]
-        view = View(running, dict(clearances), columns)
+        view = View(running, dict(clearances), self._rows.add_columns(len(running.query.blocks)))
         self.views.append(view)
-        self._number_rows()
         self._see_first(view)
         self.open(view)
         return view
@@ -110,9 +96,7 @@ class VisibilityIndex:
         new.second, new.yielded, new.floors = view.second, view.yielded, dict(view.floors)
         new.open, new.warned = view.open, view.warned
         self._copied += zip(new.columns, view.columns, strict=True)
-        for row in self._rows:
-            row[list(new.columns)] = row[list(view.columns)]
-        self._number_rows()
+        self._rows.copy_columns(view.columns, new.columns)
         return new
 
     @property
@@ -130,31 +114,16 @@ class VisibilityIndex:
         """Applies new rights to the subscribers of a view; returns for each visibility row the row that replaces it."""
         view.clearances |= clearances
         self.policies.forget(view)
-        after = np.arange(len(self._rows))
-        alive, self._alive = sorted(self._alive), set()
-        labels = dict.fromkeys(self._label_of[number] for number in alive)
-        now = {label: self.policies.sees(view, self._labels[label]) for label in labels}
-        for number in alive:
-            label, changed = self._label_of[number], self._rows[number].copy()
+        now = {label: self.policies.sees(view, self._labels[label]) for label in self._rows.labels_alive}
+
+        def change(label: int, row: Row) -> None:
             for column, mask in zip(view.columns, now[label], strict=True):
-                changed[column] = self.policies.both(int(changed[column]), mask)
-            after[number] = self._visibility(label, changed)
-        self._replace([(number, int(after[number])) for number in alive if after[number] != number])
+                row[column] = self.policies.both(int(row[column]), mask)
+
+        after = self._rows.replace(change)
         self._see_first(view)
         self.open(view)
         return after
-
-    def _replace(self, rows: Sequence[tuple[int, int]]) -> None:
-        """Tuples that had a row have another one now. If a row is given to tuples again, it is not the one that they
-        had: it gets another identity."""
-        now = {self._identities[old]: self._identities[new] for old, new in rows}
-        self._replaced = {old: now.get(new, new) for old, new in self._replaced.items()} | now
-        for old, _ in rows:
-            self._identities[old] = self._new_identity()
-
-    def _new_identity(self) -> int:
-        self._next_identity += 1
-        return self._next_identity - 1
 
     def declare(self, labels: Mapping[str, Label]) -> None:
         """Takes the label that all tuples of a stream have at least, by stream. Afterwards `open` decides anew."""
@@ -176,33 +145,24 @@ class VisibilityIndex:
     def _see_first(self, view: View) -> None:
         """Recomputes visibility after a rights change: of tables, and of tuples that arrive from now on."""
         for (stream, label), number in self._of_tables.items():
-            self._rows[number][list(view.columns)] = self.policies.sees(view, self._labels[label], stream)
-            self._table = None
+            self._rows.set_of_table(number, view.columns, self.policies.sees(view, self._labels[label], stream))
         for (stream, label), number in self._first.items():
-            row = self._rows[number].copy()
+            row = self._rows.row(number)
             row[list(view.columns)] = self.policies.sees(view, self._labels[label], stream)
-            self._first[stream, label] = self._visibility(label, row)
+            self._first[stream, label] = self._rows.number_of(label, row)
 
     def retain_rows(self, used: Ints) -> Ints:
         """Removes all visibility rows but the used ones and those of tables; returns the new number of each."""
-        kept = distinct(np.concatenate([used, np.array([*self._of_tables.values()], np.int64)]))
-        there = set(kept.tolist())
         after = np.zeros(len(self._rows), np.int64)
-        after[kept] = np.arange(len(kept))
-        self._rows = [self._rows[number] for number in kept.tolist()]
-        self._label_of = [self._label_of[number] for number in kept.tolist()]
-        self._identities = [self._identities[number] for number in kept.tolist()]
-        known = set(self._identities)
-        self._replaced = {old: new for old, new in self._replaced.items() if new in known}
-        self._first = {key: int(after[number]) for key, number in self._first.items() if number in there}
-        self._of_tables = {key: int(after[number]) for key, number in self._of_tables.items()}
-        self._alive = set(range(len(kept))) - set(self._of_tables.values())
-        self._number_rows()
+        places = self._rows.retain(used)
+        self._first = {key: places[number] for key, number in self._first.items() if number in places}
+        self._of_tables = {key: places[number] for key, number in self._of_tables.items()}
+        after[[*places]] = [*places.values()]
         return after
 
     @property
     def labels_held(self) -> set[int]:
-        return set(self._label_of)
+        return self._rows.labels
 
     def forget_labels(self, kept: Mapping[int, Label]) -> None:
         """Removes all labels but these. The caller removes unused visibility rows first (`retain_rows`)."""
@@ -306,7 +266,7 @@ class VisibilityIndex:
         kinds, kind = dense(labels)
         for label in kinds.tolist():
             if (table, label) not in self._of_tables:
-                self._of_tables[table, label] = self._add_row(label, self._seen_now(table, label))
+                self._of_tables[table, label] = self._rows.add_of_table(label, self._seen_now(table, label))
         numbers = np.array([self._of_tables[table, label] for label in kinds.tolist()], np.int64)
         return numbers[kind] if len(kinds) else np.empty(0, np.int64)
 
@@ -323,11 +283,7 @@ class VisibilityIndex:
     @property
     def table(self) -> VisibilityRows:
         """All visibility rows as one table."""
-        if self._table is None:
-            self._table = np.zeros((0, self._columns), np.int32)
-        if len(self._table) < len(self._rows):
-            self._table = np.concatenate([self._table, self._rows[len(self._table) :]])
-        return self._table
+        return self._rows.whole
 
     def seen_by(self, target: tuple[str, int], stream: str, labels: Sequence[int]) -> list[int]:
         """The labels whose tuples any view of this block sees."""
@@ -360,22 +316,22 @@ class VisibilityIndex:
         visibilities = np.empty(len(example), np.int64)
         for pattern, at in enumerate(example.tolist()):
             number = int(numbers[kind[at]])
-            row = self._rows[number].copy()
+            row = self._rows.row(number)
             for columns, missed in found:
                 if missed[at]:
                     row[list(columns)] = HIDDEN
-            visibilities[pattern] = self._visibility(self._label_of[number], row)
+            visibilities[pattern] = self._rows.number_of(self._rows.label_of(number), row)
         return visibilities[which]
 
     def _first_visibility(self, stream: str, label: int) -> int:
         """The visibility row of a tuple that arrives in time; the same until rights change."""
         key = stream, label
         if key not in self._first:
-            self._first[key] = self._visibility(label, self._seen_now(stream, label))
+            self._first[key] = self._rows.number_of(label, self._seen_now(stream, label))
         return self._first[key]
 
-    def _seen_now(self, stream: str, label: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        row = [HIDDEN] * self._columns
+    def _seen_now(self, stream: str, label: int) -> Row:
+        row = [HIDDEN] * self._rows.columns
         for view in self.views:
             if stream in view.running.streams:
                 row[view.columns[0] : view.columns[-1] + 1] = self.policies.sees(view, self._labels[label], stream)
@@ -385,43 +341,18 @@ class VisibilityIndex:
         """The same row, with all views but these HIDDEN. Views that belong to another stage are ignored: their column
         numbers mean other columns in this index."""
         mine = {id(view) for view in self.views}
-        row = np.zeros_like(self._rows[number])
+        whole = self._rows.row(number)
+        row = np.zeros_like(whole)
         shown = [column for view in views if id(view) in mine for column in view.columns]
-        row[shown] = self._rows[number][shown]
-        return self._visibility(self._label_of[number], row)
-
-    def _visibility(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
-        key = label, row.tobytes()
-        if key not in self._numbers:
-            self._numbers[key] = self._add_row(label, row)
-        self._alive.add(self._numbers[key])
-        return self._numbers[key]
-
-    def _add_row(self, label: int, row: np.ndarray[tuple[int], np.dtype[np.int32]]) -> int:
-        self._rows.append(row)
-        self._label_of.append(label)
-        self._identities.append(self._new_identity())
-        return len(self._rows) - 1
-
-    def _number_rows(self) -> None:
-        self._table = None
-        known, apart = zip(self._label_of, self._rows, strict=True), set(self._of_tables.values())
-        self._numbers = {(x, row.tobytes()): number for number, (x, row) in enumerate(known) if number not in apart}
+        row[shown] = whole[shown]
+        return self._rows.number_of(self._rows.label_of(number), row)
 
     # Checkpoint and restore -------------------------------------------------------------------------------------------
 
     def plain(self) -> dict[str, Any]:
-        """The state as plain values, for a checkpoint. Equal rows are written once: most differ in their label only."""
-        kinds: dict[bytes, int] = {}
-        row_of = [kinds.setdefault(row.tobytes(), len(kinds)) for row in self._rows]
+        """The state as plain values, for a checkpoint."""
         return {
-            "columns": self._columns,
-            "rows": [np.frombuffer(row, np.int32).tolist() for row in kinds],
-            "row_of": row_of,
-            "label_of": list(self._label_of),
-            "identities": list(self._identities),
-            "next_identity": self._next_identity,
-            "replaced": [[old, new] for old, new in self._replaced.items()],
+            **self._rows.plain(),
             "copied": list(self._copied),
             "latest": dict(self._latest),
             "floors": dict(self._floors),
@@ -448,12 +379,7 @@ class VisibilityIndex:
         """Restores a checkpoint, without the views of queries that no longer run."""
         self._first.clear()
         self._of_tables.clear()
-        self._alive = set(range(len(plain["row_of"])))
-        self._columns = plain["columns"]
-        self._rows = [np.array(plain["rows"][place], np.int32) for place in plain["row_of"]]
-        self._label_of = list(plain["label_of"])
-        self._identities, self._next_identity = list(plain["identities"]), plain["next_identity"]
-        self._replaced = dict(plain["replaced"])
+        self._rows = RowTable.of(plain)
         self._copied = [(new, old) for new, old in plain["copied"]]
         self._latest, self._floors = dict(plain["latest"]), dict(plain["floors"])
         self.policies.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])
@@ -474,14 +400,13 @@ class VisibilityIndex:
             for x in plain["views"]
             if x["query"] in running
         ]
-        self._number_rows()
         for view in self.views:
             self.open(view)
 
     @property
     def identities(self) -> Ints:
         """The identity of each visibility row, by its number."""
-        return np.array(self._identities, np.int64)
+        return self._rows.identities
 
     def numbers_of(self, identities: Ints) -> Ints:
         """The numbers of the rows that rows of these identities are now; -1 where none is known any more."""
@@ -489,7 +414,7 @@ class VisibilityIndex:
 
     def numbering(self) -> Numbering:
         """The same for later: as it is now."""
-        return Numbering(self.identities, dict(self._replaced))
+        return self._rows.numbering()
 
     # For the operators ------------------------------------------------------------------------------------------------
 
@@ -507,8 +432,8 @@ class VisibilityIndex:
         return self._visibility_since({id(view): view.passed for view in self.views})
 
     def _visibility_since(self, before: Mapping[int, int]) -> Visibility:
-        targets: list[tuple[str, int]] = [("", 0)] * self._columns
-        since, until = np.full(self._columns, NO_TIME), np.full(self._columns, NO_TIME)
+        targets: list[tuple[str, int]] = [("", 0)] * self._rows.columns
+        since, until = np.full(self._rows.columns, NO_TIME), np.full(self._rows.columns, NO_TIME)
         for view in self.views:
             for number, column in enumerate(view.columns):
                 targets[column] = (view.running.name, number)

@@ -21,7 +21,7 @@ from headgate.labels import Rules
 from headgate.logs import event
 from headgate.model.results import BlockResults
 from headgate.model.visibility import Visibility, VisibilityRows
-from headgate.operators.partition import StoredPartition
+from headgate.operators.partition_state import StoredPartition
 from headgate.operators.profile import Step, continued
 from headgate.operators.program import Program
 from headgate.operators.segments import Numbers, Write

@@ -44,7 +44,8 @@ from headgate.ingress.splits import Split
 from headgate.model.results import BlockResults
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import HIDDEN, Visibility, VisibilityRows
-from headgate.operators.partition import Partition, StoredPartition
+from headgate.operators.partition import Partition
+from headgate.operators.partition_state import StoredPartition
 from headgate.operators.profile import Step as Done
 from headgate.operators.profile import added, side_by_side
 from headgate.operators.program import TIME, VISIBILITY, Program

@@ -24,7 +24,8 @@ from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.model.view import View
 from headgate.model.visibility import Visibility
-from headgate.operators.partition import Partition, StoredPartition
+from headgate.operators.partition import Partition
+from headgate.operators.partition_state import StoredPartition
 from headgate.operators.profile import Step as Done
 from headgate.operators.program import Program
 from headgate.operators.segments import Numbers

@@ -11,7 +11,7 @@ from worlds.attacked import begin
 from worlds.harness import Bench, Row, stream
 
 from headgate.labels import parse_label
-from headgate.model.budget import Budget, LimitExceeded, Meter, Remembered, charge, metered
+from headgate.model.budget import Budget, LimitExceeded, Meter, Metered, Remembered, charge
 from headgate.model.limits import Limits
 
 FEW = Limits(text=1000, bytes=100_000)
@@ -200,7 +200,7 @@ def test_a_previous_instant_is_charged_once_to_each_block_with_all_its_parts() -
 
     for keys in (("whole", "part"), ("part", "whole"), ("whole", "whole")):
         budget = Budget(Limits(bytes=1000))
-        with metered(Meter({0: budget})):
+        with Metered(Meter({0: budget})):
             found = [remembered.once(key, whole if key == "whole" else part) for key in keys]
         assert budget.spent == 15
         assert found == ["whole of part" if key == "whole" else "part" for key in keys]

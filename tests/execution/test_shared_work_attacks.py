@@ -19,7 +19,7 @@ from worlds.harness import NOW, Bench, Row, stream
 from headgate.egress.parquet import ParquetSink
 from headgate.expressions import limits
 from headgate.expressions.duck import evaluate
-from headgate.expressions.limits import few_rows, limited
+from headgate.expressions.limits import Limited, few_rows
 from headgate.model.budget import LimitExceeded, Meter
 from headgate.model.limits import Limits
 from headgate.operators import threads
@@ -124,7 +124,7 @@ def test_a_thread_keeps_no_limits_of_earlier_work(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(threads, "WORTH_IT", 1)
 
     def greedy(most: int) -> None:
-        with suppress(LimitExceeded), limited(Limits(rows=most), Meter({})):
+        with suppress(LimitExceeded), Limited(Limits(rows=most), Meter({})):
             few_rows(np.array([most + 1]))
 
     in_threads(greedy, range(50), [1] * 50)

@@ -20,6 +20,7 @@ from headgate.clock import SystemClock
 from headgate.cql.queries import parse_query
 from headgate.egress.mailbox import Mailbox
 from headgate.execution.executors import LocalExecutor
+from headgate.execution.memory import collect_rarely
 from headgate.expressions.duck import evaluate
 from headgate.labels import LEAST, Clearance
 from headgate.model.limits import Limits
@@ -95,7 +96,8 @@ _NOTHING = CatalogSnapshot()
 
 @contextmanager
 def measured(snapshots: Mapping[Key, CatalogSnapshot]) -> Iterator[dict[Key, Measured]]:
-    """Pipelines side by side, so that they can take turns."""
+    """Pipelines side by side, so that they can take turns; garbage is collected as rarely as an engine does it."""
+    collect_rarely()
     with ExitStack() as stack:
         found: dict[Key, Measured] = {}
         for name, snapshot in snapshots.items():

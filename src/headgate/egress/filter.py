@@ -27,6 +27,8 @@ _MOST_REMEMBERED = 1_000_000
 
 _Read = tuple[tuple[Label, ...], bool]
 """How a block read its tuples: the labels of the columns it read, and whether it aggregates."""
+_Members = tuple[_Read, frozenset[int]]
+"""The labels, by number, that a result combines, and how they were read."""
 
 
 class ResultFilter:
@@ -39,7 +41,10 @@ class ResultFilter:
         self._rules = rules
         self._labels = labels
         self._combined: dict[tuple[Level, _Read], dict[frozenset[int], Label]] = {}
+        self._kinds: dict[tuple[Level, tuple[_Members, ...]], tuple[Label, ...]] = {}
         self._decided: dict[Clearance, dict[Label, bool]] = {}
+        self._permitted: dict[Clearance, dict[int, tuple[bool, ...]]] = {}
+        """Decisions about whole `_kinds`, by their identity."""
         self._holders: dict[Clearance, RoleHolder] = {}
         self._remembered = 0
 
@@ -80,13 +85,15 @@ class ResultFilter:
         return result_batches
 
     def _permits(self, kinds: tuple[Label, ...], clearance: Clearance) -> tuple[bool, ...]:
-        """For each of these labels, whether it permits the clearance."""
-        known = self._decided.setdefault(clearance, {})
-        answers = map(known.get, kinds)  # one lookup per label: hashing a label is costly
-        return tuple(
-            self._decide(label, clearance) if answer is None else answer
-            for label, answer in zip(kinds, answers, strict=True)
-        )
+        """For each of these labels, which are among `_kinds`, whether it permits the clearance."""
+        known = self._permitted.setdefault(clearance, {})
+        found = known.get(id(kinds))
+        if found is None:
+            answers = self._decided.setdefault(clearance, {})
+            found = tuple(answers[x] if x in answers else self._decide(x, clearance) for x in kinds)
+            known[id(kinds)] = found
+            self._remembered += len(found)
+        return found
 
     def _decide(self, label: Label, clearance: Clearance) -> bool:
         holder = self._holders.get(clearance)
@@ -104,13 +111,14 @@ class ResultFilter:
         """All results of a view's blocks, in order, without subscribers yet; `read` says how each batch was read."""
         level, (first, *others) = view.running.level, batches
         both = [(own, members) for batch, own in zip(batches, read, strict=True) for members in batch.sets]
-        sets = {key: number for number, key in enumerate(dict.fromkeys(both))}
-        kinds = self._labels_of(level, sets)
+        sets = dict.fromkeys(both)
+        kinds = self._labels_of(level, tuple(sets))
         if not others and first.written is None:
             blocks = np.full(len(first), first.block)
             come = moments_of(view, first) if _in_moments(view) else None
             return ResultBatch((), first.query, blocks, first.time, first.values, first.labels, kinds, moments=come)
-        numbers = [tuple(sets[own, x] for x in batch.sets) for batch, own in zip(batches, read, strict=True)]
+        place = {key: number for number, key in enumerate(sets)}
+        numbers = [tuple(place[own, x] for x in batch.sets) for batch, own in zip(batches, read, strict=True)]
         workers = next((x.written.workers for x in batches if x.written is not None), None)
         if workers is not None:
             passing = [view.running.query.blocks[x.block].stateless for x in batches]
@@ -121,26 +129,32 @@ class ResultFilter:
         come = np.concatenate([moments_of(view, batch) for batch in batches])[order] if _in_moments(view) else None
         return replace(joined(first.query, parts, order, kinds), moments=come)
 
-    def _labels_of(self, level: Level, sets: Iterable[tuple[_Read, frozenset[int]]]) -> tuple[Label, ...]:
+    def _labels_of(self, level: Level, sets: tuple[_Members, ...]) -> tuple[Label, ...]:
         """The labels of results that combine these sets of labels, read in these ways, at the level of their query."""
-        found = []
-        for read, members in sets:
-            known = self._combined.setdefault((level, read), {})
-            if members not in known:
-                columns, aggregated = read
-                labels = (self._labels[number] for number in members)
-                label = combined(self._rules, level, (*labels, *columns))
-                known[members] = label.as_aggregate() if aggregated else label
-                self._remembered += len(members)
-            found.append(known[members])
-        return tuple(found)
+        kinds = self._kinds.get((level, sets))
+        if kinds is None:
+            kinds = self._kinds[level, sets] = tuple(self._combination(level, *x) for x in sets)
+            self._remembered += len(sets)
+        return kinds
+
+    def _combination(self, level: Level, read: _Read, members: frozenset[int]) -> Label:
+        known = self._combined.setdefault((level, read), {})
+        if members not in known:
+            columns, aggregated = read
+            labels = (self._labels[number] for number in members)
+            label = combined(self._rules, level, (*labels, *columns))
+            known[members] = label.as_aggregate() if aggregated else label
+            self._remembered += len(members)
+        return known[members]
 
     def _forget(self) -> None:
         """Clears remembered combinations and decisions when there are too many, so that they do not grow without
         limit."""
         if self._remembered > _MOST_REMEMBERED:
             self._combined.clear()
+            self._kinds.clear()
             self._decided.clear()
+            self._permitted.clear()
             self._holders.clear()
             self._remembered = 0
 

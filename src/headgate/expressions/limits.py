@@ -8,7 +8,6 @@ share its computation; everything else continues.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.logs import failure
-from headgate.model.budget import LimitExceeded, Meter, charge, metered, record_rows
+from headgate.model.budget import LimitExceeded, Meter, Metered, charge, record_rows
 from headgate.model.limits import Limits
 from headgate.plan.expressions import AggregateCall, Call, Cast, Column, Expr, Literal, Type
 
@@ -32,26 +31,29 @@ _USUAL = Limits()
 _LIMITS: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
 
 
-@contextmanager
-def limited(limits: Limits, meter: Meter) -> Iterator[None]:
-    """Apply these limits to the code inside, and charge its cost to the meter.
+class Limited:
+    """A context: apply these limits to the code inside, and charge its cost to the meter.
 
     Every other error of that code also counts as a limit: it would recur with each retry and stop everybody's work. The
     notice names the type of the error and not its text, which may hold values of tuples.
     """
-    token = _LIMITS.set(limits)
-    try:
-        with metered(meter):
-            yield
-    except LimitExceeded:
-        raise
-    except MemoryError:
-        raise LimitExceeded(CANNOT) from None
-    except Exception as error:
-        failure("operators", "a block cannot be computed", error)
-        raise LimitExceeded(f"{FAILS} ({type(error).__name__})") from None
-    finally:
-        _LIMITS.reset(token)
+
+    def __init__(self, limits: Limits, meter: Meter) -> None:
+        self._limits = limits
+        self._metered = Metered(meter)
+
+    def __enter__(self) -> None:
+        self._token = _LIMITS.set(self._limits)
+        self._metered.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._metered.__exit__(kind, error, trace)
+        _LIMITS.reset(self._token)
+        if isinstance(error, MemoryError):
+            raise LimitExceeded(CANNOT) from None
+        if isinstance(error, Exception) and not isinstance(error, LimitExceeded):
+            failure("operators", "a block cannot be computed", error)
+            raise LimitExceeded(f"{FAILS} ({type(error).__name__})") from None
 
 
 def few_rows(counts: npt.NDArray[np.int64]) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -158,13 +157,17 @@ class Meter:
 _METER: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 
-@contextmanager
-def metered(meter: Meter) -> Iterator[None]:
-    token = _METER.set(meter)
-    try:
-        yield
-    finally:
-        _METER.reset(token)
+class Metered:
+    """A context: charge the cost of the code inside to a meter."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def __enter__(self) -> None:
+        self._token = _METER.set(self._meter)
+
+    def __exit__(self, *_: object) -> None:
+        _METER.reset(self._token)
 
 
 def charge(size: int) -> None:

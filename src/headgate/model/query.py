@@ -57,7 +57,7 @@ class ContinuousQuery:
         """A QoS version of it, as a query of the same name."""
         return replace(self, query=version_of(self.query, version), deadline=None)
 
-    @property
+    @cached_property
     def limited(self) -> bool:
         return self.most_state is not None or self.most_results is not None
 

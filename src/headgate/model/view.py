@@ -155,8 +155,11 @@ class View:
     def column_labels(self, block: int, rules: Rules) -> tuple[Label, ...]:
         """The labels of the columns that a block reads, without those that are masked now. A cumulative view reads all
         columns. All subscribers of an exact view have the same rights, so the first one's clearance decides."""
-        labels, clearance = self.running.column_labels[block], self.clearance(next(iter(self.clearances)), rules)
-        if self.running.mode == Mode.CUMULATIVE or not labels or clearance is None:
+        labels = self.running.column_labels[block]
+        if not labels or self.running.mode == Mode.CUMULATIVE:
+            return labels
+        clearance = self.clearance(next(iter(self.clearances)), rules)
+        if clearance is None:
             return labels
         read = self.running.query.blocks[block]
         return tuple(label for label in labels if reads(rules, read, label, clearance))

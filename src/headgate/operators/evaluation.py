@@ -10,7 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headgate.columns.sorting import Ints
-from headgate.expressions.limits import limited
+from headgate.expressions.limits import Limited
 from headgate.model.budget import LimitExceeded, Meter, Remembered
 from headgate.model.visibility import Visibility
 from headgate.operators.block_rows import BlockRows, Changes
@@ -75,7 +75,7 @@ class Evaluation:
         users = [x for x in users if x.target not in self._failed]
         meter = self._visibility.meter([view for x in users for view in self._blocks[x]])
         try:
-            with limited(self._visibility.limits, meter):
+            with Limited(self._visibility.limits, meter):
                 return make() if users else None
         except LimitExceeded as error:
             self._failed.update(dict.fromkeys((x.target for x in users), str(error)))
@@ -136,7 +136,7 @@ class Evaluation:
         shape, meter = self._shapes[block.target], self._visibility.meter(views)
         name, found, exceeded = shape.grouping(bool(rows.slide)), NOTHING, ""
         try:
-            with limited(self._visibility.limits, meter):
+            with Limited(self._visibility.limits, meter):
                 found = self._known.once(block.top.key, lambda: self._made(block, name, rows, changes))
         except LimitExceeded as error:
             found, exceeded = NOTHING, str(error)

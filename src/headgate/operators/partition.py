@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.columns.sorting import Ints
-from headgate.expressions.limits import Evaluate, limited
+from headgate.expressions.limits import Evaluate, Limited
 from headgate.model.budget import Budget, LimitExceeded, Meter
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import HIDDEN, TuplePosition, Visibility, VisibilityRows
@@ -307,7 +307,7 @@ class Partition:
         for block in (block for block in self._program.blocks if block.target in looking):
             views = tuple(looking[block.target])
             alone = Meter({view: Budget(visibility.limits) for view in views})
-            with suppress(LimitExceeded), limited(visibility.limits, alone):
+            with suppress(LimitExceeded), Limited(visibility.limits, alone):
                 yield views, operators.changes(block, finals, visibility, group.views[0])
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from headgate.columns.sorting import Bools, Ints
-from headgate.expressions.limits import Evaluate, Values, bounded, cost_of, limited
+from headgate.expressions.limits import Evaluate, Limited, Values, bounded, cost_of
 from headgate.model.budget import LimitExceeded, Remembered, charge
 from headgate.model.visibility import HIDDEN, Visibility
 from headgate.operators.emit import NOTHING, Emitted
@@ -20,7 +22,7 @@ from headgate.operators.profile import Counted, Profile, Step
 from headgate.operators.program import TIME, VISIBILITY, Block, Program
 from headgate.operators.reading import meets
 from headgate.operators.threads import in_threads
-from headgate.operators.tuples import Tuples, VisibleArrivals
+from headgate.operators.tuples import Tuples, VisibleArrivals, as_numbers, of_numbers
 from headgate.plan import expressions as e
 from headgate.plan import nodes as n
 from headgate.plan import steps
@@ -81,7 +83,9 @@ class Stateless:
             if places is not None and not len(places):
                 return []
             seen = VisibleArrivals(tuples, places, visibility, view)
-            selections = _Selections(self._order(group), seen, self._evaluate, profiles[id(group)])
+            profile = profiles[id(group)]
+            profile.begin_batch(len(group))
+            selections = _Selections(self._order(group), seen, self._evaluate, profile)
             return [(x, seen) for x in _results(group, selections, visibility)]
 
         each = len(tuples) * len(groups) // len(blocks)  # many small steps are not worth threads
@@ -154,21 +158,41 @@ def _places_in(present: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
-class _Order:
-    """The selections of a view group, each after the one that it is computed from.
+class _Planned:
+    """How a selection is evaluated.
 
-    bases: by key, the selection that each is computed from
-    ladders: by key, the bounds of a ladder and the place of a selection in it. A ladder has bounds of one column from
+    place: its place among the selections of the view group, each of which comes after its base
+    step: the name of its step
+    base: the selection that it is computed from
+    residue: the conditions that the tuples of its base need not meet
+    width: the bytes that each tuple of the stream is charged; None: that depends on its values
+    ladder: the bounds of a ladder and the place of this selection among them. A ladder has bounds of one column from
         one side, whole numbers, each computed from the one before it. One search can tell for each tuple how many of
         them it meets.
     """
 
-    bases: Mapping[str, n.Select | None]
-    ladders: Mapping[str, tuple[tuple[e.Compare, ...], int]]
+    place: int
+    step: str
+    base: n.Select | None
+    residue: frozenset[Expr]
+    width: int | None
+    ladder: tuple[tuple[e.Compare, ...], int] = ((), 0)
+
+    @classmethod
+    def of(cls, place: int, select: n.Select, base: n.Select | None) -> _Planned:
+        width = cost_of(select.conditions, {}, 1) if is_derivable(select) else None
+        return cls(place, steps.reading(select), base, residue(select, base), width)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The selections of a view group by key, each after the one that it is computed from."""
+
+    selections: Mapping[str, _Planned]
 
     @classmethod
     def of(cls, bases: Sequence[tuple[n.Select, n.Select | None]]) -> _Order:
-        found = {select.key: base for select, base in bases}
+        found = {select.key: _Planned.of(place, select, base) for place, (select, base) in enumerate(bases)}
         chains: dict[str, list[n.Select]] = {}
         for select, base in bases:
             if _whole_bound(select) is None:
@@ -178,11 +202,10 @@ class _Order:
                 chain = []
             chain.append(select)
             chains[select.key] = chain
-        ladders = {}
         for chain in {id(chain): chain for chain in chains.values() if len(chain) >= _MANY}.values():
             bounds = tuple(bound for select in chain if (bound := _whole_bound(select)) is not None)
-            ladders.update({select.key: (bounds, place) for place, select in enumerate(chain)})
-        return cls(found, ladders)
+            found |= {x.key: replace(found[x.key], ladder=(bounds, place)) for place, x in enumerate(chain)}
+        return cls(found)
 
 
 def _whole_bound(select: n.Select) -> e.Compare | None:
@@ -217,11 +240,7 @@ class _Selections:
     def place(self, block: Block) -> int:
         """Bases come first."""
         select = block.passes[1]
-        return -1 if select is None else self._places[select.key]
-
-    @cached_property
-    def _places(self) -> dict[str, int]:
-        return {key: place for place, key in enumerate(self._order.bases)}
+        return -1 if select is None else self._order.selections[select.key].place
 
     def rows(self, block: Block) -> _Rows:
         _, select, source = block.passes
@@ -239,26 +258,28 @@ class _Selections:
         return self._whole[source.stream]
 
     def _selected(self, select: n.Select, whole: _Rows) -> _Rows:
-        base = self._order.bases[select.key]
+        planned = self._order.selections[select.key]
+        base, rest = planned.base, planned.residue
         while base is not None and base.key not in self._rows:  # those who read it have exceeded their limits
-            base = self._order.bases[base.key]
+            base = self._order.selections[base.key].base
+            rest = residue(select, base)
         start = whole if base is None else self._rows[base.key]
-        with self.profile.running(steps.reading(select)) as step:
-            if is_derivable(select):
-                charge(cost_of(select.conditions, {}, len(whole.places)))
-                found = self._derived(select, start, base)
+        with self.profile.running(planned.step) as step:
+            if planned.width is not None:
+                charge(planned.width * len(whole.places))
+                found = self._derived(planned, start, rest)
             else:
                 found = start.meeting(select.conditions, charged=True)
-            step.base = "" if base is None else steps.reading(base)
+            step.base = "" if base is None else self._order.selections[base.key].step
             step.count(len(whole.places), len(found.places), len(start.places))
         self._rows[select.key] = found
         return found
 
-    def _derived(self, select: n.Select, start: _Rows, base: n.Select | None) -> _Rows:
-        bounds, place = self._order.ladders.get(select.key, ((), 0))
+    def _derived(self, planned: _Planned, start: _Rows, conditions: frozenset[Expr]) -> _Rows:
+        bounds, place = planned.ladder
         if place and start.climbed is not None and start.climbed[0] is bounds:
             return start.where(start.climbed[1] > place)
-        found = start.meeting(residue(select, base))
+        found = start.meeting(conditions)
         if bounds and not place and len(found.places) <= SEARCHED * len(bounds):
             found = found.climbing(bounds)
         return found
@@ -269,7 +290,7 @@ def _results(group: Group, selections: _Selections, visibility: Visibility) -> I
     for block in sorted(group, key=selections.place):
         yielded, exceeded, meter = NOTHING, "", visibility.meter(group[block])
         try:
-            with limited(visibility.limits, meter):
+            with Limited(visibility.limits, meter):
                 rows = selections.rows(block)
                 yielded = selections.known.once(block.top.key, _made(block, rows, selections.profile))
         except LimitExceeded as error:
@@ -304,7 +325,9 @@ class _Rows:
         self._stream = stream
         self._evaluate = evaluate
         self._within = within
-        self._columns: dict[e.Column, pa.Array] = {}
+        self._columns: dict[str, pa.Array] = {}
+        self._numbers: dict[str, npt.NDArray[Any] | None] = {}
+        """Columns as they lie in memory; None: they hold NULLs, or values that are no numbers."""
         self.places = places
         self.climbed = climbed
         """A ladder, and how many of its bounds each row meets."""
@@ -336,8 +359,9 @@ class _Rows:
 
     def yielded(self, items: Sequence[Expr]) -> Emitted:
         computed = [item for item in items if not isinstance(item, e.Column)]
-        again = [item for number, item in enumerate(items) if isinstance(item, e.Column) and item in items[:number]]
-        charge(sum(self._seen.size(self._stream, item.name, self.places) for item in again))
+        names = [item.name for item in items if isinstance(item, e.Column)]
+        again = [name for number, name in enumerate(names) if name in names[:number]]
+        charge(sum(self._seen.size(self._stream, name, self.places) for name in again))
         answers = iter(bounded(self._evaluate)(computed, self._values(computed), len(self.places)) if computed else ())
         values = tuple(self._column(item) if isinstance(item, e.Column) else next(answers) for item in items)
         return Emitted(self._times, np.empty(0, np.int64), (self.places,), values, self._labels)
@@ -360,10 +384,20 @@ class _Rows:
         return {column: self._column(column) for expr in exprs for column in expr.columns}
 
     def _column(self, column: e.Column) -> pa.Array:
-        if column not in self._columns:
+        found = self._columns.get(column.name)
+        if found is None:
             if self._within is not None:
                 rows, at = self._within
-                self._columns[column] = rows._column(column).take(pa.array(at))
+                found = rows._taken(column, at)
             else:
-                self._columns[column] = self._seen.column(self._stream, column.name, self.places)
-        return self._columns[column]
+                found = self._seen.column(self._stream, column.name, self.places)
+            self._columns[column.name] = found
+        return found
+
+    def _taken(self, column: e.Column, at: Ints) -> pa.Array:
+        """A column of some of the rows. Arrow takes longer than numpy if these are few."""
+        array = self._column(column)
+        if column.name not in self._numbers:
+            self._numbers[column.name] = as_numbers(array)
+        numbers = self._numbers[column.name]
+        return array.take(pa.array(at)) if numbers is None else of_numbers(numbers[at], array.type)

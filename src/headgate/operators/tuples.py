@@ -67,11 +67,11 @@ class Tuples:
         if field not in self._plain:
             array, own = _whole(self.table.column(field)), self.program.streams.index(stream)
             others = int(np.count_nonzero(self.table.column(STREAM).to_numpy() != own))
-            self._plain[field] = _as_numbers(array, others), array
+            self._plain[field] = as_numbers(array, others), array
         plain, array = self._plain[field]
         if plain is None:
             return array.take(pa.array(rows))
-        return pa.Array.from_buffers(array.type, len(rows), [None, pa.py_buffer(plain[rows])])
+        return of_numbers(plain[rows], array.type)
 
     def size(self, stream: str, name: str, rows: Ints) -> int:
         """The size of that column in bytes."""
@@ -175,8 +175,8 @@ def in_order(table: pa.Table, streams: int) -> Ints | None:
     return order
 
 
-def _as_numbers(array: pa.Array, others: int) -> npt.NDArray[Any] | None:
-    """The values as they lie in memory, if only tuples of other streams have NULL."""
+def as_numbers(array: pa.Array, others: int = 0) -> npt.NDArray[Any] | None:
+    """The values as they lie in memory, if only tuples of `others`, other streams, have NULL."""
     type_ = array.type
     if array.null_count != others or not (
         pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_temporal(type_)
@@ -185,6 +185,11 @@ def _as_numbers(array: pa.Array, others: int) -> npt.NDArray[Any] | None:
     kind = "f" if pa.types.is_floating(type_) else "i"
     values = np.frombuffer(array.buffers()[1], f"{kind}{type_.bit_width // 8}") if len(array) else np.empty(0, kind)
     return values[array.offset : array.offset + len(array)]
+
+
+def of_numbers(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
+    """The array with these values, none of which is NULL."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def _whole(array: pa.ChunkedArray) -> pa.Array:

@@ -3,7 +3,6 @@ once, however many views and queries read it, and is kept from batch to batch.""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,12 +11,12 @@ from functools import cached_property
 import numpy as np
 
 from headgate.columns.sorting import Ints
-from headgate.expressions.limits import Evaluate, limited
+from headgate.expressions.limits import Evaluate, Limited
 from headgate.model.budget import LimitExceeded, Meter, hold
 from headgate.model.times import NO_TIME
 from headgate.model.visibility import Visibility
 from headgate.operators.accumulators import adds_up
-from headgate.operators.block_rows import BlockRows, Changes, Finals, own_sequence, shared_sequence, windows_of
+from headgate.operators.block_rows import BlockRows, Changes, Finals, windows_of
 from headgate.operators.blocks import AllRows, Shape, grouping_of
 from headgate.operators.emit import NOTHING
 from headgate.operators.evaluation import BlockEmitted, Evaluation
@@ -32,7 +31,7 @@ from headgate.operators.profile import Profile
 from headgate.operators.program import ARRIVAL, LABEL, STREAM, TIME, Block
 from headgate.operators.reading import stream_of
 from headgate.operators.rowsets import TableSet
-from headgate.operators.sequence import Sequence as Entered
+from headgate.operators.sequences import Sequences, sequence_names
 from headgate.operators.state_size import changes
 from headgate.operators.tuple_store import TupleStore, VisibleTuples
 from headgate.operators.visible import Reader
@@ -45,8 +44,6 @@ FEW_KEYS = 1 << 16
 """So many keys are never too many."""
 FEW_UNFOLDED, TIMES_FOLDED = 1 << 16, 2
 """A window is folded when it keeps so many tuples, and so many times those that it kept after it was folded before."""
-_PART = 1 << 18
-"""So many tuples that were held before enter at once: what is computed on the way stays small."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +84,9 @@ class Operators:
         self.blocks = tuple(blocks)
         self._shapes = {block.target: Shape.of(block.top) for block in blocks}
         self._kept = {shape.rows.key for shape in self._shapes.values() if shape.kept}
-        self._sequences: dict[str, Entered] = {}
-        self._inputs: dict[str, n.Node] = {}
-        self._steps: dict[str, str] = {}
         self._rows: dict[tuple[str, bool], BlockRows] = {}
         self._groupings: dict[tuple[object, ...], Grouping] = {}
         self._all: dict[str, AllRows] = {}
-        self._bases: dict[str, n.Select | None] = {}
-        """The selections below windows, each after the one that it is computed from."""
         self._failed: dict[tuple[str, int], str] = {}
         """Blocks that cannot go on, and why."""
         self.folded: Mapping[str, Folded] = {}
@@ -111,12 +103,13 @@ class Operators:
     def _begin(self, reader: Reader, tables: Ints, held: Held, visibility: Visibility) -> None:
         there = self._checked(reader, held)
         self.folded = there.folded
-        self._fill(there)
+        trees = [(block.top, self._shapes[block.target].rows) for block in self.blocks]
+        self._sequences = Sequences(self._store, self._kinds, self.blocks[0].query, trees, there.windows)
         for block in self.blocks:
             self._add(block, reader, tables)
         for key, rows in list(self._rows.items()):
             try:
-                with limited(visibility.limits, Meter({})):
+                with Limited(visibility.limits, Meter({})):
                     self._begin_rows(key, rows, there, reader)
             except LimitExceeded as error:
                 self._fail((x for x in self.blocks if self._rows_key(self._shapes[x.target]) == key), str(error))
@@ -170,33 +163,6 @@ class Operators:
         folded = {name: x.among(windows[name]) for name, x in held.folded.items() if name in windows}
         return Held(windows, held.last, {name: x for name, x in folded.items() if x.tuples})
 
-    def _fill(self, held: Held) -> None:
-        """Make the sequences, with what windows hold of them; positions are those of all these tuples together."""
-        everything = self._store.together([*held.windows.values()])
-        place = np.empty(int(everything.max(initial=-1)) + 1, np.int64)
-        place[everything] = np.arange(-len(everything), 0)
-        tuples: dict[str, list[Ints]] = {}
-        for block in self.blocks:
-            rows = self._shapes[block.target].rows
-            for name, window in _sequence_names(rows):
-                self._inputs[name] = window.input
-                self._steps[name] = steps.sequence(window, rows)
-                tuples.setdefault(name, []).extend(
-                    held.windows[key] for key in (window.key, name_of(block.top, window)) if key in held.windows
-                )
-        for name, parts in tuples.items():
-            entered = self._store.together(parts)
-            self._sequences[name] = Entered(self._store, self._kinds)
-            for first in range(0, len(entered), _PART):
-                part = entered[first : first + _PART]
-                self._sequences[name].enter(part, place[part])
-        selections = {x.key: x for x in self._inputs.values() if isinstance(x, n.Select)}
-        if selections:
-            bases = self._store.program.bases(self.blocks[0].query, selections.values())
-            self._bases = {select.key: base for select, base in bases}
-            order = {key: place for place, key in enumerate(self._bases)}
-            self._sequences = dict(sorted(self._sequences.items(), key=lambda x: order.get(self._inputs[x[0]].key, -1)))
-
     def _before(self, rows: BlockRows, held: Held) -> dict[str, Ints]:
         found = {}
         for block in self.blocks:
@@ -212,7 +178,7 @@ class Operators:
         key = self._rows_key(shape)
         if key not in self._rows:
             sets = {side.key: self._table(side, reader, tables) for side in _tables_of(shape.rows)}
-            self._rows[key] = BlockRows(shape.rows, self._sequences, sets, kept=shape.rows.key in self._kept)
+            self._rows[key] = BlockRows(shape.rows, self._sequences.by_name, sets, kept=shape.rows.key in self._kept)
         rows = self._rows[key]
         if shape.aggregate is not None or shape.distinct:
             name = shape.grouping(bool(rows.slide))
@@ -267,26 +233,23 @@ class Operators:
     ) -> list[BlockEmitted]:
         """Let the tuples enter that meet the conditions before windows."""
         found = list[BlockEmitted]()
-        inputs = Inputs(finals, self._bases, reader)
-        for name in list(self._sequences):
+        inputs = self._sequences.inputs(finals, reader)
+        for name in self._sequences:
             blocks = [x for x in self.blocks if x.target in looking and self._reads(x, name)]
             meter = visibility.meter([view for x in blocks for view in looking[x.target]])
             entering = np.zeros(len(finals), np.bool_)
             try:
-                with limited(visibility.limits, meter):
-                    entering = inputs.entering(self._inputs[name])
+                with Limited(visibility.limits, meter):
+                    entering = inputs.entering(self._sequences.input_of(name))
             except LimitExceeded as error:
                 self._fail(blocks, str(error))
             for view, reason in meter.exceeded.items():
                 found += [BlockEmitted(x, (view,), NOTHING, reason) for x in blocks if view in looking[x.target]]
-            with reader.profile.running(self._steps[name]) as step:
-                places = np.flatnonzero(entering)
-                self._sequences[name].enter(finals[places], places + self._position)
-                step.count(len(finals), len(places))
+            self._sequences.enter(name, finals, entering, self._position, reader)
         return found
 
     def _reads(self, block: Block, name: str) -> bool:
-        return any(name == own for own, _ in _sequence_names(self._shapes[block.target].rows))
+        return any(name == own for own, _ in sequence_names(self._shapes[block.target].rows))
 
     def _together(self, looking: Mapping[tuple[str, int], list[int]]) -> dict[tuple[str, bool], dict[Block, list[int]]]:
         """The blocks that share their rows, with their views."""
@@ -342,8 +305,7 @@ class Operators:
         rows = self._rows.pop(key, None)
         for window in rows.windows if rows is not None else ():
             if isinstance(window, PartitionedSet):
-                window.close()
-                self._sequences = {name: x for name, x in self._sequences.items() if x is not window.sequence}
+                self._sequences.close(window)
         for name in [name for name in self._groupings if name[0] == key[0]]:
             del self._groupings[name]
         read = {window.window.key for x in self._rows.values() for window in x.windows}
@@ -351,15 +313,7 @@ class Operators:
 
     def _trim(self) -> None:
         """Let go of rows that no window holds any more."""
-        first: dict[str, int] = {}
-        for rows in self._rows.values():
-            for window in rows.windows:
-                if isinstance(window, WindowSet):
-                    name = shared_sequence(window.window)
-                    first[name] = min(first.get(name, window.first), window.first)
-        for name, sequence in self._sequences.items():
-            if " " not in name:
-                sequence.forget(first.get(name, sequence.end))
+        self._sequences.trim(window for rows in self._rows.values() for window in rows.windows)
 
     # State ------------------------------------------------------------------------------------------------------------
 
@@ -402,7 +356,7 @@ class Operators:
         held, reader = self.held(), self._reader(visibility, view)
         kept, folded = dict(held.windows), dict(held.folded)
         for key in windows:
-            with suppress(LimitExceeded), limited(visibility.limits, Meter({})):
+            with suppress(LimitExceeded), Limited(visibility.limits, Meter({})):
                 folding = Folding(kept[key], folded.get(key, Folded()), self._store, reader)
                 kept[key], folded[key] = folding.folded(self._foldable[key])
         return Held(kept, held.last, {key: x for key, x in folded.items() if x.tuples})
@@ -461,22 +415,7 @@ class Operators:
         """Let go of all tuples."""
         for key in list(self._rows):
             self._end(key)
-        for sequence in self._sequences.values():
-            sequence.forget(sequence.end)
-
-
-def _sequence_names(rows: n.Node) -> list[tuple[str, n.Window]]:
-    """The sequence that each window of the rows reads; each PARTITIONED window has its own."""
-    sides = rows.sides if isinstance(rows, n.Join) else (rows,)
-    found, alike = [], Counter[str]()
-    for side in sides:
-        for window, _ in windows_of(side):
-            name = shared_sequence(window)
-            if window.kind == "PARTITIONED":
-                alike[side.key] += 1
-                name = own_sequence(rows, side, alike[side.key])
-            found.append((name, window))
-    return found
+        self._sequences.forget_all()
 
 
 def _there(starts: Iterable[int | None]) -> list[int]:

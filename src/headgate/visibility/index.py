@@ -29,7 +29,7 @@ from headgate.plan.secure import Mode
 from headgate.visibility.lateness import ArrivalTimes
 from headgate.visibility.numbering import Numbering
 from headgate.visibility.policy import VisibilityPolicy
-from headgate.visibility.row_table import Row, RowTable
+from headgate.visibility.row_table import Row, VisibilityTable
 from headgate.visibility.splits import SplitTimes
 from headgate.visibility.watermarks import Coming, Missed, Moments, move
 
@@ -62,7 +62,7 @@ class VisibilityIndex:
         self._limits = limits or Limits()
         self.views: list[View] = []
         self._labels: dict[int, Label] = {}
-        self._rows = RowTable()
+        self._rows = VisibilityTable()
         self._levels: dict[int, str] = {}
         self._first: dict[tuple[str, int], int] = {}
         self._of_tables: dict[tuple[str, int], int] = {}
@@ -379,7 +379,7 @@ class VisibilityIndex:
         """Restores a checkpoint, without the views of queries that no longer run."""
         self._first.clear()
         self._of_tables.clear()
-        self._rows = RowTable.of(plain)
+        self._rows = VisibilityTable.of(plain)
         self._copied = [(new, old) for new, old in plain["copied"]]
         self._latest, self._floors = dict(plain["latest"]), dict(plain["floors"])
         self.policies.restore([frozenset((stream, name) for stream, name in mask) for mask in plain["masks"]])

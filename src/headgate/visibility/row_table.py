@@ -19,7 +19,7 @@ from headgate.visibility.numbering import Numbering
 Row = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
-class RowTable:
+class VisibilityTable:
     """columns: how many columns each row has
     INVARIANT: rows that `number_of` gives do not change; rows of tables do, and no other tuples have them.
     """
@@ -182,7 +182,7 @@ class RowTable:
         }
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> RowTable:
+    def of(cls, plain: Mapping[str, Any]) -> VisibilityTable:
         """From plain values. Tables are read anew after a restart, so no row is one of a table any more."""
         found = cls()
         found.columns = plain["columns"]

@@ -34,7 +34,7 @@ def columns(system: System, name: str) -> list[str]:
 def test_a_query_keeps_the_columns_that_it_was_written_over(sqlite_system: System) -> None:
     system = sqlite_system
     system.run(WARD)
-    said = system.run("ALTER STREAM s ADD COLUMN b INT; ALTER STREAM t ADD COLUMN a INT")  # both names are ambiguous now
+    said = system.run("ALTER STREAM s ADD COLUMN b INT; ALTER STREAM t ADD COLUMN a INT")  # now both names have two
     but = "the column is not in what was written before; replace"
     assert [x.text for x in said] == [
         f"stream root.s altered; {but} query root.both, query root.q to use it",

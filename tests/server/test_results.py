@@ -47,6 +47,14 @@ def publish(server: Server, stream: str, numbers: range, text: str = "") -> None
     assert answer.status_code == 200, answer.text
 
 
+def processed(server: Server, stream: str, total: int) -> None:
+    """Waits until the engine has taken so many tuples of a stream."""
+    until = time.monotonic() + 60
+    while server.engine.counts.tuples[stream] < total:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
 @contextmanager
 def opened(server: Server, stream: str, user: str = "ned", **more: Any) -> Iterator[httpx.Response]:
     with server.client(user) as client, client.stream("GET", f"/v1/streams/{stream}/results", **more) as answer:

@@ -34,7 +34,12 @@ def columns(system: System, name: str) -> list[str]:
 def test_a_query_keeps_the_columns_that_it_was_written_over(sqlite_system: System) -> None:
     system = sqlite_system
     system.run(WARD)
-    system.run("ALTER STREAM s ADD COLUMN b INT; ALTER STREAM t ADD COLUMN a INT")  # both names are ambiguous now
+    said = system.run("ALTER STREAM s ADD COLUMN b INT; ALTER STREAM t ADD COLUMN a INT")  # now both names have two
+    but = "the column is not in what was written before; replace"
+    assert [x.text for x in said] == [
+        f"stream root.s altered; {but} query root.both, query root.q to use it",
+        f"stream root.t altered; {but} query root.both to use it",
+    ]
     assert columns(system, "s") == ["a INT", "policy STRING", "b INT"]
     assert columns(system, "q") == ["a INT", "policy STRING"]
     system.run("STOP QUERY q; START QUERY q; STOP QUERY both; START QUERY both")
@@ -42,6 +47,19 @@ def test_a_query_keeps_the_columns_that_it_was_written_over(sqlite_system: Syste
     assert set(system.headgate.snapshot().unfit) == set()
     system.run("CREATE QUERY later AS SELECT * FROM s")
     assert columns(system, "later") == ["a INT", "policy STRING", "b INT"]
+
+
+def test_queries_that_the_owner_of_a_stream_may_not_see_are_not_named(sqlite_system: System) -> None:
+    system = sqlite_system
+    system.run(f"{WARD}; GRANT ADD ON SYSTEM TO nurse")
+    ann = system.login("ann")
+    system.run("CREATE STREAM own (a INT)", ann)
+    system.run("CREATE QUERY mine AS SELECT * FROM own; GRANT VIEW OBJECT, READ TUPLE ON STREAM own TO ADMIN", ann)
+    system.run("CREATE QUERY hers AS SELECT * FROM ann.own; START QUERY hers")
+    (said,) = system.run("ALTER STREAM own ADD COLUMN b INT", ann)
+    assert said.text == (
+        "stream ann.own altered; the column is not in what was written before; replace query ann.mine to use it"
+    )
 
 
 @pytest.mark.parametrize(

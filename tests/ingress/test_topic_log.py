@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -177,6 +178,28 @@ def test_rows_are_divided_into_messages_that_brokers_take() -> None:
     assert [pa.ipc.open_stream(x).read_all().num_rows for x in _values(table())] == [0]
     uneven = pa.table({"t": ["x"] * 5000 + ["y" * 100_000] * 30})
     assert pa.concat_tables([pa.ipc.open_stream(x).read_all() for x in _values(uneven)]).equals(uneven)
+
+
+def test_the_identity_of_the_home_folder_is_on_the_disk_before_anything_is_published(
+    tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that fails loses what was not flushed; with another identity, what is acknowledged would be lost."""
+    flushed: list[int] = []
+
+    def connect(*given: Any, **more: Any) -> sqlite3.Connection:
+        return Noting(*given, **more)
+
+    class Noting(sqlite3.Connection):
+        def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+            if statement.startswith(("INSERT OR IGNORE INTO identity", "BEGIN")):
+                flushed.append(super().execute("PRAGMA synchronous").fetchone()[0])
+            return super().execute(statement, *given)
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    log = TopicLog(tmp_path, Brokers(servers))
+    log.append("s", table(1), SAM, 1).result(20)
+    log.close()
+    assert flushed[0] == 2 and set(flushed[1:]) == {1}  # FULL; NORMAL for what the topic holds too
 
 
 def test_streams_that_are_gone_are_forgotten(tmp_path: Path, servers: str) -> None:

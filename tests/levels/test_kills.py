@@ -51,7 +51,7 @@ class Sender(threading.Thread):
 
     def run(self) -> None:
         chance, publisher = random.Random(self._level), self._client.publisher(f"ned.pulse{self._level}")
-        while not self.ending.wait(0.02):
+        while not self.ending.wait(0.06):  # else they outrun the processors
             some = range(self.sent + 1, self.sent + 1 + chance.randint(1, 20))
             publisher.send([{"sender": self._level, "n": n} for n in some], seconds=PATIENCE)
             self.sent = some[-1]

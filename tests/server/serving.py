@@ -96,6 +96,12 @@ class Server:
             found: list[dict[str, Any]] = answer.json()
             return found
 
+    def resets(self) -> int:
+        """Connections that were reset by a lost right."""
+        with self.client() as client:
+            lines = client.get("/metrics", headers={"Authorization": "Bearer operator"}).text.splitlines()
+        return next(int(float(x.split()[1])) for x in lines if x.startswith("headgate_resets_total"))
+
     def publish(
         self, *rows: Mapping[str, Any], user: str = "sam", stream: str = "root.pulse", **headers: str
     ) -> httpx.Response:

@@ -22,6 +22,8 @@ from server.serving import WARD
 
 WORKER = Path(__file__).with_name("kill_worker.py")
 SENDERS, END = 2, -1
+_PAUSE = 0.04
+"""Senders without a pause outrun the engine, and whoever waits for what was sent before a kill waits ever longer."""
 
 
 class Killed:
@@ -79,6 +81,7 @@ class Sender(threading.Thread):
             publisher.send([{"pat": self.number, "rate": n, "policy": "nurse"} for n in some], seconds=120)
             self.sent += some
             last = some[-1]
+            self.ending.wait(_PAUSE)
 
 
 class Reader(threading.Thread):

@@ -19,11 +19,12 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-from conftest import PASSWORD
+from conftest import ADMIN, PASSWORD
 
 from headgate.egress.delivery_log import DeliveryLog, Entry
 from headgate.protocol import ARROW_STREAM, JSON_LINES
 from headgate.recovery.pipeline import Pipeline
+from headgate.server.connections import Link
 from server.serving import Server, events, served
 
 TEXT = "x" * 2000
@@ -44,6 +45,14 @@ def stream_of(server: Server, name: str) -> str:
 def publish(server: Server, stream: str, numbers: range, text: str = "") -> None:
     answer = server.publish(*({"n": n, "text": text} for n in numbers), stream=stream)
     assert answer.status_code == 200, answer.text
+
+
+def processed(server: Server, stream: str, total: int) -> None:
+    """Waits until the engine has taken so many tuples of a stream."""
+    until = time.monotonic() + 60
+    while server.engine.counts.tuples[stream] < total:
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 @contextmanager
@@ -315,6 +324,41 @@ def test_a_suspended_reader_is_told_and_goes_on_when_it_has_the_right_again(serv
         assert next(lines)["data"] == {"continues": "results come again"}
         publish(server, stream, range(2, 3))
         assert next(lines)["data"].get("values", {}).get("n") == 2
+
+
+def test_a_reader_that_has_everything_keeps_its_connection(server: Server) -> None:
+    """Its machine acknowledges what it has some 40 ms later; the revocation comes before that."""
+    resets = server.resets()
+    for trial in range(10):
+        stream = stream_of(server, f"kept_{trial}")
+        with opened(server, stream, params={"begin": "now"}) as answer, server.client(ADMIN) as admin:
+            admin.get("/healthz")  # its connection stands
+            lines = events(answer.iter_lines())
+            publish(server, stream, range(1))
+            assert next(lines)["data"]["values"]["n"] == 0
+            script = f"REVOKE READ TUPLE ON STREAM kept_{trial} FROM nurse"
+            admin.post("/v1/statements", json={"script": script}).raise_for_status()
+            assert "suspended" in next(lines)["data"]
+    assert server.resets() == resets
+
+
+def test_a_machine_that_acknowledges_nothing_is_not_waited_for_long(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = stream_of(server, "silent")
+    monkeypatch.setattr(Link, "unacknowledged", lambda _: 1 << 20)
+    monkeypatch.setattr(Link, "unsent", lambda _: 0)
+    resets = server.resets()
+    with opened(server, stream, params={"begin": "now"}) as answer:
+        lines = events(answer.iter_lines())
+        publish(server, stream, range(1))
+        assert next(lines)["data"]["values"]["n"] == 0
+        begin = time.monotonic()
+        server.run("REVOKE READ TUPLE ON STREAM silent FROM nurse")
+        assert time.monotonic() - begin < 10
+        with pytest.raises(httpx.TransportError):
+            assert all("values" not in x["data"] for x in lines)
+    assert server.resets() == resets + 1
 
 
 def test_readers_with_the_same_rights_share_a_view_and_are_not_told_what_came_before_them(tmp_path: Path) -> None:

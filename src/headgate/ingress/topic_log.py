@@ -41,10 +41,12 @@ _TRANSACTION_SECONDS = 30
 """After this time Kafka itself ends a transaction of a server that is gone; until then readers wait for it."""
 _SETUP = """
 PRAGMA journal_mode = WAL;
-PRAGMA synchronous = NORMAL;
+PRAGMA synchronous = FULL;
 CREATE TABLE IF NOT EXISTS identity (one INTEGER PRIMARY KEY CHECK (one = 1), identity TEXT);
 CREATE TABLE IF NOT EXISTS topics (stream TEXT PRIMARY KEY, upto INTEGER);
 """
+_REPEATED = "PRAGMA synchronous = NORMAL"
+"""For what the topics hold too. Not for the identity: with another one, tuples would be looked for in other topics."""
 
 
 class TopicLog(IngressLog):
@@ -56,6 +58,7 @@ class TopicLog(IngressLog):
     ) -> None:
         super().__init__(open_store(folder / STORE, _SETUP), clock)
         self._store.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (token_hex(4),))
+        self._store.execute(_REPEATED)
         (identity,) = self._store.execute("SELECT identity FROM identity").fetchone()
         self.topics = Topics(brokers, identity) if seconds is None else Topics(brokers, identity, seconds)
         self._producer: Producer | None = None

@@ -206,7 +206,9 @@ def _create(client: Mapping[str, Any], name: str, seconds: float) -> None:
 def _is_there(admin: AdminClient, name: str, seconds: float) -> bool:
     """Whether the topic is there, and a broker leads it."""
     known = admin.list_topics(name, timeout=seconds).topics.get(name)
-    return known is not None and known.error is None and known.partitions[PARTITION].leader >= 0
+    if known is None or known.error is not None or PARTITION not in known.partitions:  # it is just being created
+        return False
+    return known.partitions[PARTITION].leader >= 0
 
 
 def away(error: Exception | None = None) -> Unavailable:

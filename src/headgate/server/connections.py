@@ -34,6 +34,8 @@ RECEIVE_BUFFER = 16 << 10
 """Bytes that an encrypted connection reads at once, for which it holds a buffer from its first moment on."""
 SEND_BUFFER = 64 << 10
 """Bytes that wait in this process, and in the kernel, for a reader that does not take them."""
+_UNSENT = 0x894B
+"""SIOCOUTQNSD of Linux: bytes that the kernel has not sent once."""
 
 
 class LimitedProtocol(H11Protocol):
@@ -139,17 +141,30 @@ class Link:
 
     def unacknowledged(self) -> int:
         """Bytes that the other machine has not acknowledged yet."""
+        return self._waiting_here() + (self._ask(termios.TIOCOUTQ) or 0)
+
+    def unsent(self) -> int:
+        """Bytes that have not left this machine; where that is not known, those that are not acknowledged."""
+        found = self._ask(_UNSENT)
+        return self.unacknowledged() if found is None else self._waiting_here() + found
+
+    def _waiting_here(self) -> int:
+        """Bytes that this process has not given to the kernel."""
         waiting = self._raw.get_write_buffer_size()
         if self._transport is not self._raw:
             with suppress(AttributeError):  # it was closed twice, and has nothing left
                 waiting += self._transport.get_write_buffer_size()
+        return waiting
+
+    def _ask(self, what: int) -> int | None:
+        """A number that the kernel has for the connection."""
         if self._socket is None or self._socket.fileno() < 0:
-            return waiting
+            return None
         try:
-            found = fcntl.ioctl(self._socket.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+            found = fcntl.ioctl(self._socket.fileno(), what, b"\0\0\0\0")
         except OSError:
-            return waiting
-        return waiting + int(struct.unpack("i", found)[0])
+            return None
+        return int(struct.unpack("i", found)[0])
 
     def reset(self) -> None:
         """Discards everything that was not acknowledged, and the connection."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headgate.egress.delivery_log import DeliveryLog, Entry, LogPosition
@@ -44,9 +45,13 @@ UNSUBSCRIBED = "you are not subscribed any more"
 FAULT = "the server has a fault"
 RESET_SECONDS = 5.0
 """How long the operating system may take to close a connection that was reset."""
+ARRIVAL_SECONDS = 0.25
+"""How long the answer to a change of rights waits for a reader's machine to acknowledge what was sent to it before.
+Machines do that some time after they have it: 40 to 200 ms."""
+_LOOK_SECONDS = 0.005
 
 
-@dataclass
+@dataclass(eq=False)
 class Flight:
     """Results that were decided about; `end` is where they end in what was sent, None while they are not sent yet."""
 
@@ -79,6 +84,12 @@ class Connection:
         arrived = self.sent - (self.link.unacknowledged() if self.link else 0)
         while self.flights and self.flights[0].end is not None and self.flights[0].end <= arrived:
             self.flights.popleft()
+
+    def has_left(self, flight: Flight) -> bool:
+        """Whether nothing of a flight is on this machine any more that was not sent."""
+        if self.link is None or flight.end is None:
+            return False
+        return flight.end <= self.sent - self.link.unsent()
 
 
 @dataclass(frozen=True)
@@ -168,39 +179,60 @@ class Dispatcher:
         return await answer
 
     async def settle(self) -> None:
-        """After a change of rights: resets connections with something in flight that is not permitted any more, and
-        wakes those whose session or subscription may have ended."""
+        """After a change of rights: takes back what is in flight and not permitted any more, and wakes those whose
+        session or subscription may have ended."""
         flying = [x for x in self.connections if x.flights]
         for connection in flying:
             connection.forget_arrived()
         if any(x.flights for x in flying):
             now = await asyncio.to_thread(self._headgate.snapshot)
-            reset = [x for x in flying if x.flights and not self._may_keep(x, now)]
-            for connection in reset:
-                connection.is_reset = True
-                connection.woken.set()
-                self.resets += 1
-                if connection.link is not None:
-                    connection.link.reset()
-            try:
-                async with asyncio.timeout(RESET_SECONDS):
-                    while any(x.link is not None and not x.link.closed for x in reset):
-                        await asyncio.sleep(0)
-            except TimeoutError as error:
-                failure("server", "a connection that was reset is not closed", error)
+            found = ((x, self._forbidden(x, now)) for x in flying)
+            await self._take_back({x: flight for x, flight in found if flight is not None})
         self._wake()
 
-    def _may_keep(self, connection: Connection, now: CatalogSnapshot) -> bool:
+    async def _take_back(self, forbidden: Mapping[Connection, Flight]) -> None:
+        """Resets connections that still hold some of these flights, or of those before them. What has left this machine
+        cannot be taken back; perhaps it is only not acknowledged yet. That is waited for a moment, so that a reader
+        that has it all keeps its connection. INVARIANT: what did not arrive before this returns never does."""
+        sent = {x: flight for x, flight in forbidden.items() if x.has_left(flight)}
+        await self._reset([x for x in forbidden if x not in sent])
+        latest = time.monotonic() + ARRIVAL_SECONDS
+        while sent and time.monotonic() < latest:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for connection in sent:
+                connection.forget_arrived()
+            sent = {x: flight for x, flight in sent.items() if flight in x.flights}
+        await self._reset(list(sent))
+
+    async def _reset(self, connections: Collection[Connection]) -> None:
+        for connection in connections:
+            connection.is_reset = True
+            connection.woken.set()
+            self.resets += 1
+            if connection.link is not None:
+                connection.link.reset()
+        try:
+            async with asyncio.timeout(RESET_SECONDS):
+                while any(x.link is not None and not x.link.closed for x in connections):
+                    await asyncio.sleep(0)
+        except TimeoutError as error:
+            failure("server", "a connection that was reset is not closed", error)
+
+    def _forbidden(self, connection: Connection, now: CatalogSnapshot) -> Flight | None:
+        """The last flight of a connection with something that is not permitted any more. What cannot be decided is
+        not."""
+        flights = tuple(connection.flights)  # the thread adds to them meanwhile
+        if not flights:
+            return None
         try:
             reader = self._headgate.reader(connection.token)
-        except AuthenticationFailed:
-            return False
+        except HeadgateError:
+            return flights[-1]
         standing = self._standing(now, connection.key)
         if standing is None or not _is_own(reader, standing.outgoing):
-            return False
+            return flights[-1]
         decisions = Decisions(now)
-        flying = (batch for flight in connection.flights for batch in flight.batches)
-        return all(_is_whole(decisions.left(batch, standing.name), batch) for batch in flying)
+        return next((x for x in reversed(flights) if not _may_keep(decisions, x, standing.name)), None)
 
     # The thread -------------------------------------------------------------------------------------------------------
 
@@ -343,9 +375,10 @@ class Dispatcher:
         return next(mine, None)
 
     def _standing(self, now: CatalogSnapshot, key: tuple[str, str]) -> SubscriptionStatus | None:
-        if self._standings[0] is not now:
-            self._standings = now, {(x.name, x.query): x for x in now.standings}
-        return self._standings[1].get(key)
+        known = self._standings  # another thread may replace them
+        if known[0] is not now:
+            known = self._standings = now, {(x.name, x.query): x for x in now.standings}
+        return known[1].get(key)
 
     def shown(self, connection: Connection) -> str:
         """Where a connection goes on, as its reader sees it."""
@@ -366,6 +399,10 @@ class Dispatcher:
 def _is_own(reader: ResultReader, out: Recipient) -> bool:
     """Whether a subscription is this reader's, at its level, and uses no role that its session lacks."""
     return (out.user, out.level) == (reader.user, reader.level) and out.roles <= reader.roles
+
+
+def _may_keep(decisions: Decisions, flight: Flight, subscription: str) -> bool:
+    return all(_is_whole(decisions.left(batch, subscription), batch) for batch in flight.batches)
 
 
 def _is_whole(left: ResultBatch | None, batch: ResultBatch) -> bool:

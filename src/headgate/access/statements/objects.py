@@ -139,15 +139,26 @@ def _typed_column(columns: tuple[ColumnDefinition, ...], name: Name, type_: str,
 def _alter_stream(q: Request, x: s.AlterStream) -> Result:
     thing = q.find(x.target)
     q.need_owner(thing)
+    but = ""
     if x.add:
         _add_column(q, thing, x.add)
+        if readers := _readers(q, thing):
+            but = f"; the column is not in what was written before; replace {readers} to use it"
     elif x.semantics:
         objects.redefine(q.state, thing, replace(thing.stream, semantics=x.semantics))
     elif x.cumulative is not None:
         objects.redefine(q.state, thing, replace(thing.stream, cumulative=x.cumulative))
     elif x.label:
         objects.redefine(q.state, thing, replace(thing.stream, label=str(q.check_label(x.label))))
-    return q.done(f"{shown(thing)} altered")
+    return q.done(f"{shown(thing)} altered{but}")
+
+
+def _readers(q: Request, thing: r.Object) -> str:
+    """The names of queries over a stream that one may see."""
+    readers = [query for query, d in objects.queries(q.state) if thing.kind == Kind.STREAM and thing.id in d.inputs]
+    names = sorted(shown(x) for x in readers if q.may(Permission.VIEW_OBJECT, x))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{', '.join(names[:_MOST_NAMED])}{more}"
 
 
 def _add_column(q: Request, thing: r.Object, column: s.ColumnDeclaration) -> None:
@@ -173,11 +184,9 @@ def _drop(q: Request, x: s.DropObject) -> Result:
     q.need_owner(thing)
     if any(definition.output == thing.id for _, definition in objects.queries(q.state, thing.owner)):
         raise Conflict(f"{shown(thing)} is the output of a query", hint="drop the query")
-    readers = [query for query, d in objects.queries(q.state) if thing.kind == Kind.STREAM and thing.id in d.inputs]
-    broken = sorted(shown(x) for x in readers if q.may(Permission.VIEW_OBJECT, x))
+    broken = _readers(q, thing)
     objects.drop(q.state, thing)
-    more = f" and {len(broken) - _MOST_NAMED} more" if len(broken) > _MOST_NAMED else ""
-    but = f"; this breaks {', '.join(broken[:_MOST_NAMED])}{more}" if broken else ""
+    but = f"; this breaks {broken}" if broken else ""
     return Result(f"{shown(thing)} dropped{but}")
 
 

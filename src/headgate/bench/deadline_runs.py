@@ -36,9 +36,10 @@ from headgate.plan.queries import Stream, bind_query
 from headgate.realtime.handler import Sample
 from headgate.realtime.lattice import MILLISECOND, SECOND
 from headgate.realtime.settings import Approach
+from headgate.recovery.deadline_samples import DEADLINES
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
-from headgate.service.timekeeper import DEADLINES, Timekeeper
+from headgate.service.timekeeper import Timekeeper
 
 LEVELS = ("U", "C", "S")
 LEARNING = 20.0

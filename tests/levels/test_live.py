@@ -20,12 +20,12 @@ from headgate.clock import SystemClock
 from headgate.cql.deadlines import Deadline, Version
 from headgate.labels import Level
 from headgate.levels.checked import NotAsAgreed
-from headgate.levels.child import ProcessChild, Start
+from headgate.levels.child import ProcessChild, Resources, Start
 from headgate.levels.live import Told, heard
 from headgate.levels.wire import Message
 from headgate.recovery.deadline_samples import DEADLINES
 from headgate.server.level_settings import priority
-from levels.harness import Dying, Levels, Resources, ThreadChild, closing
+from levels.harness import Dying, Levels, ThreadChild, closing
 
 LEVELS = ("U", "C", "S")
 DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))

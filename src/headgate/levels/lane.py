@@ -128,6 +128,13 @@ class Lane:
 
     # For the shepherd -------------------------------------------------------------------------------------------------
 
+    def have(self, share: Resources) -> None:
+        """What the level may use from now on: levels that are created divide the shares anew. The processor is started
+        again for that, before it does anything else: nobody may raise its own priority."""
+        with self._changed:
+            self.share = share
+            self._changed.notify_all()
+
     def start(self, logs_of: Callable[[bytes], frozenset[int]]) -> None:
         """`logs_of` says which logs a record is in. When it returns, readers can go on from the positions that they had
         before the server was started."""
@@ -247,7 +254,8 @@ class Lane:
             self._open()
         identity, self._logs = self._identity()
         self.starts += 1
-        self.child = self._around.start(self._folder / "own", identity, self.share)
+        share = self.share
+        self.child = self._around.start(self._folder / "own", identity, share)
         if self.child.missing != self.missing:
             self.missing = self.child.missing
             event("levels", "; ".join(self.missing), level=WARNING, processor=str(self.level))
@@ -259,8 +267,8 @@ class Lane:
         self._hear(ready)
         event("levels", "processor started", processor=str(self.level), done=self._done)
         while (asked := self._next()) is not None:
-            if not asked.logs <= self._logs:
-                return  # a log that came since: the next processor may read it
+            if not asked.logs <= self._logs or share != self.share:
+                return  # a log that came since, or another share: the next processor has it
             if asked.number is None or asked.number > self._done:
                 self._do(asked)
             self._finish(asked)

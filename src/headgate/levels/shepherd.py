@@ -156,6 +156,8 @@ class Shepherd:
             if level not in self._lanes:
                 self._lanes[level] = self._lane(level, snapshot)
                 self._lanes[level].start(self._way.logs_of)
+            else:
+                self._lanes[level].have(self._setting.share(level, snapshot))
         self._lanes = {level: self._lanes[level] for level in lowest}
         self._snapshot = snapshot
 

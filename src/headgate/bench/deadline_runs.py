@@ -43,8 +43,8 @@ from headgate.service.timekeeper import Timekeeper
 
 LEVELS = ("U", "C", "S")
 LEARNING = 20.0
-"""In these first seconds of a run (half of a shorter one) the engine does not know yet what tuples cost, so estimates tell
-no load."""
+"""In these first seconds of a run, half of a shorter one, the engine does not know yet what tuples cost, so estimates
+tell no load."""
 EVERY = 0.5
 """How often, in seconds, a batch of each stream comes."""
 DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))

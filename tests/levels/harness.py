@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from worlds.harness import RULES, Bench, Row
 
@@ -145,8 +145,11 @@ def _with_level(subscriber: Subscriber) -> Subscriber:
     return replace(subscriber, level=str(subscriber.clearance.level))
 
 
+Some = TypeVar("Some", bound=Levels)
+
+
 @contextmanager
-def closing(levels: Levels) -> Iterator[Levels]:
+def closing(levels: Some) -> Iterator[Some]:
     try:
         yield levels
     finally:

@@ -15,6 +15,7 @@ from headgate.labels import Level, LevelOrder, parse_level
 from headgate.levels.child import ProcessChild, Resources, Start
 from headgate.levels.folders import Identity
 from headgate.levels.shedding import ROOM, notice_of
+from headgate.server.level_settings import priority
 from levels.harness import Dying, Levels, ThreadChild, closing
 
 NUMBERS = stream("numbers", "n INT")
@@ -206,6 +207,34 @@ def test_levels_that_are_created_while_the_system_runs_get_processors(tmp_path: 
             "S{x}": [10, 14],
             "S{x, y}": [10, 14, 15],
         }
+
+
+def test_a_level_that_is_created_divides_the_shares_anew(tmp_path: Path) -> None:
+    """The priority of S was the lowest; TS, above it, has a lower one than S then."""
+    started: list[tuple[str, int]] = []
+
+    def start(folder: Path, identity: Identity, share: Resources) -> ThreadChild:
+        started.append((folder.parent.name, share.nice))
+        return ThreadChild(folder, identity, share)
+
+    with closing(bench(tmp_path, "replicated", start)) as levels:
+        levels.setting = replace(
+            levels.setting, share=lambda level, now: Resources(nice=priority(level, now.rules.order, {}))
+        )
+        levels.now = replace(levels.now, rules=replace(levels.now.rules, order=LevelOrder.total("U", "S")))
+        shepherd = levels.open_up()
+        levels.take("numbers", ("TRUE", 1), ("TRUE AT S", 2))
+        shepherd.drain()
+        assert sorted(started) == [("0", 0), ("1", 19)]
+        levels.query("qTS", "SELECT n FROM numbers", level="TS")
+        levels.subscribed(uU=("qU", "", "U"), uS=("qS", "", "S"), uTS=("qTS", "", "TS"))
+        levels.now = replace(levels.now, rules=replace(levels.now.rules, order=LevelOrder.total("U", "S", "TS")))
+        levels.take("numbers", ("TRUE", 3), ("TRUE AT S", 4), ("TRUE AT TS", 5))
+        shepherd.drain()
+        assert sorted(started[2:]) == [("1", 10), ("2", 19)]  # not U
+        assert levels.received("uU", "qU") == [(1,), (3,)]
+        assert levels.received("uS", "qS") == [(1,), (2,), (3,), (4,)]
+        assert levels.received("uTS", "qTS") == [(3,), (4,), (5,)]
 
 
 @pytest.mark.long

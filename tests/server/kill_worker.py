@@ -18,6 +18,7 @@ from headgate.server.app import Parts
 from headgate.server.engine import SparkEngine
 from headgate.server.home import secret
 from headgate.server.ingress import open_log
+from headgate.server.level_settings import LevelUse
 from headgate.server.positions import Positions
 from headgate.server.serve import Serving
 from headgate.server.settings import Settings
@@ -25,6 +26,9 @@ from headgate.service import Headgate
 from headgate.service.folders import Folders
 from headgate.service.runs import LevelsApart
 from server.engines import DirectEngine
+
+SHARE = 50
+"""Of S: with the usual one it gets a thousandth of a machine on which ten other sessions work."""
 
 
 def main(home: Path, port: int, kind: str, architecture: str, brokers: str = "") -> None:
@@ -38,7 +42,7 @@ def main(home: Path, port: int, kind: str, architecture: str, brokers: str = "")
     together = architecture == "trusted"
 
     def apart() -> LevelsApart:
-        return levels_apart(headgate, home / "engine", place, logs, architecture)
+        return levels_apart(headgate, home / "engine", place, logs, architecture, uses={"S": LevelUse(SHARE)})
 
     engine: DirectEngine | SparkEngine
     if kind == "direct":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +14,6 @@ from headgate.execution.executors import LocalExecutor
 from headgate.expressions.duck import evaluate
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
-from headgate.server.serve import opened
-from headgate.server.settings import Settings
 
 SETUP = f"""
 CREATE ROLE nurse; CREATE USER ned PASSWORD '{PASSWORD}'; GRANT ROLE nurse TO USER ned;
@@ -125,20 +122,3 @@ def test_deadlines_are_shown_to_readers_and_numbers_to_administrators(ward: Syst
     finally:
         ward.headgate.engine = None
         pipeline.close()
-
-
-def test_where_levels_are_apart_a_deadline_is_refused_in_plain_words(ward: System) -> None:
-    ward.headgate.monitor.governs_deadlines = False
-    with pytest.raises(Conflict) as refused:
-        ward.run("CREATE QUERY other DEADLINE 2 SECONDS AS SELECT pat FROM hr")
-    assert "this server keeps levels apart, and their processors govern no deadlines" in refused.value.message
-    assert refused.value.hint == "leave DEADLINE out, or serve with `architecture = trusted`"
-
-
-@pytest.mark.parametrize("architecture", ["trusted", "replicated", "kernelized"])
-def test_a_server_governs_deadlines_if_one_process_computes_for_all_levels(
-    ward: System, tmp_path: Path, architecture: str
-) -> None:
-    tmp_path.chmod(0o700)
-    with opened(tmp_path, ward.headgate, replace(Settings(), architecture=architecture)):
-        assert ward.headgate.monitor.governs_deadlines == (architecture == "trusted")

@@ -112,7 +112,6 @@ class Request:
     session: r.Session
     now: float
     engine: LiveEngine | None = None
-    governs_deadlines: bool = True
     subject: str = ""
     given: list[tuple[str, str]] = field(default_factory=list)
     hashed: int = 0

@@ -36,13 +36,15 @@ from headgate.plan.queries import Stream, bind_query
 from headgate.realtime.handler import Sample
 from headgate.realtime.lattice import MILLISECOND, SECOND
 from headgate.realtime.settings import Approach
+from headgate.recovery.deadline_samples import DEADLINES
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
-from headgate.service.timekeeper import DEADLINES, Timekeeper
+from headgate.service.timekeeper import Timekeeper
 
 LEVELS = ("U", "C", "S")
 LEARNING = 20.0
-"""In these first seconds of a run the engine does not know yet what tuples cost, so estimates tell no load."""
+"""In these first seconds of a run, half of a shorter one, the engine does not know yet what tuples cost, so estimates
+tell no load."""
 EVERY = 0.5
 """How often, in seconds, a batch of each stream comes."""
 DUE = Deadline(2000, (Version(sample=0.5), Version(sample=0.25)))
@@ -87,7 +89,7 @@ class ProcessorClock:
 
 
 def by_machine(approach: Approach, rate: float, seconds: float) -> Measured:
-    with _running(SystemClock(), approach) as run:
+    with _running(SystemClock(), approach, seconds) as run:
         timekeeper = Timekeeper(run.pipeline, run.home / DEADLINES)
         try:
             timekeeper.start()
@@ -103,7 +105,7 @@ def by_machine(approach: Approach, rate: float, seconds: float) -> Measured:
 
 def by_processor(approach: Approach, rate: float, seconds: float) -> Measured:
     clock = ProcessorClock()
-    with _running(clock, approach) as run:
+    with _running(clock, approach, seconds) as run:
         number, begun = 0, clock.now()
         while clock.now() < begun + seconds:
             if clock.now() >= (due := begun + number * EVERY):
@@ -125,14 +127,16 @@ class _Run:
     home: Path
     pipeline: Pipeline
     mailbox: Mailbox
+    learning: int
+    """How many batches belong to the first seconds."""
     learned: int = 0
-    """The estimated work of the first seconds."""
+    """The estimated work of these."""
     rngs: dict[str, np.random.Generator] = field(
         default_factory=lambda: {level: np.random.default_rng(k) for k, level in enumerate(LEVELS)}
     )
 
     def take(self, level: str, number: int, tuples: pa.Table, came: float) -> None:
-        if number == int(LEARNING / EVERY) and level == LEVELS[0]:
+        if number == self.learning and level == LEVELS[0]:
             self.learned = sum(self.pipeline.deadlines.offered.values())
         self.pipeline.take(level, number, tuples, int(came * 1000))
         self.mailbox.fetch(f"reader{level}", f"q{level}", CatalogSnapshot())
@@ -157,12 +161,12 @@ class _Run:
             list(governor.samples),
             governor.overruns.count,
             governor.overruns.longest / MILLISECOND,
-            100 * (offered - self.learned) / max(1.0, (seconds - LEARNING) * SECOND),
+            100 * (offered - self.learned) / ((seconds - EVERY * self.learning) * SECOND),
         )
 
 
 @contextmanager
-def _running(clock: Clock, approach: Approach) -> Iterator[_Run]:
+def _running(clock: Clock, approach: Approach, seconds: float) -> Iterator[_Run]:
     """A pipeline with a stream, a query and a reader at each level."""
     mailbox = Mailbox(1000)
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +179,7 @@ def _running(clock: Clock, approach: Approach) -> Iterator[_Run]:
             governing=Governing(approach, seed=1),
         )
         try:
-            yield _Run(Path(folder), pipeline, mailbox)
+            yield _Run(Path(folder), pipeline, mailbox, int(min(LEARNING, seconds / 2) / EVERY))
         finally:
             pipeline.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from headgate.errors import Conflict, NotFound
 from headgate.plain import format_table
 
 _FILE = "deadlines.jsonl"
+_PERIOD = 5.0
+_COUNTS = ("submitted", "admitted", "timely", "tardy")
 _WHAT = {"misses": "miss ratio, %", "utilisation": "utilisation, %", "quality": "at full QoS, %"}
 
 
@@ -45,38 +47,45 @@ def deadlines(place: Place, picture: Path | None, periods: int) -> None:
                 "cannot show deadlines: no engine of this home folder had any",
                 hint="create a query with DEADLINE, subscribe to it, and start the engine",
             )
-        lines = [json.loads(line) for line in found[-1].read_text().splitlines()][-periods:]
-        last: list[dict[str, Any]] = [x for x in lines if x["levels"] == lines[-1]["levels"]]
-        click.echo(format_table(("level", "submitted", "admitted", "misses", "utilisation", "QoS"), _rows(last)))
+        known = _by_level([json.loads(line) for line in found[-1].read_text().splitlines()], periods)
+        click.echo(format_table(("level", "submitted", "admitted", "misses", "utilisation", "QoS"), _rows(known)))
         if picture is not None:
-            _draw(last, picture)
+            _draw(known, picture)
             click.echo(f"The picture is in {picture}.")
 
 
-def _rows(lines: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+def _by_level(lines: Sequence[Mapping[str, Any]], periods: int) -> dict[str, list[dict[str, float]]]:
+    """The newest control periods of each level. A line is of all levels, or of one that has a processor of its own."""
+    newest = max(x["time"] for x in lines)
+    found: dict[str, list[dict[str, float]]] = {}
+    for line in lines:
+        for k, level in enumerate(line["levels"] if newest - line["time"] < periods * _PERIOD else ()):
+            own = {name: x[k] for name, x in line.items() if name not in ("time", "levels")}
+            found.setdefault(level, []).append({"time": line["time"] - newest, **own})
+    return found
+
+
+def _rows(levels: Mapping[str, Sequence[Mapping[str, float]]]) -> list[tuple[str, ...]]:
     """Over all these periods."""
     rows: list[tuple[str, ...]] = []
-    for k, level in enumerate(lines[-1]["levels"]):
-        submitted, admitted, timely, tardy = (
-            sum(x[name][k] for x in lines) for name in ("submitted", "admitted", "timely", "tardy")
-        )
+    for level, lines in levels.items():
+        submitted, admitted, timely, tardy = (int(sum(x[name] for x in lines)) for name in _COUNTS)
         misses = 100 * tardy / max(1, timely + tardy)
-        used, quality = (sum(x[name][k] for x in lines) / len(lines) for name in ("utilisation", "quality"))
+        used, quality = (sum(x[name] for x in lines) / len(lines) for name in ("utilisation", "quality"))
         rows.append((level, f"{submitted:,}", f"{admitted:,}", f"{misses:.2f} %", f"{used:.1f} %", f"{quality:.0f} %"))
     return rows
 
 
-def _draw(lines: Sequence[dict[str, Any]], file: Path) -> None:
+def _draw(levels: Mapping[str, Sequence[Mapping[str, float]]], file: Path) -> None:
     from headgate.bench.harness import Plot
     from headgate.bench.plot import draw
 
-    levels = lines[-1]["levels"]
     plots = [
         Plot(
             what.capitalize() if what != "quality" else "QoS",
-            "time, s",
+            "time, s (0: the last control period)",
             unit,
-            {level: [(x["time"], x[what][k]) for x in lines] for k, level in enumerate(levels)},
+            {level: [(x["time"], x[what]) for x in lines] for level, lines in levels.items()},
             {"promised: 5 %": 5.0} if what == "misses" else {},
         )
         for what, unit in _WHAT.items()

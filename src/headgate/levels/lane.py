@@ -28,6 +28,7 @@ from headgate.labels import Level
 from headgate.levels.checked import NotAsAgreed, late_in, results_in, whole_number
 from headgate.levels.child import Child, Resources, Start
 from headgate.levels.folders import Identity
+from headgate.levels.live import Told, heard
 from headgate.levels.outlet import Outlet
 from headgate.levels.queues import Queue, file_of
 from headgate.levels.records import summary_of
@@ -45,6 +46,8 @@ from headgate.recovery.messages import note
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 30.0
 """Seconds before a processor that died is started again; each time longer, until it has done something."""
 MOST_NOTICES = 1000
+WORK = "work"
+"""Asks for the work of queries with deadlines whose time has come."""
 
 
 class ProcessorFailed(Exception):
@@ -60,6 +63,7 @@ class Surroundings:
     table: the rows of a table that a level dominates
     stream_levels: the levels of streams, by their names as sources
     tell: tells owners of streams about their tuples
+    keep: keeps what the control periods of queries with deadlines were like
     """
 
     start: Start
@@ -67,6 +71,7 @@ class Surroundings:
     table: Callable[[Level, str], pa.Table]
     stream_levels: Callable[[], Mapping[str, Level]] = dict
     tell: Callable[[Sequence[RejectedRows]], None] = lambda _: None
+    keep: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None
 
 
 @dataclass
@@ -112,12 +117,23 @@ class Lane:
         self.missing: Sequence[str] = ()
         self.fault: BaseException | None = None
         """Why its processor was last started again; kept until it has done something."""
+        self.due = Told()
+        """What the processor says of its queries with deadlines."""
+        self._worked = False
+        """Whether it did work of queries with deadlines last."""
         self.shedding = LevelShedding(level, self._tell)
         self.copied = 0
         """Bytes that went through the channels of earlier processors."""
         self._thread = threading.Thread(target=self._work, name=f"lane {level}", daemon=True)
 
     # For the shepherd -------------------------------------------------------------------------------------------------
+
+    def have(self, share: Resources) -> None:
+        """What the level may use from now on: levels that are created divide the shares anew. The processor is started
+        again for that, before it does anything else: nobody may raise its own priority."""
+        with self._changed:
+            self.share = share
+            self._changed.notify_all()
 
     def start(self, logs_of: Callable[[bytes], frozenset[int]]) -> None:
         """`logs_of` says which logs a record is in. When it returns, readers can go on from the positions that they had
@@ -238,27 +254,40 @@ class Lane:
             self._open()
         identity, self._logs = self._identity()
         self.starts += 1
-        self.child = self._around.start(self._folder / "own", identity, self.share)
+        share = self.share
+        self.child = self._around.start(self._folder / "own", identity, share)
         if self.child.missing != self.missing:
             self.missing = self.child.missing
             event("levels", "; ".join(self.missing), level=WARNING, processor=str(self.level))
         self._told = self.gate.snapshot()
         limits = pickle.dumps(self._around.limits)
         self.child.channel.send("begin", pickle.dumps(self._told), limits)
-        self._done = whole_number(self._until("ready").facts.get("done"))
+        ready = self._until("ready")
+        self._done = whole_number(ready.facts.get("done"))
+        self._hear(ready)
         event("levels", "processor started", processor=str(self.level), done=self._done)
         while (asked := self._next()) is not None:
-            if not asked.logs <= self._logs:
-                return  # a log that came since: the next processor may read it
+            if not asked.logs <= self._logs or share != self.share:
+                return  # a log that came since, or another share: the next processor has it
             if asked.number is None or asked.number > self._done:
                 self._do(asked)
             self._finish(asked)
         self.child.channel.send("stop")
 
     def _next(self) -> LaneRequest | None:
+        """What waits longest, or the work of queries with deadlines if its time has come; by turns if both wait."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopping or self._asked)
-            return None if self._stopping else self._asked[0]
+            while not self._stopping:
+                again = self.due.again
+                pause = None if again is None else max(0.0, again - time.time())
+                if pause == 0 and not (self._worked and self._asked):
+                    self._worked = True
+                    return LaneRequest(WORK, {})
+                if self._asked:
+                    self._worked = False
+                    return self._asked[0]
+                self._changed.wait(pause)
+            return None
 
     def _do(self, asked: LaneRequest) -> None:
         assert self.child is not None  # noqa: S101
@@ -272,6 +301,7 @@ class Lane:
         self.child.channel.send(asked.kind, **asked.facts)
         done = self._until("done")
         self.notices += [str(x) for x in done.facts.get("notices", ())]
+        self._hear(done)
         if asked.kind == "profile":
             asked.facts = {"found": done.facts.get("answer")}
 
@@ -287,10 +317,16 @@ class Lane:
             self.queue.remove(asked.number)
             self.lag[asked.facts["stream"]] = time.monotonic() - asked.since
         self.fault = None
+        if asked.kind == WORK:
+            return
         with self._changed:
             self._asked.popleft()
             self._changed.notify_all()
         asked.answer.set_result(asked.facts.get("found"))
+
+    def _hear(self, message: Message) -> None:
+        self.due, periods = heard(message, self.due, self.level, self._told)
+        self._around.keep(periods)
 
     def _until(self, kind: str) -> Message:
         assert self.child is not None  # noqa: S101

@@ -26,6 +26,7 @@ from headgate.execution.memory import collect_rarely, keep_freed
 from headgate.execution.warm import warm
 from headgate.expressions.duck import evaluate
 from headgate.ingress.validation import RawBatch
+from headgate.levels.live import Telling
 from headgate.levels.records import Part, read_record
 from headgate.levels.wire import Channel, ChannelClosed, Message
 from headgate.model.rejected import RejectedRows
@@ -34,6 +35,8 @@ from headgate.model.snapshot import CatalogSnapshot
 from headgate.model.stream import StreamDescriptor
 from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import ViewCounts
+from headgate.realtime.governor import warm as warm_governor
+from headgate.recovery.deadlines import Governing
 from headgate.recovery.pipeline import Pipeline
 
 QUEUE, LOGS = Path("../queue"), Path("../../logs")
@@ -118,7 +121,9 @@ class LevelProcessor:
             SystemClock(),
             pickle.loads(begin.parts[1]),  # noqa: S301
             self._table,
+            governing=Governing(),
         )
+        self._telling = Telling(self._pipeline.deadlines)
         self._acts: Mapping[str, Callable[[Message], Any]] = {
             "take": self._take,
             "time": self._pass_time,
@@ -126,20 +131,28 @@ class LevelProcessor:
             "resume": lambda x: self._pipeline.resume(x.facts["streams"]),
             "settle": lambda _: self._settle(),
             "end": lambda x: self._pipeline.end(x.facts["unread"]),
+            "work": lambda _: self._pipeline.work(),
             "profile": lambda x: list(map(_plain, self._pipeline.profile(x.facts["query"], x.facts["subscriber"]))),
         }
 
     def run(self) -> None:
-        self._channel.send("ready", done=self._pipeline.last_done)
+        self._channel.send("ready", done=self._pipeline.last_done, **self._telling.facts(self._again))
         try:
             while (asked := self._channel.receive()).kind != "stop":
                 if asked.kind == "snapshot":
                     self._gate.now = pickle.loads(asked.parts[0])  # noqa: S301
                     continue
                 answer = self._acts[asked.kind](asked)
-                self._channel.send("done", answer=answer, notices=[str(x) for x in self._pipeline.notices()])
+                notices = [str(x) for x in self._pipeline.notices()]
+                again = answer if asked.kind == "work" else self._again
+                self._channel.send("done", answer=answer, notices=notices, **self._telling.facts(again))
         finally:
             self._pipeline.close()
+
+    @property
+    def _again(self) -> float | None:
+        """After something else than work: there may be some now."""
+        return 0.0 if self._pipeline.deadlines.queries else None
 
     def _settle(self) -> None:
         """Follows a change of rights. It may come long before the next tuples of this level: it is committed, and what
@@ -197,6 +210,7 @@ def serve(channel: Channel, folder: Path) -> None:
 def prepare() -> None:
     """Loads everything that is loaded when it is first needed, while the files can be read."""
     warm()
+    warm_governor()
 
 
 def main(channel: Channel) -> None:

@@ -46,6 +46,7 @@ from headgate.model.tuples import TupleBatch
 from headgate.plan.analysis import DeadlineCounts, LevelCounts, StepCounts, ViewCounts
 from headgate.recovery.counts import RunCounts
 from headgate.recovery.dead_letters import DeadLetters
+from headgate.recovery.deadline_samples import DEADLINES, PeriodsFile
 from headgate.recovery.messages import CONTINUES, note
 from headgate.recovery.tables import ReadTable, no_tables
 from headgate.recovery.unknown_roles import UnknownRoles
@@ -113,6 +114,7 @@ class Shepherd:
         self._lanes: dict[Level, Lane] = {}
         self._unknown_roles = UnknownRoles()
         self._waiting: dict[str, str] = {}
+        self._periods = PeriodsFile(home / DEADLINES)
         self._own = RunCounts()
         self._letters = DeadLetters(self._own)
         self.began = clock.now()
@@ -154,6 +156,8 @@ class Shepherd:
             if level not in self._lanes:
                 self._lanes[level] = self._lane(level, snapshot)
                 self._lanes[level].start(self._way.logs_of)
+            else:
+                self._lanes[level].have(self._setting.share(level, snapshot))
         self._lanes = {level: self._lanes[level] for level in lowest}
         self._snapshot = snapshot
 
@@ -178,7 +182,14 @@ class Shepherd:
             lambda: self._sinks(level),
             lambda: self._way.identity(level),
             self._setting.share(level, snapshot),
-            Surroundings(self._setting.start, self._limits, self._table, self._setting.stream_levels, self._hear),
+            Surroundings(
+                self._setting.start,
+                self._limits,
+                self._table,
+                self._setting.stream_levels,
+                self._hear,
+                self._periods.add,
+            ),
         )
         event("levels", "level begins", processor=str(level), folder=folder.name)
         return lane
@@ -425,7 +436,7 @@ class Shepherd:
     @property
     def counts(self) -> RunCounts:
         """What was taken, and what all lanes delivered."""
-        found = replace(self._own, results=Counter(), received=Counter(), lag={}, ended={}, left_out={})
+        found = replace(self._own, results=Counter(), received=Counter(), lag={}, ended={}, left_out={}, due=self.due())
         for lane in self.lanes.values():
             found.results += lane.counts.results
             found.received += lane.counts.received
@@ -444,8 +455,9 @@ class Shepherd:
         return [lane.notices.popleft() for lane in self.lanes.values() for _ in range(len(lane.notices))]
 
     def due(self) -> tuple[Sequence[DeadlineCounts], Sequence[LevelCounts]]:
-        """No deadlines: each level has its declared share of the machine, and a processor works as fast as it can."""
-        return (), ()
+        """The queries with deadlines that run, and the levels in the last control period, as processors tell."""
+        told = [lane.due for lane in self.lanes.values()]
+        return [x for lane in told for x in lane.queries], [x for lane in told for x in lane.levels]
 
     def profile(self, query: str, subscriber: str | None = None) -> list[ViewCounts]:
         """What was done for the views of a query: all, or the one that serves this subscriber."""

@@ -104,6 +104,11 @@ class Governor:
         group = int(self.handler.state.levels[self.lattice.number(level)]["group"])
         self.handler.actuators[group].milestones = tuple(means)
 
+    @property
+    def begun(self) -> float:
+        """When it began, by the clock, in seconds; samples count from here."""
+        return self._origin / SECOND
+
     # Quanta -----------------------------------------------------------------------------------------------------------
 
     def _span(self, now: int) -> tuple[int, int, int]:

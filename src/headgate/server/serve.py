@@ -71,7 +71,7 @@ def opened(home: Path, headgate: Headgate, settings: Settings) -> Iterator[Parts
         usual = Resources(memory=settings.level_memory, backlog=settings.level_backlog)
         return levels_apart(headgate, engine_home, owners, logs, settings.architecture, usual, settings.levels)
 
-    together = headgate.monitor.governs_deadlines = settings.architecture == "trusted"
+    together = settings.architecture == "trusted"
     with ExitStack() as stack:
         ingress, source = open_log(home / "ingress", settings)
         stack.callback(ingress.close)

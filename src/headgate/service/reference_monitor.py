@@ -37,8 +37,7 @@ T = TypeVar("T")
 
 
 class ReferenceMonitor:
-    """`lock` lets one request at a time use it; `engine` runs queries in this process.
-    `governs_deadlines` is False if the processors of this server's levels govern none."""
+    """`lock` lets one request at a time use it; `engine` runs queries in this process."""
 
     def __init__(self, url: str, seal: Seal, clock: Clock, passwords: Passwords) -> None:
         self.clock = clock
@@ -47,7 +46,6 @@ class ReferenceMonitor:
         self.state = State()
         self.lock = threading.RLock()
         self.engine: LiveEngine | None = None
-        self.governs_deadlines = True
         self.policies = Policies(self.state, clock)
         self.authorizer = Authorizer(self.state, self.policies)
         self.catalog = Catalog(self.state, self.authorizer)
@@ -115,7 +113,6 @@ class ReferenceMonitor:
             session,
             self.clock.now(),
             self.engine,
-            self.governs_deadlines,
         )
 
     def act(self, token: str, action: str, about: list[str], act: Callable[[Transaction, r.Session], T]) -> T:

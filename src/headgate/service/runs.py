@@ -42,13 +42,14 @@ from headgate.model.stream import StreamDescriptor
 from headgate.operators.program import Program
 from headgate.protocol import PUBLISH
 from headgate.recovery.counts import RunCounts
+from headgate.recovery.deadline_samples import DEADLINES
 from headgate.recovery.deadlines import Governing
 from headgate.recovery.home import STATE
 from headgate.recovery.pipeline import Pipeline
 from headgate.service.cluster import check_workers
 from headgate.service.headgate import Headgate
 from headgate.service.streams import Runner
-from headgate.service.timekeeper import DEADLINES, Timekeeper
+from headgate.service.timekeeper import Timekeeper
 from headgate.storage import LocalStorage, Storage
 from headgate.stores import StateLocation
 
@@ -139,7 +140,7 @@ class Processing:
             )
         headgate.engine = self._pipeline
         self._runner = Runner(lambda: self._spark, home, self._pipeline, clock)
-        self._timekeeper: Timekeeper | None = None  # processors of levels have no deadlines
+        self._timekeeper: Timekeeper | None = None  # lanes have their processors do such work
         if isinstance(self._pipeline, Pipeline):
             self._timekeeper = Timekeeper(self._pipeline, home / DEADLINES)
         self._told: set[str] = set()

@@ -103,12 +103,7 @@ def _check_no_deadline(q: Request, inputs: list[r.Object]) -> None:
 def _check_deadline(
     q: Request, x: c.CreateQueryAs, deadline: Deadline, known: r.Object | None, bound: BoundFor
 ) -> None:
-    """Refuses what nobody governs, what could not say what it left out, and versions that the query cannot have."""
-    if not q.governs_deadlines:
-        raise Conflict(
-            "cannot set a deadline: this server keeps levels apart, and their processors govern no deadlines",
-            hint="leave DEADLINE out, or serve with `architecture = trusted`",
-        )
+    """Refuses what could not say what it left out, and versions that the query cannot have."""
     if x.cumulative:
         raise Conflict("cannot set a deadline: the query is cumulative", hint="its readers share what it computes")
     if deadline.milliseconds < SHORTEST:

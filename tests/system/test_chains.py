@@ -145,13 +145,13 @@ def outputs_are_ahead(patch: pytest.MonkeyPatch) -> None:
 
 def results_go_on_as_they_lie(patch: pytest.MonkeyPatch) -> None:
     """Those of one partition after those of another."""
-    real = Gathering.between
+    real = Gathering.share
 
-    def between(self: Gathering, parts: list[BlockResults], first: int, end: int) -> tuple[list[BlockResults], Ints]:
-        found, order = real(self, parts, first, end)
+    def share(self: Gathering, first: int, end: int) -> tuple[list[BlockResults], Ints]:
+        found, order = real(self, first, end)
         return found, np.sort(order)
 
-    patch.setattr(Gathering, "between", between)
+    patch.setattr(Gathering, "share", share)
 
 
 def results_are_for_everybody(patch: pytest.MonkeyPatch) -> None:

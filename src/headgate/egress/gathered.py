@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headgate.columns.sorting import Ints
 from headgate.execution.results import merged_order
-from headgate.execution.tasks.written import read_back
+from headgate.execution.tasks.written import WrittenRows, opened, read_back
 from headgate.labels import Label
 from headgate.model.results import BlockResults, ResultBatch, Workers
 
@@ -43,10 +43,24 @@ class Piece:
 
     def chosen(self) -> BlockResults:
         """Its chosen results; `labels` are the numbers of their labels."""
-        found = read_back(self.results)
+        return self._chosen_of(read_back(self.results))
+
+    def _chosen_of(self, found: BlockResults) -> BlockResults:
         numbers = np.array(self.kinds, np.int64)[found.labels]
         kept = numbers >= 0
-        return replace(found if kept.all() else found.where(kept, found.views), labels=numbers[kept])
+        if kept.all():
+            return replace(found, labels=numbers)
+        return replace(found.where(kept, found.views), labels=numbers[kept])
+
+    def in_file(self) -> WrittenRows | None:
+        """Its results, if all of them are chosen and in a file."""
+        return opened(self.results) if all(kind >= 0 for kind in self.kinds) else None
+
+    def between(self, rows: WrittenRows | None, first: int, end: int) -> BlockResults:
+        """The chosen results from place `first` to before place `end`; `rows` is what `in_file` gave."""
+        if rows is None:
+            return self.chosen().between(first, end)
+        return self._chosen_of(rows.rows(first, end))
 
 
 @dataclass(frozen=True)
@@ -86,15 +100,19 @@ class Gathering:
     def chosen(self) -> list[BlockResults]:
         return [piece.chosen() for piece in self.pieces]
 
-    def between(self, parts: list[BlockResults], first: int, end: int) -> tuple[list[BlockResults], Ints]:
-        """Of the chosen results those from place `first` to before place `end`, and their order. Mostly pieces are in
-        the order of times, and then only results of the times between are put into order."""
-        whole, passing = sum(map(len, parts)), [piece.passes for piece in self.pieces]
-        if any(passing) or not all(bool((x.time[1:] >= x.time[:-1]).all()) for x in parts):
-            return parts, merged_order(passing, parts)[first:end]
-        begins = _before([x.time for x in parts], first)
-        ends = [len(x) for x in parts] if end == whole else _before([x.time for x in parts], end, after=True)
-        parts = [x.between(*bounds) for x, bounds in zip(parts, zip(begins, ends, strict=True), strict=True)]
+    def share(self, first: int, end: int) -> tuple[list[BlockResults], Ints]:
+        """The chosen results from place `first` to before place `end`, among others, and their order. Mostly pieces are
+        in the order of times; then only results of the times between are read and put into order."""
+        passing = [piece.passes for piece in self.pieces]
+        rows = [piece.in_file() for piece in self.pieces]
+        times = [x.time for x in self.chosen()] if None in rows else [x.times() for x in rows if x is not None]
+        if any(passing) or not all(bool((x[1:] >= x[:-1]).all()) for x in times):
+            parts, order = self.ordered()
+            return parts, order[first:end]
+        begins = _before(times, first)
+        ends = [len(x) for x in times] if end == sum(map(len, times)) else _before(times, end, after=True)
+        found = zip(self.pieces, rows, begins, ends, strict=True)
+        parts = [piece.between(own, begin, until) for piece, own, begin, until in found]
         skipped = first - sum(begins)
         return parts, merged_order(passing, parts)[skipped : skipped + end - first]
 
@@ -125,12 +143,18 @@ def joined(query: str, parts: Sequence[BlockResults], order: Ints, kinds: tuple[
     return ResultBatch(
         (),
         query,
-        np.repeat([part.block for part in parts], [len(part) for part in parts])[order],
+        _blocks(parts, order),
         np.concatenate([part.time for part in parts])[order],
         tuple(pa.concat_arrays(x).take(pa.array(order)) for x in zip(*(x.values for x in parts), strict=True)),
         np.concatenate([part.labels for part in parts])[order],
         kinds,
     )
+
+
+def _blocks(parts: Sequence[BlockResults], order: Ints) -> Ints:
+    if len({part.block for part in parts}) == 1:
+        return np.full(len(order), parts[0].block)
+    return np.repeat([part.block for part in parts], [len(part) for part in parts])[order]
 
 
 class GatheredBatch(ResultBatch):

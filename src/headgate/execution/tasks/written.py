@@ -51,21 +51,41 @@ def to_file(storage: Storage, file: str, results: BlockResults) -> BlockResults:
 
 def read_back(results: BlockResults) -> BlockResults:
     """The results themselves, wherever they are."""
-    if results.written is None:
-        return results
+    found = opened(results)
+    return results if found is None else found.rows(0, len(results))
+
+
+def opened(results: BlockResults) -> WrittenRows | None:
+    """What is in the file of results; None if they are in none."""
     place = results.written
-    table = pa.ipc.open_file(place.storage.read(place.file)).read_all()
-    known = {name.decode(): int(value) for name, value in table.schema.metadata.items()}
+    if place is None:
+        return None
+    return WrittenRows(results, pa.ipc.open_file(place.storage.read(place.file)).read_all())
 
-    def numbers(name: str) -> Ints:
-        return above(known[name], table.column(name).to_numpy())
 
-    time, names = numbers("time"), [f"order{x}" for x in range(known[_KEYS])]
-    return replace(
-        results,
-        time=time,
-        values=tuple(table.column(x).combine_chunks() for x in table.column_names if x.startswith("value")),
-        labels=numbers("labels"),
-        order=tuple(numbers(name) if name in known else time for name in names),
-        written=None,
-    )
+class WrittenRows:
+    """Results in a file. Only what is asked for is brought back to 64 bits."""
+
+    def __init__(self, results: BlockResults, table: pa.Table) -> None:
+        self._results = results
+        self._table = table
+        self._known = {name.decode(): int(value) for name, value in table.schema.metadata.items()}
+
+    def times(self) -> Ints:
+        return self._numbers("time", self._table)
+
+    def rows(self, first: int, end: int) -> BlockResults:
+        """The results from place `first` to before place `end`."""
+        table, known = self._table.slice(first, end - first), self._known
+        time, names = self._numbers("time", table), [f"order{x}" for x in range(known[_KEYS])]
+        return replace(
+            self._results,
+            time=time,
+            values=tuple(table.column(x).combine_chunks() for x in table.column_names if x.startswith("value")),
+            labels=self._numbers("labels", table),
+            order=tuple(self._numbers(name, table) if name in known else time for name in names),
+            written=None,
+        )
+
+    def _numbers(self, name: str, table: pa.Table) -> Ints:
+        return above(self._known[name], table.column(name).to_numpy())

@@ -343,7 +343,7 @@ def test_a_reader_that_has_everything_keeps_its_connection(server: Server) -> No
 
 
 def test_a_machine_that_acknowledges_nothing_is_not_waited_for_long(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = stream_of(server, "silent")
     monkeypatch.setattr(Link, "unacknowledged", lambda _: 1 << 20)
@@ -359,6 +359,7 @@ def test_a_machine_that_acknowledges_nothing_is_not_waited_for_long(
         with pytest.raises(httpx.TransportError):
             assert all("values" not in x["data"] for x in lines)
     assert server.resets() == resets + 1
+    assert caplog.messages == []
 
 
 def test_readers_with_the_same_rights_share_a_view_and_are_not_told_what_came_before_them(tmp_path: Path) -> None:

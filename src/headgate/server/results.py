@@ -46,10 +46,12 @@ class Results:
         """Sends all there is, and finishes. A reader that takes nothing for too long is cut off."""
         with suppress(TimeoutError):
             await self._send_all(write, leaving)
-            if not self.connection.is_reset:
-                async with asyncio.timeout(self._settings.stall_seconds):
+            async with asyncio.timeout(self._settings.stall_seconds):
+                if not self.connection.is_reset:
                     await finish()
                     await self._arrival()
+                if self.connection.is_reset:  # until it is closed, the web server takes the answer for a forgotten one
+                    await asyncio.wait([leaving])
             return
         if self.connection.link is not None:
             self.connection.link.reset()

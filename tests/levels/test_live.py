@@ -21,7 +21,7 @@ from headgate.cql.deadlines import Deadline, Version
 from headgate.labels import Level
 from headgate.levels.checked import NotAsAgreed
 from headgate.levels.child import ProcessChild, Resources, Start
-from headgate.levels.live import Told, heard
+from headgate.levels.live import DeadlineReport, checked_report
 from headgate.levels.wire import Message
 from headgate.recovery.deadline_samples import DEADLINES
 from headgate.server.level_settings import priority
@@ -171,9 +171,9 @@ PERIOD = {
 }
 
 
-def said(levels: Live, **facts: Any) -> tuple[Told, list[dict[str, Any]]]:
+def said(levels: Live, **facts: Any) -> tuple[DeadlineReport, list[dict[str, Any]]]:
     message = Message("done", {"again": 0.0, "due": [["qS", "full", 3, 0, 2, 1]], "periods": [PERIOD], **facts})
-    return heard(message, Told(), Level("S"), levels.now)
+    return checked_report(message, DeadlineReport(), Level("S"), levels.now)
 
 
 def test_what_a_processor_says_is_about_its_own_level(tmp_path: Path) -> None:

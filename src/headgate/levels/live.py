@@ -29,7 +29,7 @@ LEAST_PAUSE = 0.002
 """Seconds between two pieces of work at least: a processor must not keep the server busy by asking for more."""
 
 
-class Telling:
+class DeadlineReporter:
     """In the processor: what the server is told of its queries with deadlines."""
 
     def __init__(self, deadlines: Deadlines) -> None:
@@ -53,7 +53,7 @@ class Telling:
 
 
 @dataclass(frozen=True)
-class Told:
+class DeadlineReport:
     """In the lane: what its processor says of its queries with deadlines.
 
     again: when there is work again, by the clock; None: there is no such query
@@ -67,21 +67,23 @@ class Told:
     ended: float = 0.0
 
 
-def heard(message: Message, before: Told, level: Level, snapshot: CatalogSnapshot) -> tuple[Told, list[dict[str, Any]]]:
+def checked_report(
+    message: Message, before: DeadlineReport, level: Level, snapshot: CatalogSnapshot
+) -> tuple[DeadlineReport, list[dict[str, Any]]]:
     """What a message tells, and the control periods that have ended; `snapshot` is that of the level."""
     try:
-        return _heard(message.facts, before, level, snapshot)
+        return _checked(message.facts, before, level, snapshot)
     except NotAsAgreed:
         raise
     except Exception as error:
         raise NotAsAgreed(type(error).__name__) from None
 
 
-def _heard(
-    facts: Mapping[str, Any], before: Told, level: Level, snapshot: CatalogSnapshot
-) -> tuple[Told, list[dict[str, Any]]]:
+def _checked(
+    facts: Mapping[str, Any], before: DeadlineReport, level: Level, snapshot: CatalogSnapshot
+) -> tuple[DeadlineReport, list[dict[str, Any]]]:
     if facts.get("again") is None:
-        return Told(ended=before.ended), []
+        return DeadlineReport(ended=before.ended), []
     again = max(_number(facts["again"]), time.time() + LEAST_PAUSE)
     if "due" not in facts:
         return replace(before, again=again), []
@@ -93,7 +95,7 @@ def _heard(
     if any(b - a < _SHORTEST for a, b in pairwise(ends)) or ends[-1] > time.time() + _SHORTEST:
         raise NotAsAgreed("control periods that cannot have been")  # they would push others out of the file
     levels = [LevelCounts(str(level), *(periods[-1][x][0] for x in PERCENTAGES))]
-    return Told(again, [x for x in queries if x is not None], levels, ends[-1]), periods
+    return DeadlineReport(again, [x for x in queries if x is not None], levels, ends[-1]), periods
 
 
 def _counts(plain: Any, level: Level, snapshot: CatalogSnapshot) -> DeadlineCounts | None:

@@ -39,6 +39,12 @@ _TRUSTED = {
     "trusted": ("headgate.recovery.pipeline", "headgate.execution.executors", "headgate.expressions.duck"),
     "apart": ("headgate.levels.shepherd", "headgate.levels.child", "headgate.levels.enter"),
 }
+_SHOWN = (
+    ("Throughput", "tuples per second", "tuples per s"),
+    ("Latency", "ms", "latency (ms)"),
+    ("Memory", "MB", "memory (MB)"),
+    ("Copied", "bytes per tuple", "copied (bytes per tuple)"),
+)
 _NOTES = [
     f"Streams and queries of paper 002, Table 1; batches of {_BATCH:,} tuples of each of two streams, without Spark.",
     "Tuples per second: by the clock, from the first batch until all results are out; processors had started before.",
@@ -64,7 +70,7 @@ def run(quick: bool, progress: Progress) -> Report:
         rows=rows,
         notes=_NOTES,
         environment=environment("numpy", "pyarrow", "duckdb"),
-        plots=[_plot(rows)],
+        plots=_plots(rows),
     )
 
 
@@ -211,11 +217,16 @@ def trusted_lines(modules: tuple[str, ...]) -> int:
     return int(found.stdout)
 
 
-def _plot(rows: list[Row]) -> Plot:
-    series: dict[str, list[tuple[float, float]]] = {}
+def _plots(rows: Sequence[Row]) -> list[Plot]:
+    """By number of levels, with the most queries."""
     most = max(int(str(row["queries"])) for row in rows)
+    shown = [row for row in rows if row["queries"] == most]
+    return [_plot(f"{title}, {most} queries", unit, shown, column) for title, unit, column in _SHOWN]
+
+
+def _plot(title: str, unit: str, rows: Sequence[Row], column: str) -> Plot:
+    series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        if row["queries"] == most:
-            point = float(str(row["levels"])), float(str(row["tuples per s"]))
-            series.setdefault(str(row["architecture"]), []).append(point)
-    return Plot(f"{most} queries", "levels", "tuples per second", series)
+        point = float(str(row["levels"])), float(str(row[column]))
+        series.setdefault(str(row["architecture"]), []).append(point)
+    return Plot(title, "levels", unit, series)

@@ -28,7 +28,7 @@ from headgate.labels import Level
 from headgate.levels.checked import NotAsAgreed, late_in, results_in, whole_number
 from headgate.levels.child import Child, Resources, Start
 from headgate.levels.folders import Identity
-from headgate.levels.live import Told, heard
+from headgate.levels.live import DeadlineReport, checked_report
 from headgate.levels.outlet import Outlet
 from headgate.levels.queues import Queue, file_of
 from headgate.levels.records import summary_of
@@ -117,7 +117,7 @@ class Lane:
         self.missing: Sequence[str] = ()
         self.fault: BaseException | None = None
         """Why its processor was last started again; kept until it has done something."""
-        self.due = Told()
+        self.due = DeadlineReport()
         """What the processor says of its queries with deadlines."""
         self._worked = False
         """Whether it did work of queries with deadlines last."""
@@ -325,7 +325,7 @@ class Lane:
         asked.answer.set_result(asked.facts.get("found"))
 
     def _hear(self, message: Message) -> None:
-        self.due, periods = heard(message, self.due, self.level, self._told)
+        self.due, periods = checked_report(message, self.due, self.level, self._told)
         self._around.keep(periods)
 
     def _until(self, kind: str) -> Message:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +23,13 @@ if TYPE_CHECKING:
     from headgate.recovery.deadlines import Deadlines
 
 _SHORTEST = 4.0
-"""Seconds: control periods have five, and begin anew when a processor does."""
+"""Seconds: control periods have five. More of them than can have been would push those of others out of the file; they
+are left out, as they are for a while when the clock is set back."""
 LEAST_PAUSE = 0.002
 """Seconds between two pieces of work at least: a processor must not keep the server busy by asking for more."""
 
 
-class Telling:
+class DeadlineReporter:
     """In the processor: what the server is told of its queries with deadlines."""
 
     def __init__(self, deadlines: Deadlines) -> None:
@@ -53,7 +53,7 @@ class Telling:
 
 
 @dataclass(frozen=True)
-class Told:
+class DeadlineReport:
     """In the lane: what its processor says of its queries with deadlines.
 
     again: when there is work again, by the clock; None: there is no such query
@@ -67,33 +67,33 @@ class Told:
     ended: float = 0.0
 
 
-def heard(message: Message, before: Told, level: Level, snapshot: CatalogSnapshot) -> tuple[Told, list[dict[str, Any]]]:
+def checked_report(
+    message: Message, before: DeadlineReport, level: Level, snapshot: CatalogSnapshot
+) -> tuple[DeadlineReport, list[dict[str, Any]]]:
     """What a message tells, and the control periods that have ended; `snapshot` is that of the level."""
     try:
-        return _heard(message.facts, before, level, snapshot)
+        return _checked(message.facts, before, level, snapshot)
     except NotAsAgreed:
         raise
     except Exception as error:
         raise NotAsAgreed(type(error).__name__) from None
 
 
-def _heard(
-    facts: Mapping[str, Any], before: Told, level: Level, snapshot: CatalogSnapshot
-) -> tuple[Told, list[dict[str, Any]]]:
+def _checked(
+    facts: Mapping[str, Any], before: DeadlineReport, level: Level, snapshot: CatalogSnapshot
+) -> tuple[DeadlineReport, list[dict[str, Any]]]:
     if facts.get("again") is None:
-        return Told(ended=before.ended), []
+        return DeadlineReport(ended=before.ended), []
     again = max(_number(facts["again"]), time.time() + LEAST_PAUSE)
     if "due" not in facts:
         return replace(before, again=again), []
-    queries = [_counts(x, level, snapshot) for x in facts["due"]]
-    periods = [_period(x, level) for x in facts["periods"]]
-    if not periods:
-        return replace(before, again=again, queries=[x for x in queries if x is not None]), []
-    ends = [before.ended, *(x["time"] for x in periods)]
-    if any(b - a < _SHORTEST for a, b in pairwise(ends)) or ends[-1] > time.time() + _SHORTEST:
-        raise NotAsAgreed("control periods that cannot have been")  # they would push others out of the file
-    levels = [LevelCounts(str(level), *(periods[-1][x][0] for x in PERCENTAGES))]
-    return Told(again, [x for x in queries if x is not None], levels, ends[-1]), periods
+    queries = [x for x in (_counts(x, level, snapshot) for x in facts["due"]) if x is not None]
+    periods, ended, levels = list[dict[str, Any]](), before.ended, before.levels
+    for found in (_period(x, level) for x in facts["periods"]):
+        if ended + _SHORTEST <= found["time"] <= time.time() + _SHORTEST:
+            periods.append(found)
+            ended, levels = found["time"], [LevelCounts(str(level), *(found[x][0] for x in PERCENTAGES))]
+    return DeadlineReport(again, queries, levels, ended), periods
 
 
 def _counts(plain: Any, level: Level, snapshot: CatalogSnapshot) -> DeadlineCounts | None:

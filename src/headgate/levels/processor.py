@@ -26,7 +26,7 @@ from headgate.execution.memory import collect_rarely, keep_freed
 from headgate.execution.warm import warm
 from headgate.expressions.duck import evaluate
 from headgate.ingress.validation import RawBatch
-from headgate.levels.live import Telling
+from headgate.levels.live import DeadlineReporter
 from headgate.levels.records import Part, read_record
 from headgate.levels.wire import Channel, ChannelClosed, Message
 from headgate.model.rejected import RejectedRows
@@ -123,7 +123,7 @@ class LevelProcessor:
             self._table,
             governing=Governing(),
         )
-        self._telling = Telling(self._pipeline.deadlines)
+        self._reporter = DeadlineReporter(self._pipeline.deadlines)
         self._acts: Mapping[str, Callable[[Message], Any]] = {
             "take": self._take,
             "time": self._pass_time,
@@ -136,7 +136,7 @@ class LevelProcessor:
         }
 
     def run(self) -> None:
-        self._channel.send("ready", done=self._pipeline.last_done, **self._telling.facts(self._again))
+        self._channel.send("ready", done=self._pipeline.last_done, **self._reporter.facts(self._again))
         try:
             while (asked := self._channel.receive()).kind != "stop":
                 if asked.kind == "snapshot":
@@ -145,7 +145,7 @@ class LevelProcessor:
                 answer = self._acts[asked.kind](asked)
                 notices = [str(x) for x in self._pipeline.notices()]
                 again = answer if asked.kind == "work" else self._again
-                self._channel.send("done", answer=answer, notices=notices, **self._telling.facts(again))
+                self._channel.send("done", answer=answer, notices=notices, **self._reporter.facts(again))
         finally:
             self._pipeline.close()
 

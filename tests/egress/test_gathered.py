@@ -50,6 +50,6 @@ def test_a_share_is_a_part_of_the_whole(
 def check_a_share(gathering: Gathering, whole: ResultBatch, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(first, len(whole)))
-    share = joined("q", *gathering.share(first, end), gathering.kinds)
+    share = joined("q", *gathering.rows_between(first, end), gathering.kinds)
     assert share.times.tolist() == whole.times.tolist()[first:end]
     assert share.values[0].to_pylist() == whole.values[0].to_pylist()[first:end]

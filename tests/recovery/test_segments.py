@@ -18,7 +18,7 @@ from worlds.processor_replay import one_case
 
 from headgate.operators import group_record, partition, segments
 from headgate.plan.secure import Mode
-from headgate.visibility.index import VisibilityIndex
+from headgate.visibility.row_table import VisibilityTable
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_tuple_that_a_lost_one_had_displaced_does_not_return_with_a_restart(tm
     [
         ("ROWS 4", group_record, "_since", lambda tuples, *_: tuples),  # a removal is forgotten
         ("PARTITIONED BY k ROWS 4", partition, "needs_listing", lambda _: False),  # what it held is not listed
-        ("ROWS 4", VisibilityIndex, "_replace", lambda *_: None),  # a visibility map is not applied
+        ("ROWS 4", VisibilityTable, "_note_replaced", lambda *_: None),  # a visibility map is not applied
         ("UNBOUNDED", segments.Segments, "save", lambda *_: []),  # segments are dropped too early
     ],
 )

@@ -320,6 +320,7 @@ def test_a_suspended_reader_is_told_and_goes_on_when_it_has_the_right_again(serv
         server.run("REVOKE READ TUPLE ON STREAM suspended FROM nurse")
         assert "suspended" in next(lines)["data"]
         publish(server, stream, range(1, 2))
+        processed(server, stream, 2)
         server.run("GRANT READ TUPLE ON STREAM suspended TO nurse")
         assert next(lines)["data"] == {"continues": "results come again"}
         publish(server, stream, range(2, 3))

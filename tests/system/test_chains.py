@@ -145,13 +145,13 @@ def outputs_are_ahead(patch: pytest.MonkeyPatch) -> None:
 
 def results_go_on_as_they_lie(patch: pytest.MonkeyPatch) -> None:
     """Those of one partition after those of another."""
-    real = Gathering.share
+    real = Gathering.rows_between
 
-    def share(self: Gathering, first: int, end: int) -> tuple[list[BlockResults], Ints]:
+    def rows_between(self: Gathering, first: int, end: int) -> tuple[list[BlockResults], Ints]:
         found, order = real(self, first, end)
         return found, np.sort(order)
 
-    patch.setattr(Gathering, "share", share)
+    patch.setattr(Gathering, "rows_between", rows_between)
 
 
 def results_are_for_everybody(patch: pytest.MonkeyPatch) -> None:

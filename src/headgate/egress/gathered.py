@@ -100,7 +100,7 @@ class Gathering:
     def chosen(self) -> list[BlockResults]:
         return [piece.chosen() for piece in self.pieces]
 
-    def share(self, first: int, end: int) -> tuple[list[BlockResults], Ints]:
+    def rows_between(self, first: int, end: int) -> tuple[list[BlockResults], Ints]:
         """The chosen results from place `first` to before place `end`, among others, and their order. Mostly pieces are
         in the order of times; then only results of the times between are read and put into order."""
         passing = [piece.passes for piece in self.pieces]

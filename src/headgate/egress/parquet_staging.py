@@ -151,7 +151,7 @@ def stage_there(work: Staging) -> StagedFiles:
     """In a task: read the results, put them in order, write the reader's files."""
     gathering, query, kinds = work.gathering, work.gathering.query, work.gathering.kinds
     folder, name = ResultFolder(work.folder), f"{work.name}-{secrets.token_hex(4)}"
-    nothing = files.table_of(joined(query, *gathering.share(0, 0), kinds), work.address)
+    nothing = files.table_of(joined(query, *gathering.rows_between(0, 0), kinds), work.address)
     with folder.reporting(work.place):
         last, start, lost = _last_file(folder, work.place, work.before, nothing)
     cuts = files.file_ranges(start, int(gathering.counts.sum()))
@@ -159,7 +159,7 @@ def stage_there(work: Staging) -> StagedFiles:
     if not cuts:
         return StagedFiles([], start, lost)
     first, end = cuts[0][0], cuts[-1][1]
-    own = joined(query, *gathering.share(first, end), kinds)
+    own = joined(query, *gathering.rows_between(first, end), kinds)
     with folder.reporting(STAGED), folder.inside(STAGED) as here:
         files.write_labels(own.labels, kinds, labels_file(name), here)
         table = files.table_of(own, work.address)

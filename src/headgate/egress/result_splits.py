@@ -43,7 +43,7 @@ class ResultSplit:
     def tuples(self) -> TupleBatch:
         results = self.results
         if isinstance(results, Gathering):
-            parts, order = results.share(self.first, self.end)
+            parts, order = results.rows_between(self.first, self.end)
             results = joined(results.query, parts, order, results.kinds)
         columns = {
             name: column.cast(ARROW[type_]) for (name, type_), column in zip(self.columns, results.values, strict=True)

@@ -103,3 +103,4 @@ def test_the_engine_in_ones_own_program(
     made.close()
     exec(example("The engine in your own program"), {"PASSWORD": PASSWORD, "headgate": headgate, "spark": spark})  # noqa: S102
     assert "{'machine': 'saw', 'temp': 61, 'who': 'operator'}" in capsys.readouterr().out
+    assert list((tmp_path / ".headgate" / "engine-ann").glob("checkpoints/*"))  # also Spark's, started elsewhere

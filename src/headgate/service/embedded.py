@@ -26,7 +26,7 @@ class Engine:
         self, home: str | Path, user: str, password: str, *, spark: SparkSession, store: str | None = None
     ) -> None:
         """Spark goes on when the engine is closed; its settings stay as they are."""
-        self._home, self._spark = Path(home), spark
+        self._home, self._spark = Path(home).resolve(), spark  # Spark was perhaps started in another folder
         with ExitStack() as held:
             if not held.enter_context(shared(self._home)):
                 raise Conflict(f"cannot open `{home}`: a server has it", hint="use headgate.connect")

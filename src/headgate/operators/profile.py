@@ -52,6 +52,8 @@ class Step:
 
 
 _NOTHING = Step()
+MANY, SELDOM = 32, 16
+"""How many steps are many in a batch, and in which of so many batches they are timed."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,6 @@ class Profile:
         if step is None:
             step = self.steps[name] = Step()
         return TimedStep(step, self._inside, self._stands_for)
-
-
-MANY, SELDOM = 32, 16
 
 
 class TimedStep:
